@@ -1,0 +1,221 @@
+"""The Binding protocol: what the gateway needs of a broker, and nothing more.
+
+A binding is a thin driver. It never retries, and neither may its client; batching across callers, retries, dead-letter
+policy, tokens and tracing are written once above it. All methods are safe to call concurrently from one event loop.
+A binding raises only errors of :mod:`app.errors`: vendor exceptions are translated at one boundary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from app.errors import BabelgateError
+
+Outcome = BabelgateError | None
+"""``None``: done. An error: this item failed, and only this one."""
+
+NO_HEADERS: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class NativeQueue:
+    """A queue as its broker knows it: native ``name`` and the binding's own validated ``options``."""
+
+    name: str
+    options: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+    ordering_key: str | None = None
+    delay_seconds: float = 0
+    dedup_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One reserved message.
+
+    ``handle`` is an opaque string of at most 256 ASCII characters without control characters; on an ``anywhere``
+    broker it is all that any process needs to settle. ``delivery_count`` is read as ``Capabilities.delivery_count``
+    says. ``lease_expires_at`` is Unix milliseconds of the broker's clock.
+    """
+
+    body: bytes
+    handle: str
+    lease_expires_at: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    delivery_count: int = 0
+    redelivered: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked:
+    """A message looked at without reserving it."""
+
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A reserved message to dead-letter: its ``handle``, and the ``dead_letter`` block to add to its body."""
+
+    handle: str
+    block: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRecord:
+    """A dead letter at rest. ``key`` is the binding's own, for :meth:`DeadLetters.remove_dead`."""
+
+    key: Any
+    body: bytes
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """Counts of one queue; ``None`` for what the broker cannot tell. ``depth`` is ready messages only."""
+
+    depth: int | None = None
+    in_flight: int | None = None
+    delayed: int | None = None
+    dead: int | None = None
+    oldest_age_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a broker can do for one queue, as data.
+
+    ``max_delay_seconds`` 0: no delay; ``None``: no bound. ``delivery_count``: ``none``; ``zero_based`` and
+    ``one_based`` are reconciled as ``max(body.attempts, count)`` (less one when one-based); ``added`` counts failed
+    deliveries since the body was written and is added to ``body.attempts``.
+    """
+
+    max_delay_seconds: float | None
+    max_lease_seconds: float
+    extendable: bool
+    ack_scope: Literal["anywhere", "owner", "owner_offset"]
+    ordering: Literal["fifo", "key", "none"]
+    native_release: bool
+    delivery_count: Literal["none", "zero_based", "one_based", "added"]
+    max_body_bytes: int | None
+    max_batch: int
+    headers: bool
+
+
+class Binding(Protocol):
+    """One configured broker. ``name`` is its name in the configuration, for errors and metrics."""
+
+    name: str
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        """Validate a route's binding-specific ``options``; pure.
+
+        Raises ConfigError (``key`` = the option's name) for an unknown or invalid option.
+        """
+
+    def capabilities(self, queue: NativeQueue) -> Capabilities:
+        """What this broker can do for ``queue``; pure."""
+
+    async def open(self) -> None:
+        """Connect; idempotent. Raises BrokerUnavailable within 5 s when the broker cannot be reached.
+
+        After a failure the binding stays usable: later calls connect by themselves, or open can be tried again.
+        """
+
+    async def close(self) -> None:
+        """Return unsettled deliveries where the broker can, flush, disconnect; idempotent; at most 5 s."""
+
+    async def ping(self) -> None:
+        """One cheap round trip, at most 2 s. Raises BrokerUnavailable."""
+
+    async def warnings(self) -> Sequence[str]:
+        """Sentences on how the broker is set up that an operator should know (durability); at most 2 s."""
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Write; return once the broker confirmed, one outcome per message, in order. Never retries.
+
+        Raises BrokerUnavailable when nothing was written, OutcomeUnknown when something may have been.
+        """
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        """At most ``limit`` deliveries, oldest first; empty is normal; blocks at most ``wait_seconds`` + 1 s.
+
+        Returns as soon as there is at least one. Never cancelled by the gateway while in flight.
+        """
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Done with these. Per handle: ``None``, or LeaseLost. Acked twice is done."""
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """Available again after ``delay_seconds``; the count grows by one when ``failed`` (a give-back is no attempt)."""
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        """The new deadlines in Unix milliseconds of the broker's clock, counted from now; or LeaseLost."""
+
+    async def stats(self, queue: NativeQueue) -> Stats:
+        """Counts of ``queue``."""
+
+
+@runtime_checkable
+class Peeks(Protocol):
+    """A broker whose queues can be looked at without reserving."""
+
+    async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
+        """The next ``limit`` ready messages, oldest first."""
+
+
+@runtime_checkable
+class Purges(Protocol):
+    """A broker whose queues can be emptied."""
+
+    async def purge(self, queue: NativeQueue) -> int:
+        """Remove what is ready or delayed, not what is leased; the number removed."""
+
+
+@runtime_checkable
+class DeadLetters(Protocol):
+    """A broker that dead-letters in one step and whose dead letters can be read, removed and purged."""
+
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        """Move reserved messages to the dead-letter queue, atomically with the end of the lease.
+
+        The record is ``app.envelope.dead_letter_record(body, block)``.
+        """
+
+    async def read_dead(self, queue: NativeQueue, cursor: str | None, limit: int) -> tuple[Sequence[DeadRecord], str | None]:
+        """A page of dead letters, oldest first, and the cursor after it (``None``: no more)."""
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        """Remove records of pages read so far; per record whether this call removed it.
+
+        Returns ``cursor`` adjusted, so that reading on from it skips nothing.
+        """
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        """Remove all dead letters, or those dead-lettered before ``before_ms``; the number removed."""
+
+
+@runtime_checkable
+class Lists(Protocol):
+    """A broker that can list its queues without scanning keys."""
+
+    async def queues(self) -> Sequence[str]:
+        """Native names of the queues the broker holds."""

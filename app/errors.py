@@ -1,0 +1,209 @@
+"""Every error babelgate raises on purpose, each with its stable code.
+
+The tree::
+
+    BabelgateError
+    ├── ConfigError                  config_invalid          refused at start-up, names the key
+    ├── EnvelopeError                (the first problem's)   a body the contract refuses
+    │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
+    ├── BodyTooLarge                 body_too_large          actual size and limit
+    ├── InvalidParameter             invalid_parameter       a parameter outside its range
+    ├── UnsupportedByBroker          (given)                 the route's broker cannot do that
+    ├── QueueNotFound                queue_not_found         no route for the name
+    ├── Unauthenticated              unauthenticated         no credential, or an unknown one
+    ├── Forbidden                    forbidden               the credential lacks the right
+    ├── InvalidAckToken              invalid_ack_token       forged, malformed, of another queue
+    ├── LeaseLost                    lease_lost              expired, or handed out again
+    ├── Draining                     draining                the process is stopping
+    ├── Overloaded                   overloaded              a bound of this process is reached
+    └── BrokerError
+        ├── BrokerUnavailable        broker_unavailable      nothing was written
+        ├── OutcomeUnknown           outcome_unknown         written, and no answer came
+        ├── BrokerRejected           broker_rejected         the broker refused this message
+        ├── StorageFull              storage_full            disk or memory of the broker is full
+        └── StorageReadOnly          storage_read_only       the file cannot be written
+
+An error carries facts as attributes; its docstring, formatted with them, is its message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One defect of a body: RFC 6901 ``pointer``, stable ``code``, and a sentence."""
+
+    pointer: str
+    code: str
+    detail: str
+
+
+class BabelgateError(Exception):
+    """Something went wrong."""
+
+    code: ClassVar[str] = "error"
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, **facts: Any) -> None:
+        self.facts = facts
+        super().__init__((type(self).__doc__ or "").format_map(facts))
+
+    @property
+    def problem_code(self) -> str:
+        """The code a client sees."""
+        return self.code
+
+    @property
+    def detail(self) -> str:
+        """The sentence a client sees."""
+        return str(self)
+
+    def __getattr__(self, name: str) -> Any:
+        facts = self.__dict__.get("facts", {})
+        if name in facts:
+            return facts[name]
+        raise AttributeError(name)
+
+
+class ConfigError(BabelgateError):
+    """{key}: {reason}"""
+
+    code = "config_invalid"
+
+
+class EnvelopeError(BabelgateError):
+    """The body is not a valid envelope."""
+
+    code = "invalid_envelope"
+
+    def __init__(self, problems: Sequence[Problem], trace_id: str | None = None) -> None:
+        super().__init__(problems=tuple(problems), trace_id=trace_id)
+        self.problems: tuple[Problem, ...] = tuple(problems)
+
+    @property
+    def problem_code(self) -> str:
+        return self.problems[0].code
+
+    @property
+    def detail(self) -> str:
+        return self.problems[0].detail
+
+
+class EnvelopeSyntaxError(EnvelopeError):
+    """The body is not exactly one JSON object."""
+
+    code = "invalid_json"
+
+
+class BodyTooLarge(BabelgateError):
+    """The body has {actual} bytes, more than the limit of {limit} bytes."""
+
+    code = "body_too_large"
+
+
+class InvalidParameter(BabelgateError):
+    """{name}: {reason}"""
+
+    code = "invalid_parameter"
+
+
+class UnsupportedByBroker(BabelgateError):
+    """{reason}"""
+
+    def __init__(self, code: str, pointer: str, reason: str, **facts: Any) -> None:
+        super().__init__(reason=reason, pointer=pointer, **facts)
+        self._code = code
+
+    @property
+    def problem_code(self) -> str:
+        return self._code
+
+
+class QueueNotFound(BabelgateError):
+    """No route is configured for the queue {queue}."""
+
+    code = "queue_not_found"
+
+
+class Unauthenticated(BabelgateError):
+    """A valid bearer token is needed."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(BabelgateError):
+    """{reason}"""
+
+    code = "forbidden"
+
+
+class InvalidAckToken(BabelgateError):
+    """The ack token is malformed, was not issued by this gateway, or belongs to another queue."""
+
+    code = "invalid_ack_token"
+
+
+class LeaseLost(BabelgateError):
+    """The lease has expired, or the message was handed out again."""
+
+    code = "lease_lost"
+
+
+class Draining(BabelgateError):
+    """The gateway is stopping and takes no new work."""
+
+    code = "draining"
+    retryable = True
+
+
+class Overloaded(BabelgateError):
+    """{reason}"""
+
+    code = "overloaded"
+    retryable = True
+
+
+class BrokerError(BabelgateError):
+    """The broker {broker} failed: {reason}"""
+
+    code = "broker_error"
+
+    def __init__(self, broker: str, reason: str, **facts: Any) -> None:
+        super().__init__(broker=broker, reason=reason, **facts)
+
+
+class BrokerUnavailable(BrokerError):
+    """The broker {broker} is not available: {reason}. Nothing was written."""
+
+    code = "broker_unavailable"
+    retryable = True
+
+
+class OutcomeUnknown(BrokerError):
+    """The broker {broker} did not answer: {reason}. The operation may or may not have taken effect."""
+
+    code = "outcome_unknown"
+    retryable = True
+
+
+class BrokerRejected(BrokerError):
+    """The broker {broker} refused the operation: {reason}"""
+
+    code = "broker_rejected"
+
+
+class StorageFull(BrokerError):
+    """The storage of the broker {broker} is full: {reason}. Nothing was written."""
+
+    code = "storage_full"
+    retryable = True
+
+
+class StorageReadOnly(BrokerError):
+    """The storage of the broker {broker} is read-only: {reason}. Nothing was written."""
+
+    code = "storage_read_only"

@@ -1,0 +1,54 @@
+"""Who may do what to which queue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import lru_cache
+
+from app.errors import Forbidden
+
+
+class Right(StrEnum):
+    """A right on a queue: publish to it, consume from it, manage it."""
+
+    SEND = "send"
+    LISTEN = "listen"
+    MANAGE = "manage"
+
+
+@lru_cache(maxsize=1024)
+def pattern(text: str) -> re.Pattern[str]:
+    """The compiled form of a queue pattern: ``*`` stands for any run of characters, the rest for itself."""
+    return re.compile(".*".join(re.escape(part) for part in text.split("*")))
+
+
+class Caller:
+    """The holder of a credential: a name for logs, and rights per queue pattern."""
+
+    __slots__ = ("_cache", "_grants", "name")
+
+    def __init__(self, name: str, rights: Mapping[str, frozenset[Right]]) -> None:
+        self.name = name
+        self._grants = tuple((pattern(queue), granted) for queue, granted in rights.items())
+        self._cache: dict[str, frozenset[Right]] = {}
+
+    def rights(self, queue: str) -> frozenset[Right]:
+        """All rights on ``queue``: the union of the patterns that match it."""
+        found = self._cache.get(queue)
+        if found is None:
+            found = frozenset().union(*(granted for match, granted in self._grants if match.fullmatch(queue)))
+            if len(self._cache) >= 10_000:
+                self._cache.clear()
+            self._cache[queue] = found
+        return found
+
+    def require(self, right: Right, queue: str) -> None:
+        """Raise Forbidden without ``right`` on ``queue``."""
+        if right not in self.rights(queue):
+            raise Forbidden(reason=f"This needs the right {right.value!r} on the queue {queue!r}.")
+
+
+ANYONE = Caller("anyone", {"*": frozenset(Right)})
+"""The caller where ``auth: none`` is configured, and of in-process use."""

@@ -1,0 +1,105 @@
+"""Queue names to routes: pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.brokers.binding import Binding, Capabilities, NativeQueue
+from app.errors import InvalidParameter, QueueNotFound
+from app.rights import pattern
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
+_CACHED_ROUTES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
+
+    ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
+    """
+
+    lease_seconds: float = 60
+    max_attempts: int = 10
+    backoff_seconds: tuple[float, ...] = ()
+    ttl_seconds: float | None = None
+    dead_letter_retention_seconds: float | None = None
+
+    def backoff(self, attempts: int) -> float:
+        """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
+        if not self.backoff_seconds:
+            return 0
+        return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a queue's messages live, and its policy."""
+
+    queue: str
+    binding: Binding
+    native: NativeQueue
+    capabilities: Capabilities
+    policy: Policy
+
+    @property
+    def broker(self) -> str:
+        """The broker's configured name."""
+        return self.binding.name
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the configured routes: a queue name or pattern, and what a match gets.
+
+    ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up.
+    """
+
+    match: str
+    binding: Binding
+    policy: Policy = Policy()
+    native_name: str = "{queue}"
+    options: Mapping[str, object] | None = None
+
+    def route(self, queue: str) -> Route:
+        """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
+        native = self.binding.native_queue(self.native_name.replace("{queue}", queue), self.options or {})
+        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy)
+
+
+class Router:
+    """Finds the route of a queue: exact names first, then patterns in order, then the default. Immutable."""
+
+    def __init__(self, rules: Sequence[Rule], default: Rule | None = None) -> None:
+        self.rules = tuple(rules)
+        self.default = default
+        self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
+        self._patterns = [(pattern(rule.match), rule) for rule in rules if "*" in rule.match]
+        self._routes: dict[str, Route] = {}
+
+    def route(self, queue: str) -> Route:
+        """The route of ``queue``. Raises InvalidParameter for a bad name, QueueNotFound without a route."""
+        found = self._routes.get(queue)
+        if found is None:
+            check_queue_name(queue)
+            rule = self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
+            if rule is None:
+                raise QueueNotFound(queue=queue)
+            if len(self._routes) >= _CACHED_ROUTES:
+                self._routes.clear()
+            found = self._routes[queue] = rule.route(queue)
+        return found
+
+    def configured(self) -> list[str]:
+        """The exact queue names of the configuration, in order."""
+        return list(self._exact)
+
+
+def check_queue_name(queue: str) -> None:
+    """Raise InvalidParameter unless ``queue`` is a legal name."""
+    if not QUEUE_NAME.fullmatch(queue):
+        raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
+    if queue.endswith(".dlq"):
+        raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
