@@ -1,0 +1,72 @@
+# On Debian with Python 3.11: `make run` serves, `make test` tests. Both install what they need, once.
+PYTHON ?= python3
+BIN := .venv/bin
+LOCKS := requirements.txt requirements-build.txt
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
+
+.PHONY: run install test test-deps test-broker bench check fmt openapi table lock up down
+.DEFAULT_GOAL := run
+
+run: install
+	$(BIN)/babelgate serve $(ARGS)
+
+install: .venv/installed
+
+.venv/bin/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || .ci/packages python3-venv
+	$(PYTHON) -m venv .venv
+
+# A lock file or pyproject.toml that changed installs again; otherwise nothing is asked of a registry.
+.venv/installed: $(LOCKS) pyproject.toml | .venv/bin/pip
+	$(PIP) --require-hashes $(addprefix -r ,$(LOCKS))
+	$(PIP) --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/installed-dev: requirements-dev.txt .venv/installed
+	$(PIP) --require-hashes -r requirements-dev.txt
+	@touch $@
+
+test: test-deps
+	$(BIN)/pytest $(ARGS)
+
+# What the tests need beside Python: real brokers, and the official conformance suite.
+test-deps: .venv/installed-dev
+	@command -v redis-server >/dev/null || .ci/packages redis-server
+	@command -v openssl >/dev/null || .ci/packages openssl
+	$(BIN)/python -m tests.harness.conformance
+
+test-broker: test-deps
+	$(BIN)/pytest tests/contract tests/wire tests/unit -k $(BROKER) $(ARGS)
+
+bench: test-deps
+	$(BIN)/python -m tests.bench $(ARGS)
+
+check: .venv/installed-dev
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/pytest -q tests/architecture
+
+fmt: .venv/installed-dev
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+openapi: .venv/installed
+	$(BIN)/python -m app.http.openapi > openapi/openapi.yaml
+
+table: .venv/installed
+	$(BIN)/python -m tests.harness.capability_table README.md
+
+# The lock files hold versions and hashes, and name no registry.
+lock:
+	$(LOCK) pyproject.toml --extra redis -o requirements.txt
+	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
+	$(LOCK) --group build -o requirements-build.txt
+
+up:
+	docker compose up --build --detach --wait
+
+down:
+	docker compose down
