@@ -1,0 +1,38 @@
+"""What the gateway reports of its work: one event per transition, for metrics and whoever else listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+EventKind = Literal[
+    "accepted",
+    "delivered",
+    "acked",
+    "nacked",
+    "rejected",
+    "extended",
+    "lease_lost",
+    "dead_lettered",
+    "poison",
+    "redriven",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``count`` messages of ``queue`` made the transition ``kind``.
+
+    ``reason``: why a message was dead-lettered, or the code of a poison one. The facts of a message are given where
+    ``count`` is 1 and they are known.
+    """
+
+    kind: EventKind
+    queue: str
+    broker: str
+    count: int = 1
+    reason: str | None = None
+    job: str | None = None
+    message_id: str | None = None
+    trace_id: str | None = None
+    attempts: int | None = None
