@@ -1,0 +1,59 @@
+"""The project's own source files, as the architecture tests look at them."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def module_name(path: Path) -> str:
+    """The dotted name of a source file below the root."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of the package ``app``, by name."""
+    return {module_name(path): path for path in sorted((ROOT / "app").rglob("*.py"))}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names a file imports anywhere in it, those inside functions and type checks included.
+
+    ``from app import errors`` yields ``app.errors``: a name that is a module counts as one.
+    """
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in modules() else str(node.module)
+
+
+@cache
+def tracked() -> list[Path]:
+    """The text files under version control, and those that are about to be."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode().split("\0")
+    return [path for name in listed if name and (path := ROOT / name).is_file() and b"\0" not in path.read_bytes()]
+
+
+def belongs(name: str, prefix: str) -> bool:
+    """Whether module ``name`` is ``prefix``, lies below it, or is one of its parts (``app.brokers.redis_keys``)."""
+    return name == prefix or name.startswith((prefix + ".", prefix + "_"))
+
+
+def binding_family(name: str) -> str | None:
+    """The binding a module is a part of (``app.brokers.redis_keys``: ``app.brokers.redis``), or None."""
+    package, _, last = name.rpartition(".")
+    if package != "app.brokers" or last in ("binding", "registry"):
+        return None
+    return f"{package}.{last.split('_')[0]}"

@@ -1,0 +1,83 @@
+"""Imports go one way, and every vendor's library stays behind its own module."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.sources import belongs, binding_family, imports, modules
+
+PACKAGES = {"app", "app.brokers", "app.observe"}
+
+# Lowest first. A module imports what stands in a lower line, and the parts of its own entry. A new module needs a place
+# here; a new binding does not, all of them stand beside the registry.
+LAYERS: list[tuple[str, ...]] = [
+    ("app.errors", "app.clock", "app.coalescing", "app.observe.events"),
+    ("app.jsontext", "app.rights", "app.leases", "app.brokers.binding"),
+    ("app.envelope", "app.poison"),
+    ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics"),
+    ("app.lanes", "app.dead_letters", "app.maintenance", "app.overview"),
+    ("app.gateway",),
+    ("app.http",),
+    ("app.settings", "app.keys"),
+    ("app.wiring",),
+    ("app.server", "app.client"),
+    ("app.cli",),
+    ("app.__main__",),
+]
+
+# Who alone imports a library. The broker clients need no line: they are extras, and only their binding may import one.
+OWNERS: dict[str, tuple[str, ...]] = {
+    "sqlite3": ("app.brokers.sqlite",),
+    "fastapi": ("app.http",),
+    "starlette": ("app.http",),
+    "prometheus_client": ("app.observe.metrics",),
+    "uvicorn": ("app.server",),
+    "click": ("app.cli",),
+    "rich": ("app.cli",),
+    "httpx": ("app.cli", "app.client"),
+}
+
+
+def place(name: str) -> tuple[int, str]:
+    """The height of a module's line in LAYERS, and the entry it is a part of."""
+    family = binding_family(name)
+    if name in PACKAGES:
+        return -1, name
+    if family is not None:
+        return place("app.brokers.registry")[0], family
+    fits = [(len(entry), height, entry) for height, row in enumerate(LAYERS) for entry in row if belongs(name, entry)]
+    assert fits, f"{name} has no layer: give it one in LAYERS"
+    _, height, entry = max(fits)
+    return height, entry
+
+
+@pytest.mark.parametrize("name", modules())
+def test_imports_go_down(name: str) -> None:
+    height, entry = place(name)
+    for imported in imports(modules()[name]):
+        if belongs(imported, "app"):
+            below, of = place(imported)
+            assert of == entry or below < height, f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_nothing_names_a_binding_but_itself(name: str) -> None:
+    """Bindings are found by URL scheme, so a process that does not use one never loads it."""
+    for imported in imports(modules()[name]):
+        family = binding_family(imported)
+        assert family is None or family == binding_family(name), f"{name} imports {imported}"
+
+
+@pytest.mark.parametrize("name", modules())
+def test_a_library_stays_with_its_owner(name: str) -> None:
+    for imported in imports(modules()[name]):
+        owners = OWNERS.get(imported.split(".")[0])
+        assert owners is None or any(belongs(name, owner) for owner in owners), f"{name} imports {imported}"
+
+
+def test_every_way_to_write_an_import_is_seen(tmp_path: Path) -> None:
+    source = tmp_path / "sample.py"
+    source.write_text("import redis.asyncio\nfrom app import errors\ndef f():\n    from app.clock import Clock\n")
+    assert list(imports(source)) == ["redis.asyncio", "app.errors", "app.clock"]

@@ -1,0 +1,100 @@
+"""The Dockerfile and the compose file keep their promises. Read as text and data: no container is started here."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile as (instruction, arguments), continuation lines joined, comments dropped."""
+    text = (ROOT / "Dockerfile").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
+
+
+def arguments(instruction: str) -> list[str]:
+    return [rest for word, rest in instructions() if word == instruction]
+
+
+def test_the_image_runs_without_root() -> None:
+    (user,) = arguments("USER")
+    uid, gid = user.split(":")
+    assert int(uid) > 0 < int(gid)
+    assert f"-o {uid} -g {gid}" in " ".join(arguments("RUN")), "its state directory belongs to it"
+
+
+def test_the_image_installs_with_checked_hashes_only() -> None:
+    installs = [step for run in arguments("RUN") for step in run.split("&&") if "pip install" in step]
+    assert installs
+    assert all("--require-hashes" in step or "--no-deps --no-build-isolation ." in step for step in installs)
+
+
+def test_every_copied_file_exists_and_is_let_in() -> None:
+    let_in = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.M))
+    copied = {source for rest in arguments("COPY") if "--from" not in rest for source in rest.split()[:-1]}
+    assert copied == let_in
+    assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_says_nothing_about_who_may_come_in() -> None:
+    """Without configuration the server refuses its own 0.0.0.0, instead of being open by default."""
+    (command,) = arguments("CMD")
+    assert json.loads(command) == ["serve", "--host", "0.0.0.0"]
+    assert not any("AUTH" in rest or "TOKEN" in rest for rest in arguments("ENV"))
+
+
+def test_the_health_check_asks_livez_with_what_is_in_the_image() -> None:
+    (check,) = arguments("HEALTHCHECK")
+    command = json.loads(check[check.index("CMD") + 3 :])
+    assert command[0] == "python3"
+    assert "http://127.0.0.1:8080/livez" in command[-1]
+    assert arguments("EXPOSE") == ["8080"]
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_published_on_loopback_only(name: str) -> None:
+    ports = SERVICES[name]["ports"]
+    assert ports
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_is_confined(name: str) -> None:
+    service = SERVICES[name]
+    assert service["read_only"] is True
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not service.get("privileged") and not service.get("network_mode")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_what_a_service_refers_to_exists(name: str) -> None:
+    service = SERVICES[name]
+    for other, how in service.get("depends_on", {}).items():
+        assert how == {"condition": "service_healthy"}
+        assert "healthcheck" in SERVICES[other], f"{other} can never become healthy"
+    mounts = [volume.split(":")[0] for volume in service.get("volumes", [])]
+    assert set(mounts) <= set(COMPOSE["volumes"])
+
+
+def test_redis_keeps_what_it_confirmed() -> None:
+    command = SERVICES["redis"]["command"]
+    assert command[command.index("--appendonly") + 1] == "yes"
+    assert command[command.index("--appendfsync") + 1] == "always"
+
+
+def test_the_gateway_uses_the_redis_beside_it() -> None:
+    environment = SERVICES["gateway"]["environment"]
+    assert environment["BABELGATE_AUTH"] == "none"
+    assert environment["BABELGATE_BROKERS__REDIS"].startswith("redis://redis:")
+    assert environment["BABELGATE_DEFAULT__BROKER"] == "redis"

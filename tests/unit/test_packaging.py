@@ -1,0 +1,104 @@
+"""What the package declares is what it needs: dependencies, extras, data files, lock files."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture.sources import ROOT, binding_family, imports, modules
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+
+# Loaded by uvicorn when they are there.
+INDIRECT = {"httptools", "uvloop"}
+
+
+def names(requirements: list[str]) -> set[str]:
+    """The normalized distribution names of requirement lines."""
+    found = (re.match(r"[A-Za-z0-9._-]+", line) for line in requirements)
+    return {normalized(match.group()) for match in found if match}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(module: str) -> set[str]:
+    """The distributions that a module of ``app`` imports; a module that nothing installed provides stands for itself."""
+    tops = {name.split(".")[0] for name in imports(modules()[module])} - set(sys.stdlib_module_names) - {"app"}
+    providers = packages_distributions()
+    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's.
+    parents = {"starlette": "fastapi", "pydantic-core": "pydantic"}
+    dists = {normalized(providers.get(top, [top])[0]) for top in tops}
+    return {parents.get(dist, dist) for dist in dists}
+
+
+def pins(lock: str) -> dict[str, str]:
+    """The versions of a lock file, by distribution."""
+    return dict(re.findall(r"^([a-z0-9._-]+)==(\S+)", (ROOT / lock).read_text(), re.M))
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_import_is_declared(module: str) -> None:
+    """A binding may import the client of the extra named like itself; everything else, the core dependencies only."""
+    family = binding_family(module)
+    extra = EXTRAS.get(family.rpartition(".")[2], []) if family else []
+    assert needed(module) <= names(PROJECT["dependencies"]) | names(extra)
+
+
+def test_every_core_dependency_is_used() -> None:
+    used = set().union(*(needed(module) for module in modules()))
+    assert names(PROJECT["dependencies"]) - used == INDIRECT
+
+
+@pytest.mark.parametrize("lock", ["requirements.txt", "requirements-dev.txt", "requirements-build.txt"])
+def test_a_lock_file_is_exact_and_hashed(lock: str) -> None:
+    text = (ROOT / lock).read_text()
+    entries = re.split(r"\n(?=[a-z0-9])", text)[1:]
+    assert entries
+    for entry in entries:
+        assert re.match(r"[a-z0-9._-]+==\S+", entry), entry
+        assert "--hash=sha256:" in entry, entry
+    assert "://" not in text
+
+
+def test_the_lock_files_agree() -> None:
+    """The tests run with the versions that are deployed."""
+    runtime, dev = (pins(name) for name in ("requirements.txt", "requirements-dev.txt"))
+    assert runtime.items() <= dev.items()
+    assert names(PROJECT["dependencies"] + EXTRAS["redis"]) <= runtime.keys()
+    assert names(EXTRAS["dev"]) - {"babelgate"} <= dev.keys()
+
+
+def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
+    """SQL, Lua and static files are data, and data is what packaging forgets."""
+    build = "import sys; from flit_core import buildapi; buildapi.build_wheel(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", build, str(tmp_path)], cwd=ROOT, check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("babelgate-*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        packed = {name for name in archive.namelist() if name.startswith("app/")}
+        entry_points = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
+    files = {p for p in (ROOT / "app").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
+    assert packed == {p.relative_to(ROOT).as_posix() for p in files}
+    assert "babelgate=app.cli:main" in entry_points
+
+
+def test_loading_the_program_loads_no_broker_client() -> None:
+    """Every module but the bindings themselves, in one process: no client of any extra is there afterwards."""
+    plain = [name for name in modules() if binding_family(name) is None and name != "app.__main__"]
+    code = "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", code, *plain], cwd=ROOT, check=True, capture_output=True, text=True)
+    tops = {name.split(".")[0] for name in loaded.stdout.split()}
+    assert "app" in tops
+    assert tops.isdisjoint(
+        {"redis", "hiredis", "aio_pika", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
+    )
