@@ -1,242 +1,345 @@
-"""The whole flow: publish, receive, settle, redrive; every fallback, once. (Interface first; bodies follow.)"""
+"""The whole flow: publish, receive, settle, redrive; every fallback, once.
+
+A reader can follow a message here from top to bottom. What one process holds per queue is in :mod:`app.lanes`, the
+waiting in :mod:`app.receiving`, dead letters at rest in :mod:`app.dead_letters`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+import asyncio
+import logging
+import os
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
-from app.brokers.binding import Capabilities, Peeked, Stats
-from app.errors import BabelgateError
-from app.rights import Caller
+from app import envelope
+from app.brokers.binding import Binding, DeadLetter, DeadLetters, Outcome, Outgoing, Peeked, Peeks, Purges
+from app.clock import Clock, now_ms
+from app.dead_letters import list_dead, redrive
+from app.envelope import Envelope, Limits, Publication
+from app.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerError,
+    InvalidParameter,
+    LeaseLost,
+    UnsupportedByBroker,
+)
+from app.lanes import Lane, Observe, offering
+from app.leases import Lease, TokenSealer
+from app.maintenance import Maintenance
+from app.model import (
+    Action,
+    BrokerInfo,
+    DeadLetterFilter,
+    DeadLetterView,
+    Extend,
+    Message,
+    Nack,
+    Projection,
+    QueueInfo,
+    Receipt,
+    RedriveResult,
+    Reject,
+    Settlement,
+    SettleResult,
+)
+from app.observe.events import Event, EventKind
+from app.overview import broker_info, known_queues, queue_info
+from app.rights import Caller, Right
+from app.routing import Route, Router, chunks
+from app.settling import Settler
 
-Action = Literal["ack", "nack", "reject", "extend"]
+log = logging.getLogger("babelgate.gateway")
 
+_KEPT_LANES = 10_000
+"""Past so many queues, those with nothing in flight are forgotten."""
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """An accepted message. ``created_at`` in Unix ms."""
-
-    id: str
-    trace_id: str
-    queue: str
-    broker: str
-    attempts: int
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count."""
-
-    ack_token: str
-    lease_expires_at: int
-    attempts: int
-    redelivered: bool
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Nack:
-    """Tokens to hand back. ``delay_seconds`` None: the queue's backoff."""
-
-    ack_tokens: Sequence[str]
-    delay_seconds: float | None = None
-    error: str | None = None
-    exception: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Reject:
-    """Tokens to dead-letter now."""
-
-    ack_tokens: Sequence[str]
-    error: str | None = None
-    exception: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Extend:
-    """Tokens whose lease is to end ``lease_seconds`` from now."""
-
-    ack_tokens: Sequence[str]
-    lease_seconds: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Settlement:
-    """What one settle call asks for. ``index`` in the results counts within each action's tokens, in order."""
-
-    acks: Sequence[str] = ()
-    nacks: Sequence[Nack] = ()
-    rejects: Sequence[Reject] = ()
-    extends: Sequence[Extend] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SettleResult:
-    """The fate of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
-
-    index: int
-    action: Action
-    error: BabelgateError | None = None
-    lease_expires_at: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """What a publish would write: the canonical ``body``, the native queue name and the native headers."""
-
-    body: bytes
-    queue: str
-    broker: str
-    native_name: str
-    headers: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterFilter:
-    """Which dead letters: all given conditions hold. ``before`` and ``after`` are Unix ms of ``failed_at``, exclusive/inclusive."""
-
-    job: str | None = None
-    reason: str | None = None
-    before: int | None = None
-    after: int | None = None
-    trace_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterView:
-    """A dead letter as listed. ``record`` is the stored bytes (always one JSON object, or wrapped as a poison record)."""
-
-    id: str | None
-    job: str | None
-    trace_id: str | None
-    reason: str | None
-    error: str | None
-    failed_at: int | None
-    attempts: int | None
-    headers: Mapping[str, str]
-    record: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class RedriveResult:
-    """What a redrive did: ``scanned`` records, ``matched`` the filter, ``redriven`` of them, and those that could not be
-    (poison records that hold no envelope, publish failures), which stay dead letters. ``complete``: nothing that matches is left."""
-
-    scanned: int
-    matched: int
-    redriven: int
-    failed: int
-    dry_run: bool
-    complete: bool
-    errors: Sequence[Mapping[str, Any]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class QueueInfo:
-    """A queue as operators see it."""
-
-    queue: str
-    broker: str
-    native_name: str
-    stats: Stats
-    capabilities: Capabilities
-    policy: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerInfo:
-    """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue."""
-
-    broker: str
-    kind: str
-    url: str
-    required: bool
-    up: bool
-    detail: str | None
-    warnings: Sequence[str]
-    capabilities: Capabilities
+Each = TypeVar("Each")
 
 
 class Gateway:
     """One portable type over all bindings. Every verb takes the Caller and checks its right first (Forbidden)."""
 
-    draining: bool = False
-    started: bool = False
+    def __init__(
+        self,
+        bindings: Mapping[str, Binding],
+        router: Router,
+        sealer: TokenSealer,
+        *,
+        required: frozenset[str] = frozenset(),
+        urls: Mapping[str, str] | None = None,
+        limits: Limits = Limits(),
+        clock: Clock = now_ms,
+        observe: Observe = lambda event: None,
+    ) -> None:
+        """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs."""
+        self.bindings = bindings
+        self.router = router
+        self.required = required
+        self.urls = urls or {}
+        self.limits = limits
+        self.clock = clock
+        self.observe = observe
+        self.started = False
+        self.draining = False
+        self._sealer = sealer
+        self._settler = Settler(sealer, clock, observe)
+        self._incarnation = os.urandom(8).hex()
+        self._lanes: dict[str, Lane] = {}
+        self._maintenance = Maintenance(self._kept_routes, clock)
+        self._redriving: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def start(self) -> None:
-        """Open all bindings (a broker that is down does not fail the start) and begin maintenance."""
+        """Open all bindings and begin maintenance. A broker that is down does not fail the start.
+
+        Raises ConfigError when a broker refuses its configuration.
+        """
+        results = await asyncio.gather(*(binding.open() for binding in self.bindings.values()), return_exceptions=True)
+        for binding, result in zip(self.bindings.values(), results, strict=True):
+            if isinstance(result, BrokerError):
+                log.warning("broker %s: %s", binding.name, result)
+                self._maintenance.reopen(binding)
+            elif result is not None:
+                raise result
+        self._maintenance.start()
+        self.started = True
 
     async def drain(self) -> None:
-        """Stop taking receives: waiting ones end with an empty list at once; idempotent."""
+        """Stop waiting: receives end with what they have, readiness fails; idempotent."""
+        self.draining = True
+        for lane in self._lanes.values():
+            lane.receiver.stop()
 
     async def close(self) -> None:
-        """Finish in-flight publishes and settles, then close all bindings; idempotent."""
+        """Finish what is in flight, then close all bindings; idempotent."""
+        await self.drain()
+        await self._maintenance.stop()
+        await asyncio.gather(*(lane.idle() for lane in self._lanes.values()))
+        await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     async def publish(
-        self, caller: Caller, queue: str, body: bytes, *, delay_seconds: float | None = None, ordering_key: str | None = None
+        self,
+        caller: Caller,
+        queue: str,
+        body: bytes,
+        *,
+        delay_seconds: float | None = None,
+        ordering_key: str | None = None,
     ) -> Receipt:
-        """Publish one envelope, draft or entry; returns once durable."""
-        raise NotImplementedError
+        """Publish one envelope, draft or entry; returns once the broker has durably accepted it.
+
+        What an entry says of itself wins over ``delay_seconds`` and ``ordering_key``.
+        """
+        caller.require(Right.SEND, queue)
+        lane = self._lane(queue)
+        publication = envelope.read_publication(body, queue, self.limits, self.clock)
+        outgoing = _outgoing(lane.route, publication, delay_seconds, ordering_key)
+        outcome = await lane.publisher.submit(outgoing)
+        if outcome is not None:
+            raise outcome
+        return self._accepted(lane.route, publication.envelope)
 
     async def publish_many(self, caller: Caller, queue: str, bodies: Sequence[bytes]) -> list[Receipt | BabelgateError]:
-        """Publish each; one result per body, in order. Only Forbidden, QueueNotFound, InvalidParameter are raised."""
-        raise NotImplementedError
+        """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
+        caller.require(Right.SEND, queue)
+        route = self._lane(queue).route
+        results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
+        ready: list[tuple[int, Envelope, Outgoing]] = []
+        for index, body in enumerate(bodies):
+            try:
+                publication = envelope.read_publication(body, queue, self.limits, self.clock)
+                ready.append((index, publication.envelope, _outgoing(route, publication, None, None)))
+            except BabelgateError as error:
+                results[index] = error
+        for chunk in chunks(ready, route.capabilities.max_batch):
+            outcomes: Sequence[Outcome]
+            try:
+                outcomes = await route.binding.publish(route.native, [outgoing for _, _, outgoing in chunk])
+            except BabelgateError as error:
+                outcomes = [error] * len(chunk)
+            for (index, accepted, _), outcome in zip(chunk, outcomes, strict=True):
+                results[index] = self._accepted(route, accepted) if outcome is None else outcome
+        return [result for result in results if result is not None]
 
     def validate(
-        self, caller: Caller, queue: str, body: bytes, *, delay_seconds: float | None = None, ordering_key: str | None = None
+        self,
+        caller: Caller,
+        queue: str,
+        body: bytes,
+        *,
+        delay_seconds: float | None = None,
+        ordering_key: str | None = None,
     ) -> Projection:
         """What publish would write; writes nothing."""
-        raise NotImplementedError
+        caller.require(Right.SEND, queue)
+        route = self._lane(queue).route
+        publication = envelope.read_publication(body, queue, self.limits, self.clock)
+        outgoing = _outgoing(route, publication, delay_seconds, ordering_key)
+        return Projection(outgoing.body, queue, route.broker, route.native.name, outgoing.headers)
 
     async def receive(
-        self, caller: Caller, queue: str, *, max_messages: int = 1, wait_seconds: float = 0, lease_seconds: float | None = None
+        self,
+        caller: Caller,
+        queue: str,
+        *,
+        max_messages: int = 1,
+        wait_seconds: float = 0,
+        lease_seconds: float | None = None,
     ) -> list[Message]:
-        """Up to ``max_messages``, empty when none came within ``wait_seconds``. Cancelling it loses and holds nothing."""
-        raise NotImplementedError
+        """Up to ``max_messages`` as soon as there is one; none after ``wait_seconds``.
+
+        ``lease_seconds`` None: the queue's policy. Cancelling it loses nothing and holds nothing.
+        """
+        caller.require(Right.LISTEN, queue)
+        lane = self._lane(queue)
+        route = lane.route
+        lease_seconds = route.lease_seconds(lease_seconds)
+        if self.draining:
+            wait_seconds = 0
+        messages = []
+        for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
+            delivery, attempts = admitted.delivery, admitted.attempts
+            deadline = delivery.lease_expires_at
+            lease = Lease(queue, route.broker, delivery.handle, self._incarnation, deadline, attempts)
+            redelivered = delivery.redelivered or attempts > 0
+            messages.append(
+                Message(self._sealer.seal(lease), deadline, attempts, redelivered, delivery.headers, delivery.body)
+            )
+        if messages:
+            self.observe(Event("delivered", queue, route.broker, count=len(messages)))
+        return messages
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
-        """Return handed-out messages whose client is gone: available at once, uncounted. Never raises."""
+        """Return messages whose client is gone before it could read them: at once, uncounted. Never raises."""
+        route = self._lane(queue).route
+        handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
+        try:
+            await route.binding.release(route.native, handles, 0, failed=False)
+        except BabelgateError as error:
+            log.warning("queue %s: could not give back %d messages: %s", queue, len(handles), error)
 
     async def settle(self, caller: Caller, queue: str, settlement: Settlement) -> list[SettleResult]:
-        """Acks, then nacks, rejects, extends: one result per token."""
-        raise NotImplementedError
+        """Acks, then nacks, rejects and extends: one result per token, in order."""
+        caller.require(Right.LISTEN, queue)
+        return await self._settler.settle(self._lane(queue), settlement)
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving. Raises UnsupportedByBroker."""
-        raise NotImplementedError
+        caller.require(Right.LISTEN, queue)
+        route = self._lane(queue).route
+        return await offering(route, Peeks).peek(route.native, limit)
 
     async def dead_letters(
         self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetterView], str | None]:
-        """A page of matching dead letters and the cursor after it (None: no more)."""
-        raise NotImplementedError
+        """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
+        caller.require(Right.LISTEN, queue)
+        return await list_dead(self._lane(queue).route, where, limit, cursor)
 
     async def redrive(
-        self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int | None, to_queue: str | None, dry_run: bool
+        self,
+        caller: Caller,
+        queue: str,
+        where: DeadLetterFilter,
+        limit: int | None,
+        to_queue: str | None,
+        dry_run: bool,
     ) -> RedriveResult:
-        """Send matching dead letters back: publish, confirm, then remove."""
-        raise NotImplementedError
+        """Send matching dead letters back, to ``to_queue`` or this queue: publish, confirm, then remove."""
+        caller.require(Right.MANAGE, queue)
+        if to_queue is not None and to_queue != queue:
+            caller.require(Right.SEND, to_queue)
+        source, target = self._lane(queue).route, self._lane(to_queue or queue).route
+        async with self._redriving[queue]:
+            result = await redrive(source, target, where, limit, dry_run, self.clock)
+        if result.redriven:
+            self.observe(Event("redriven", queue, source.broker, count=result.redriven))
+        return result
 
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
-        raise NotImplementedError
+        caller.require(Right.MANAGE, queue)
+        route = self._lane(queue).route
+        return await offering(route, Purges).purge(route.native)
 
     async def purge_dead_letters(self, caller: Caller, queue: str) -> int:
         """Remove all dead letters; the number removed."""
-        raise NotImplementedError
+        caller.require(Right.MANAGE, queue)
+        route = self._lane(queue).route
+        return await offering(route, DeadLetters).purge_dead(route.native)
 
     async def queues(self, caller: Caller) -> list[QueueInfo]:
         """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
-        raise NotImplementedError
+        names = [name for name in await known_queues(self.router, self.bindings) if caller.rights(name)]
+        return list(await asyncio.gather(*(queue_info(self.router.route(name), strict=False) for name in names)))
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
-        """One queue."""
-        raise NotImplementedError
+        """One queue. Raises the broker's error."""
+        caller.require_any(queue)
+        return await queue_info(self.router.route(queue), strict=True)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
-        """All configured brokers, pinged (at most 2 s)."""
-        raise NotImplementedError
+        """All configured brokers, each asked for at most 2 s; needs the right to manage some queue."""
+        caller.require_anywhere(Right.MANAGE)
+        return list(
+            await asyncio.gather(
+                *(
+                    broker_info(binding, self.urls.get(name, ""), name in self.required)
+                    for name, binding in self.bindings.items()
+                )
+            )
+        )
+
+    def _kept_routes(self) -> list[Route]:
+        """The queues this process knows of: configured by name, or dealt with."""
+        names = dict.fromkeys([*self.router.configured(), *self._lanes])
+        return [self.router.route(name) for name in names]
+
+    def _lane(self, queue: str) -> Lane:
+        route = self.router.route(queue)
+        lane = self._lanes.get(queue)
+        if lane is None or (lane.route is not route and lane.route != route):
+            if len(self._lanes) >= _KEPT_LANES:
+                self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
+            lane = self._lanes[queue] = Lane(route, self.limits, self.clock, self.observe)
+            if self.draining:
+                lane.receiver.stop()
+        return lane
+
+    def _accepted(self, route: Route, accepted: Envelope) -> Receipt:
+        self.observe(
+            Event(
+                "accepted",
+                route.queue,
+                route.broker,
+                job=accepted.job,
+                message_id=accepted.id,
+                trace_id=accepted.trace_id,
+                attempts=accepted.attempts,
+            )
+        )
+        return Receipt(
+            accepted.id, accepted.trace_id, route.queue, route.broker, accepted.attempts, accepted.created_at
+        )
+
+
+def _outgoing(
+    route: Route, publication: Publication, delay_seconds: float | None, ordering_key: str | None
+) -> Outgoing:
+    """The message for the route's broker. Raises what the broker cannot carry."""
+    delay = publication.delay_seconds if publication.delay_seconds is not None else delay_seconds or 0
+    if delay:
+        route.check_delay(delay)
+    if publication.headers and not route.capabilities.headers:
+        raise UnsupportedByBroker(
+            code="headers_unsupported",
+            pointer="/headers",
+            reason=f"Messages of the queue {route.queue!r} carry no native headers on the broker {route.broker!r}.",
+        )
+    body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
+    if maximum is not None and len(body) > maximum:
+        raise BodyTooLarge(actual=len(body), limit=maximum)
+    key = publication.ordering_key if publication.ordering_key is not None else ordering_key
+    return Outgoing(body, publication.headers, key, delay, publication.envelope.id)

@@ -49,6 +49,16 @@ class Caller:
         if right not in self.rights(queue):
             raise Forbidden(reason=f"This needs the right {right.value!r} on the queue {queue!r}.")
 
+    def require_any(self, queue: str) -> None:
+        """Raise Forbidden without some right on ``queue``."""
+        if not self.rights(queue):
+            raise Forbidden(reason=f"This needs a right on the queue {queue!r}.")
+
+    def require_anywhere(self, right: Right) -> None:
+        """Raise Forbidden without ``right`` on any queue pattern."""
+        if not any(right in granted for _, granted in self._grants):
+            raise Forbidden(reason=f"This needs the right {right.value!r} on some queue.")
+
 
 ANYONE = Caller("anyone", {"*": frozenset(Right)})
 """The caller where ``auth: none`` is configured, and of in-process use."""

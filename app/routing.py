@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from app.brokers.binding import Binding, Capabilities, NativeQueue
-from app.errors import InvalidParameter, QueueNotFound
+from app.errors import InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.rights import pattern
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
+
+Each = TypeVar("Each")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,35 @@ class Route:
     def broker(self) -> str:
         """The broker's configured name."""
         return self.binding.name
+
+    def check_delay(self, delay_seconds: float) -> None:
+        """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay the broker cannot keep."""
+        maximum = self.capabilities.max_delay_seconds
+        if not 0 <= delay_seconds < math.inf:
+            raise InvalidParameter(name="delay_seconds", reason="must be 0 or more")
+        if maximum is not None and delay_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="delay_too_long",
+                pointer="/delay_seconds",
+                reason=f"The broker {self.broker!r} delays by at most {maximum:g} seconds, not {delay_seconds:g}.",
+                maximum=maximum,
+            )
+
+    def lease_seconds(self, lease_seconds: float | None) -> float:
+        """The lease to ask for; ``None``: the policy's. Raises InvalidParameter, UnsupportedByBroker (``maximum``)."""
+        if lease_seconds is None:
+            return self.policy.lease_seconds
+        maximum = self.capabilities.max_lease_seconds
+        if not 0 < lease_seconds < math.inf:
+            raise InvalidParameter(name="lease_seconds", reason="must be more than 0")
+        if lease_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="lease_too_long",
+                pointer="/lease_seconds",
+                reason=f"The broker {self.broker!r} leases for at most {maximum:g} seconds, not {lease_seconds:g}.",
+                maximum=maximum,
+            )
+        return lease_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +136,9 @@ def check_queue_name(queue: str) -> None:
         raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
     if queue.endswith(".dlq"):
         raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
+
+
+def chunks(items: Sequence[Each], size: int) -> Iterator[Sequence[Each]]:
+    """``items`` in slices of at most ``size``: a broker's batch limit."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]

@@ -1,0 +1,72 @@
+"""Concurrent single calls on one queue become one native batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Generic, TypeVar
+
+from app.errors import BabelgateError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Coalescer(Generic[Item, Result]):
+    """Merges calls: one batch is in flight at a time, and what arrives meanwhile is the next one.
+
+    An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody.
+    """
+
+    def __init__(self, flush: Callable[[list[Item]], Awaitable[Sequence[Result]]], max_items: int) -> None:
+        self._flush = flush
+        self._max_items = max_items
+        self._pending: list[tuple[Item, asyncio.Future[Result | BabelgateError]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is in flight or waiting."""
+        return self._task is not None
+
+    def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
+        """The item's result to be; an error that hit the whole batch is a result as well.
+
+        Cancelling the future does not take the item out of its batch.
+        """
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Result | BabelgateError] = loop.create_future()
+        self._pending.append((item, future))
+        if self._task is None:
+            self._task = loop.create_task(self._run())
+        return future
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        while self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self) -> None:
+        try:
+            while self._pending:
+                batch = self._pending[: self._max_items]
+                del self._pending[: self._max_items]
+                results: Sequence[Result | BabelgateError]
+                try:
+                    results = await self._flush([item for item, _ in batch])
+                except BabelgateError as error:
+                    results = [error] * len(batch)
+                except Exception as error:
+                    _fail([future for _, future in batch], error)
+                    continue
+                for (_, future), result in zip(batch, results, strict=True):
+                    if not future.done():
+                        future.set_result(result)
+        finally:
+            self._task = None
+
+
+def _fail(futures: Sequence[asyncio.Future[Result]], error: Exception) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)

@@ -1,0 +1,137 @@
+"""Dead letters at rest: listing them, and sending them back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from app import envelope
+from app.brokers.binding import NO_HEADERS, DeadLetters, DeadRecord, Outcome, Outgoing
+from app.clock import Clock
+from app.envelope import DeadSummary, Poison
+from app.errors import BabelgateError
+from app.lanes import offering
+from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
+from app.routing import Route
+
+DEFAULT_REDRIVE_LIMIT = 1000
+_PAGE = 100
+_MAX_SCANNED = 10_000
+"""Records that one listing looks at: a filter that matches little answers with a cursor instead of taking minutes."""
+_MAX_ERRORS = 20
+
+
+def matches(summary: DeadSummary, where: DeadLetterFilter) -> bool:
+    """Whether all conditions hold; ``after`` is inclusive, ``before`` exclusive, both against ``failed_at``."""
+    if where.job is not None and summary.job != where.job:
+        return False
+    if where.reason is not None and summary.reason != where.reason:
+        return False
+    if where.trace_id is not None and summary.trace_id != where.trace_id:
+        return False
+    if where.before is not None and (summary.failed_at is None or summary.failed_at >= where.before):
+        return False
+    return where.after is None or (summary.failed_at is not None and summary.failed_at >= where.after)
+
+
+async def list_dead(
+    route: Route, where: DeadLetterFilter, limit: int, cursor: str | None
+) -> tuple[list[DeadLetterView], str | None]:
+    """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
+    store = offering(route, DeadLetters)
+    views: list[DeadLetterView] = []
+    scanned = 0
+    while len(views) < limit and scanned < _MAX_SCANNED:
+        # Never more than is still wanted: the cursor points behind a page, not into it.
+        records, cursor = await store.read_dead(route.native, cursor, limit - len(views))
+        scanned += len(records)
+        views += [_view(record, summary) for record, summary in _described(records) if matches(summary, where)]
+        if cursor is None:
+            break
+    return views, cursor
+
+
+async def redrive(
+    source: Route, target: Route, where: DeadLetterFilter, limit: int | None, dry_run: bool, clock: Clock
+) -> RedriveResult:
+    """Send matching dead letters of ``source`` to ``target``: publish, confirm, then remove.
+
+    Stopped half way, what was published and not yet removed is a dead letter still, and may be sent twice; nothing is
+    lost, and another call goes on. What is dead-lettered while it runs is left for the next call.
+    """
+    store = offering(source, DeadLetters)
+    limit = DEFAULT_REDRIVE_LIMIT if limit is None else limit
+    started = clock()
+    scanned = matched = redriven = failed = 0
+    errors: list[dict[str, Any]] = []
+    cursor: str | None = None
+    complete = False
+    while redriven < limit and not complete:
+        records, cursor = await store.read_dead(source.native, cursor, _PAGE)
+        complete = cursor is None
+        scanned += len(records)
+        ready: list[tuple[DeadRecord, Outgoing]] = []
+        problems: list[dict[str, Any]] = []
+        for record, summary in _described(records):
+            if not matches(summary, where) or (summary.failed_at or 0) > started:
+                continue
+            matched += 1
+            try:
+                ready.append((record, _revived(record, summary, target)))
+            except Poison as poison:
+                problems.append({"id": summary.id, "code": poison.code, "detail": poison.detail})
+        if len(ready) > limit - redriven:
+            ready, complete = ready[: limit - redriven], False
+        if not dry_run:
+            sent, refused = await _send(target, ready)
+            problems += refused
+            _, cursor = await store.remove_dead(source.native, sent, cursor)
+            redriven += len(sent)
+        else:
+            redriven += len(ready)
+        failed += len(problems)
+        errors += problems[: _MAX_ERRORS - len(errors)]
+    return RedriveResult(scanned, matched, 0 if dry_run else redriven, failed, dry_run, complete, errors)
+
+
+def _revived(record: DeadRecord, summary: DeadSummary, target: Route) -> Outgoing:
+    """The message to publish again. Raises Poison for a record that holds no valid envelope."""
+    headers = record.headers if target.capabilities.headers else NO_HEADERS
+    return Outgoing(envelope.redriven(record.body), headers, dedup_id=summary.id)
+
+
+async def _send(
+    target: Route, ready: Sequence[tuple[DeadRecord, Outgoing]]
+) -> tuple[list[DeadRecord], list[dict[str, Any]]]:
+    """Publish; the records that the broker has confirmed, and what became of the others."""
+    outcomes: Sequence[Outcome]
+    try:
+        outcomes = await target.binding.publish(target.native, [outgoing for _, outgoing in ready]) if ready else []
+    except BabelgateError as error:
+        outcomes = [error] * len(ready)
+    sent: list[DeadRecord] = []
+    refused: list[dict[str, Any]] = []
+    for (record, outgoing), outcome in zip(ready, outcomes, strict=True):
+        if outcome is None:
+            sent.append(record)
+        else:
+            refused.append({"id": outgoing.dedup_id, "code": outcome.problem_code, "detail": outcome.detail})
+    return sent, refused
+
+
+def _described(records: Sequence[DeadRecord]) -> list[tuple[DeadRecord, DeadSummary]]:
+    return [(record, envelope.describe_dead(record.body)) for record in records]
+
+
+def _view(record: DeadRecord, summary: DeadSummary) -> DeadLetterView:
+    return DeadLetterView(
+        id=summary.id,
+        job=summary.job,
+        trace_id=summary.trace_id,
+        reason=summary.reason,
+        error=summary.error,
+        failed_at=summary.failed_at,
+        attempts=summary.attempts,
+        headers=record.headers,
+        record=record.body,
+    )

@@ -1,0 +1,155 @@
+"""What one process holds for one queue: the lines in which its callers stand."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from app import envelope
+from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Outcome, Outgoing, Peeks, Purges
+from app.clock import Clock
+from app.coalescing import Coalescer
+from app.envelope import Limits, Poison, Received
+from app.errors import BabelgateError, UnsupportedByBroker
+from app.observe.events import Event
+from app.receiving import Admitted, Receiver
+from app.routing import Route
+
+log = logging.getLogger("babelgate.lanes")
+
+Observe = Callable[[Event], None]
+Optional = TypeVar("Optional", Peeks, Purges, DeadLetters)
+
+
+def offering(route: Route, protocol: type[Optional]) -> Optional:
+    """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
+    if isinstance(route.binding, protocol):
+        return route.binding
+    raise UnsupportedByBroker(
+        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
+    )
+
+
+class Lane:
+    """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
+
+    def __init__(self, route: Route, limits: Limits, clock: Clock, observe: Observe) -> None:
+        self.route = route
+        self._limits = limits
+        self._clock = clock
+        self._observe = observe
+        binding, native = route.binding, route.native
+        max_batch = route.capabilities.max_batch
+
+        async def publish(messages: list[Outgoing]) -> Sequence[Outcome]:
+            return await binding.publish(native, messages)
+
+        async def ack(handles: list[str]) -> Sequence[Outcome]:
+            return await binding.ack(native, handles)
+
+        async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+            return await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
+
+        self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch)
+        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
+        self.receiver = Receiver(reserve, self._admit, self.give_back)
+
+    @property
+    def busy(self) -> bool:
+        """Whether anything is in flight or waiting."""
+        return self.publisher.busy or self.acker.busy or self.receiver.busy
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        await self.publisher.idle()
+        await self.receiver.idle()
+        await self.acker.idle()
+
+    async def give_back(self, admitted: Sequence[Admitted]) -> None:
+        """Return deliveries nobody wants any more: at once, and uncounted."""
+        handles = [each.delivery.handle for each in admitted]
+        try:
+            await self.route.binding.release(self.route.native, handles, 0, failed=False)
+        except BabelgateError as error:
+            log.warning("queue %s: could not give back %d deliveries: %s", self.route.queue, len(handles), error)
+
+    async def _admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
+        good: list[Admitted] = []
+        letters: list[tuple[DeadLetter, Event]] = []
+        for delivery in deliveries:
+            try:
+                received = envelope.inspect(delivery.body, self._limits)
+            except Poison as poison:
+                letters.append(self._poison(delivery, poison))
+                continue
+            attempts = self._reconcile(received, delivery)
+            if received.warnings:
+                log.warning(
+                    "queue %s: message %s carries forbidden keys %s", self.route.queue, received.id, received.warnings
+                )
+            reason = self._overdue(received, attempts)
+            if reason is None:
+                good.append(Admitted(delivery, attempts))
+            else:
+                letters.append(self._failed(delivery, received, attempts, reason))
+        if letters:
+            await self._dead_letter(letters)
+        return good
+
+    def _reconcile(self, received: Received, delivery: Delivery) -> int:
+        count, attempts = delivery.delivery_count, max(received.attempts, 0)
+        match self.route.capabilities.delivery_count:
+            case "added":
+                return attempts + count
+            case "zero_based":
+                return max(attempts, count)
+            case "one_based":
+                return max(attempts, count - 1)
+            case _:
+                return attempts
+
+    def _overdue(self, received: Received, attempts: int) -> str | None:
+        """Why the delivery must not be handed out any more."""
+        policy = self.route.policy
+        if attempts >= policy.max_attempts:
+            return "lease expired"
+        if policy.ttl_seconds is not None and received.created_at is not None:
+            age_ms = self._clock() - received.created_at
+            if age_ms > policy.ttl_seconds * 1000:
+                return "message expired"
+        return None
+
+    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetter, Event]:
+        route, count = self.route, delivery.delivery_count
+        error = f"{poison.code}: {poison.detail}"
+        log.warning("queue %s: a body is dead-lettered as poison: %s", route.queue, error)
+        block = envelope.dead_letter_block("poison", route.queue, count, self._clock(), error=error)
+        return DeadLetter(delivery.handle, block), Event("poison", route.queue, route.broker, reason=poison.code)
+
+    def _failed(
+        self, delivery: Delivery, received: Received, attempts: int, error: str
+    ) -> tuple[DeadLetter, Event]:
+        route = self.route
+        block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
+        return DeadLetter(delivery.handle, block), Event(
+            "dead_lettered",
+            route.queue,
+            route.broker,
+            reason="failed",
+            job=received.job,
+            message_id=received.id,
+            trace_id=received.trace_id,
+            attempts=attempts,
+        )
+
+    async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:
+        try:
+            outcomes = await offering(self.route, DeadLetters).dead_letter(self.route.native, [letter for letter, _ in letters])
+        except BabelgateError as error:
+            # Nothing is lost: the leases expire and the bodies come again.
+            log.warning("queue %s: could not dead-letter %d messages: %s", self.route.queue, len(letters), error)
+            return
+        for (_, event), outcome in zip(letters, outcomes, strict=True):
+            if outcome is None:
+                self._observe(event)

@@ -1,0 +1,160 @@
+"""What the gateway takes and gives: plain values, no behaviour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from app.brokers.binding import Capabilities, Peeked, Stats
+from app.errors import BabelgateError
+
+Action = Literal["ack", "nack", "reject", "extend"]
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """An accepted message. ``created_at`` in Unix ms."""
+
+    id: str
+    trace_id: str
+    queue: str
+    broker: str
+    attempts: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count."""
+
+    ack_token: str
+    lease_expires_at: int
+    attempts: int
+    redelivered: bool
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Nack:
+    """Tokens to hand back. ``delay_seconds`` None: the queue's backoff."""
+
+    ack_tokens: Sequence[str]
+    delay_seconds: float | None = None
+    error: str | None = None
+    exception: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """Tokens to dead-letter now."""
+
+    ack_tokens: Sequence[str]
+    error: str | None = None
+    exception: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """Tokens whose lease is to end ``lease_seconds`` from now."""
+
+    ack_tokens: Sequence[str]
+    lease_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """What one settle call asks for. ``index`` in the results counts within each action's tokens, in order."""
+
+    acks: Sequence[str] = ()
+    nacks: Sequence[Nack] = ()
+    rejects: Sequence[Reject] = ()
+    extends: Sequence[Extend] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettleResult:
+    """The fate of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
+
+    index: int
+    action: Action
+    error: BabelgateError | None = None
+    lease_expires_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """What a publish would write: the canonical ``body``, the native queue name and the native headers."""
+
+    body: bytes
+    queue: str
+    broker: str
+    native_name: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterFilter:
+    """Which dead letters: all given conditions hold. ``before`` and ``after`` are Unix ms of ``failed_at``, exclusive/inclusive."""
+
+    job: str | None = None
+    reason: str | None = None
+    before: int | None = None
+    after: int | None = None
+    trace_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterView:
+    """A dead letter as listed. ``record`` is the stored bytes (always one JSON object, or wrapped as a poison record)."""
+
+    id: str | None
+    job: str | None
+    trace_id: str | None
+    reason: str | None
+    error: str | None
+    failed_at: int | None
+    attempts: int | None
+    headers: Mapping[str, str]
+    record: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RedriveResult:
+    """What a redrive did: ``scanned`` records, ``matched`` the filter, ``redriven`` of them, and those that could not be
+    (poison records that hold no envelope, publish failures), which stay dead letters. ``complete``: nothing that matches is left."""
+
+    scanned: int
+    matched: int
+    redriven: int
+    failed: int
+    dry_run: bool
+    complete: bool
+    errors: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """A queue as operators see it."""
+
+    queue: str
+    broker: str
+    native_name: str
+    stats: Stats
+    capabilities: Capabilities
+    policy: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerInfo:
+    """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue."""
+
+    broker: str
+    kind: str
+    url: str
+    required: bool
+    up: bool
+    detail: str | None
+    warnings: Sequence[str]
+    capabilities: Capabilities

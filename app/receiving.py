@@ -1,0 +1,189 @@
+"""Waiting receives: one reserve at a time serves all the waiters of a queue."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from app.brokers.binding import Delivery
+from app.errors import BabelgateError
+
+SLICE_SECONDS = 1.0
+"""The longest wait handed to a binding: bounds how long a stop waits for it."""
+
+MAX_RESERVED = 256
+"""The most messages that one reserve asks for, whatever the demand: bounds memory."""
+
+log = logging.getLogger("babelgate.receiving")
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A delivery fit to be handed out, with its reconciled ``attempts``."""
+
+    delivery: Delivery
+    attempts: int
+
+
+Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
+"""``(limit, wait_seconds, lease_seconds)`` to deliveries."""
+
+Admit = Callable[[Sequence[Delivery]], Awaitable[list[Admitted]]]
+"""Keeps what may be handed out; the rest is dead-lettered. Never raises BabelgateError."""
+
+GiveBack = Callable[[Sequence[Admitted]], Awaitable[None]]
+"""Returns deliveries to the broker, uncounted. Never raises BabelgateError."""
+
+
+class _Waiter:
+    __slots__ = ("future", "lease_seconds", "room", "timer")
+
+    def __init__(self, room: int, lease_seconds: float, future: asyncio.Future[list[Admitted]]) -> None:
+        self.room = room
+        self.lease_seconds = lease_seconds
+        self.future = future
+        self.timer: asyncio.TimerHandle | None = None
+
+    def resolve(self, admitted: list[Admitted]) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.future.done():
+            self.future.set_result(admitted)
+
+
+_Line = dict[_Waiter, None]
+"""Waiters in the order of their arrival; a dict, because any of them may leave at any time."""
+
+
+class Receiver:
+    """The receives of one queue.
+
+    Those that wait stand in line, first come, first served, behind one blocking reserve at a time. Those that do not
+    wait share non-blocking reserves beside it. One reserve serves those that ask for the same lease.
+    """
+
+    def __init__(self, reserve: Reserve, admit: Admit, give_back: GiveBack) -> None:
+        self._reserve = reserve
+        self._admit = admit
+        self._give_back = give_back
+        self._waiting: _Line = {}
+        self._polling: _Line = {}
+        self._wait_task: asyncio.Task[None] | None = None
+        self._poll_task: asyncio.Task[None] | None = None
+        self._stopped = False
+
+    @property
+    def waiters(self) -> int:
+        """How many receives are waiting now."""
+        return len(self._waiting) + len(self._polling)
+
+    @property
+    def busy(self) -> bool:
+        """Whether a reserve is in flight."""
+        return self._wait_task is not None or self._poll_task is not None
+
+    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Admitted]:
+        """Up to ``limit`` deliveries as soon as there is one, or none after ``wait_seconds``.
+
+        Raises the broker's error. When cancelled, what was reserved for this call is given back.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = _Waiter(limit, lease_seconds, loop.create_future())
+        if wait_seconds > 0 and not self._stopped:
+            self._waiting[waiter] = None
+            waiter.timer = loop.call_later(wait_seconds, self._expire, waiter)
+            if self._wait_task is None:
+                self._wait_task = loop.create_task(self._serve_waiting())
+        else:
+            self._polling[waiter] = None
+            if self._poll_task is None:
+                self._poll_task = loop.create_task(self._serve_polling())
+        try:
+            return await waiter.future
+        except asyncio.CancelledError:
+            self._forget(waiter)
+            if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
+                await asyncio.shield(self._give_back(waiter.future.result()))
+            raise
+
+    def stop(self) -> None:
+        """End all waiting receives with an empty list, now; later ones do not wait."""
+        self._stopped = True
+        for waiter in self._waiting:
+            waiter.resolve([])
+        self._waiting.clear()
+
+    async def idle(self) -> None:
+        """Wait until no reserve is in flight: at most a slice and a second after :meth:`stop`."""
+        while tasks := [task for task in (self._wait_task, self._poll_task) if task is not None]:
+            await asyncio.wait(tasks)
+
+    def _expire(self, waiter: _Waiter) -> None:
+        self._forget(waiter)
+        waiter.resolve([])
+
+    def _forget(self, waiter: _Waiter) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+        self._waiting.pop(waiter, None)
+        self._polling.pop(waiter, None)
+
+    async def _serve_waiting(self) -> None:
+        try:
+            while self._waiting:
+                await self._serve_head(self._waiting, SLICE_SECONDS)
+        finally:
+            self._wait_task = None
+
+    async def _serve_polling(self) -> None:
+        try:
+            while self._polling:
+                group = await self._serve_head(self._polling, 0)
+                for waiter in group:
+                    if waiter in self._polling:
+                        del self._polling[waiter]
+                        waiter.resolve([])
+        finally:
+            self._poll_task = None
+
+    async def _serve_head(self, line: _Line, wait_seconds: float) -> list[_Waiter]:
+        """One reserve for the head of ``line`` and all that ask for the same lease; returns these."""
+        lease_seconds = next(iter(line)).lease_seconds
+        group = [waiter for waiter in line if waiter.lease_seconds == lease_seconds]
+        room = min(sum(waiter.room for waiter in group), MAX_RESERVED)
+        try:
+            while True:
+                deliveries = await self._reserve(room, wait_seconds, lease_seconds)
+                admitted = await self._admit(deliveries)
+                # A reserve that brought only dead letters says nothing of what lies behind them.
+                if admitted or not deliveries or wait_seconds > 0:
+                    break
+        except Exception as error:
+            if not isinstance(error, BabelgateError):
+                log.exception("a reserve failed in an unforeseen way")
+            for waiter in group:
+                self._forget(waiter)
+                if not waiter.future.done():
+                    waiter.future.set_exception(error)
+            return group
+        surplus = self._deal(line, admitted, lease_seconds)
+        if surplus:
+            surplus = self._deal(self._polling if line is self._waiting else self._waiting, surplus, lease_seconds)
+        if surplus:
+            await self._give_back(surplus)
+        return group
+
+    def _deal(self, line: _Line, admitted: list[Admitted], lease_seconds: float) -> list[Admitted]:
+        """Hand out along ``line``; returns what nobody wants."""
+        while admitted:
+            waiter = next((w for w in line if w.lease_seconds == lease_seconds), None)
+            if waiter is None:
+                break
+            del line[waiter]
+            if waiter.future.done():
+                continue
+            waiter.resolve(admitted[: waiter.room])
+            admitted = admitted[waiter.room :]
+        return admitted

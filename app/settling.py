@@ -1,0 +1,147 @@
+"""How leases end: ack, nack, reject; and how they are prolonged."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
+
+from app import envelope
+from app.brokers.binding import DeadLetter, DeadLetters, Outcome
+from app.clock import Clock
+from app.errors import BabelgateError, LeaseLost
+from app.lanes import Lane, Observe, offering
+from app.leases import Lease, TokenSealer
+from app.model import Action, Extend, Nack, Reject, Settlement, SettleResult
+from app.observe.events import Event, EventKind
+from app.routing import Route, chunks
+
+Fate = Outcome | int
+"""What became of a token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
+
+_SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
+
+
+class Settler:
+    """Turns tokens into leases and ends them at their broker."""
+
+    def __init__(self, sealer: TokenSealer, clock: Clock, observe: Observe) -> None:
+        self._sealer = sealer
+        self._clock = clock
+        self._observe = observe
+
+    async def settle(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
+        """Acks, then nacks, rejects, extends: one result per token, in order; raises nothing of a single token's."""
+        route = lane.route
+        fates: defaultdict[Action, list[Fate]] = defaultdict(list)
+        if settlement.acks:
+            opened = self._open(route, settlement.acks)
+            fates["ack"] += await _each(opened, self._ack(lane, _leases(opened)))
+        for nack in settlement.nacks:
+            opened = self._open(route, nack.ack_tokens)
+            fates["nack"] += await _each(opened, self._nack(route, nack, _leases(opened)))
+        for reject in settlement.rejects:
+            opened = self._open(route, reject.ack_tokens)
+            fates["reject"] += await _each(opened, self._reject(route, reject, _leases(opened)))
+        for extend in settlement.extends:
+            opened = self._open(route, extend.ack_tokens)
+            fates["extend"] += await _each(opened, self._extend(route, extend, _leases(opened)))
+        self._report(route, fates)
+        return [_result(index, action, fate) for action, each in fates.items() for index, fate in enumerate(each)]
+
+    def _open(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
+        opened: list[Lease | BabelgateError] = []
+        for token in tokens:
+            try:
+                lease = self._sealer.open(token, route.queue)
+            except BabelgateError as error:
+                opened.append(error)
+            else:
+                # A queue that has moved to another broker since cannot reach this lease by its route.
+                opened.append(lease if lease.broker == route.broker else LeaseLost())
+        return opened
+
+    async def _ack(self, lane: Lane, leases: Sequence[Lease]) -> Sequence[Fate]:
+        if len(leases) == 1:
+            return [await lane.acker.submit(leases[0].handle)]
+        route, outcomes = lane.route, list[Fate]()
+        for chunk in chunks(leases, route.capabilities.max_batch):
+            outcomes += await route.binding.ack(route.native, [lease.handle for lease in chunk])
+        return outcomes
+
+    async def _nack(self, route: Route, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
+        """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
+        if nack.delay_seconds is not None:
+            route.check_delay(nack.delay_seconds)
+        spent: list[int] = []
+        by_delay: defaultdict[float, list[int]] = defaultdict(list)
+        for position, lease in enumerate(leases):
+            attempts = lease.attempts + 1
+            if attempts >= route.policy.max_attempts:
+                spent.append(position)
+            else:
+                delay = route.policy.backoff(attempts) if nack.delay_seconds is None else nack.delay_seconds
+                by_delay[delay].append(position)
+        fates: dict[int, Fate] = {}
+        for delay, positions in by_delay.items():
+            handles = [leases[position].handle for position in positions]
+            outcomes = await _each(handles, route.binding.release(route.native, handles, delay, failed=True))
+            fates.update(zip(positions, outcomes, strict=True))
+        if spent:
+            exhausted = [leases[position] for position in spent]
+            letters = self._dead_letter(route, exhausted, nack.error, nack.exception, counted=1)
+            outcomes = await _each(exhausted, letters)
+            fates.update(zip(spent, outcomes, strict=True))
+        return [fates[position] for position in range(len(leases))]
+
+    async def _reject(self, route: Route, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
+        return await self._dead_letter(route, leases, reject.error, reject.exception, counted=0)
+
+    async def _dead_letter(
+        self, route: Route, leases: Sequence[Lease], error: str | None, exception: str | None, counted: int
+    ) -> Sequence[Outcome]:
+        now = self._clock()
+        letters = [
+            DeadLetter(
+                lease.handle,
+                envelope.dead_letter_block("failed", route.queue, lease.attempts + counted, now, error, exception),
+            )
+            for lease in leases
+        ]
+        outcomes = await offering(route, DeadLetters).dead_letter(route.native, letters)
+        if done := sum(outcome is None for outcome in outcomes):
+            self._observe(Event("dead_lettered", route.queue, route.broker, count=done, reason="failed"))
+        return outcomes
+
+    async def _extend(self, route: Route, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
+        lease_seconds = route.lease_seconds(extend.lease_seconds)
+        return await route.binding.extend(route.native, [lease.handle for lease in leases], lease_seconds)
+
+    def _report(self, route: Route, fates: Mapping[Action, Sequence[Fate]]) -> None:
+        for action, each in fates.items():
+            settled = sum(not isinstance(fate, BabelgateError) for fate in each)
+            lost = sum(isinstance(fate, LeaseLost) for fate in each)
+            if settled:
+                self._observe(Event(_SETTLED[action], route.queue, route.broker, count=settled))
+            if lost:
+                self._observe(Event("lease_lost", route.queue, route.broker, count=lost))
+
+
+def _leases(opened: Sequence[Lease | BabelgateError]) -> list[Lease]:
+    return [lease for lease in opened if isinstance(lease, Lease)]
+
+
+async def _each(opened: Sequence[object], call: Awaitable[Sequence[Fate]]) -> list[Fate]:
+    """The fate of each: its own error, else its place in the answer of ``call``, whose failure is everybody's."""
+    fates: Iterator[Fate]
+    try:
+        fates = iter(await call)
+    except BabelgateError as error:
+        fates = itertools.repeat(error)
+    return [each if isinstance(each, BabelgateError) else next(fates) for each in opened]
+
+
+def _result(index: int, action: Action, fate: Fate) -> SettleResult:
+    if isinstance(fate, int):
+        return SettleResult(index, action, None, fate)
+    return SettleResult(index, action, fate)
