@@ -1,0 +1,60 @@
+"""From a broker's URL to its binding, as data. A client library is imported only when its broker is configured."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from app.brokers.binding import Binding
+from app.clock import Clock
+from app.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs."""
+
+    module: str
+    extra: str | None = None
+
+
+_REDIS = Driver("app.brokers.redis", "redis")
+
+SCHEMES: Mapping[str, Driver] = {
+    "sqlite": Driver("app.brokers.sqlite"),
+    "redis": _REDIS,
+    "rediss": _REDIS,
+    "redis+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
+}
+
+
+def driver(name: str, url: str) -> Driver:
+    """The driver for the URL of the broker ``name``. Raises ConfigError for a scheme that is not known."""
+    scheme, mark, _ = url.partition("://")
+    found = SCHEMES.get(scheme.lower())
+    if not mark or found is None:
+        # What stands there may be anything, a secret included: it is not quoted.
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ConfigError(key=f"brokers.{name}.url", reason=f"the URL must start with one of {known}")
+    return found
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Binding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError, also where the client is not installed."""
+    wanted = driver(name, url)
+    try:
+        binding: Binding = importlib.import_module(wanted.module).connect(name, url, options, clock)
+    except ModuleNotFoundError as error:
+        if wanted.extra is None or (error.name or "").startswith("app."):
+            raise
+        reason = f"the client is not installed: pip install 'babelgate[{wanted.extra}]'"
+        raise ConfigError(key=f"brokers.{name}", reason=reason) from None
+    except ConfigError as error:
+        key = str(error.key)
+        raise ConfigError(
+            key=key if key.startswith("brokers.") else f"brokers.{name}.{key}", reason=error.reason
+        ) from None
+    return binding

@@ -1,0 +1,23 @@
+"""Keeps secrets out of what people and logs read."""
+
+from __future__ import annotations
+
+import re
+
+MASK = "***"
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+# Greedy up to the last @, because a password that was not percent-encoded may hold any character.
+_USERINFO = re.compile(r"(?<=://)(?:(?P<user>[^:/?#@]*):.*|[^:/?#@]*)@")
+_QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&#]+)=(?P<value>[^&#]*)")
+_HARMLESS = frozenset({"db", "mode", "timeout", "protocol", "ssl_cert_reqs", "cache", "region", "heartbeat"})
+
+
+def mask_url(url: str) -> str:
+    """``url`` with its password, and every query value that is not known to be harmless, replaced by ``***``.
+
+    What is no URL (a vendor's connection string) is ``***`` as a whole.
+    """
+    if not _SCHEME.match(url):
+        return MASK
+    masked = _USERINFO.sub(lambda found: f"{found['user']}:{MASK}@" if found["user"] is not None else f"{MASK}@", url)
+    return _QUERY.sub(lambda found: found[0] if found["name"] in _HARMLESS else f"{found['name']}={MASK}", masked)

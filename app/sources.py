@@ -1,0 +1,169 @@
+"""Where settings come from: the YAML file and the environment, as one plain tree of dicts, lists and scalars."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError
+from yaml.parser import ParserError
+from yaml.scanner import ScannerError
+
+from app.errors import ConfigError
+
+PREFIX = "BABELGATE_"
+NOT_SETTINGS = frozenset({"CONFIG", "URL", "TOKEN", "TOKEN_FILE"})
+"""Variables of the command line: the configuration's path, and where a client connects."""
+_SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)")
+_LINK_URL = re.compile(r"(tcp|udp|sctp)://")
+_REFERENCE = re.compile(r"\$(?P<escape>\$)?\{(?P<kind>[a-z]*):?(?P<name>[^}]*)\}")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people read it: ``on``, ``no``, dates and ``1:30`` are text, every key is text, and no key comes twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise ConstructorError(None, None, "a key must be text", key.start_mark)
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise ConfigError(
+                    key=key.value, reason=f"the key comes twice in one mapping, the second time in line {line}"
+                )
+            seen.add(key.value)
+            if key.tag != "tag:yaml.org,2002:merge":
+                key.tag = "tag:yaml.org,2002:str"
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {}
+for _tag, _pattern, _first in (
+    ("null", r"null|~|", ["n", "~", ""]),
+    ("bool", r"true|false", ["t", "f"]),
+    ("int", r"-?(0|[1-9][0-9]*)", list("-0123456789")),
+    ("float", r"-?[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?", list("-0123456789")),
+    ("merge", r"<<", ["<"]),
+):
+    _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
+    """The tree of a YAML file, its ``${env:NAME}`` and ``${file:/path}`` replaced; ``$${`` stands for ``${``.
+
+    Raises ConfigError; its text quotes keys, lines and columns, never values.
+    """
+    try:
+        tree = yaml.load(path.read_text("utf-8"), _Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(key=str(path), reason=f"cannot be read: {getattr(error, 'strerror', 'not UTF-8')}") from None
+    except yaml.YAMLError as error:
+        raise ConfigError(key=str(path), reason=_describe(error)) from None
+    if tree is None:
+        return {}
+    if not isinstance(tree, dict):
+        raise ConfigError(key=str(path), reason="the file must hold a mapping")
+    tree = _interpolate(tree, "", environ)
+    if isinstance(tree.get("brokers"), dict):
+        tree["brokers"] = {k: {"url": v} if isinstance(v, str) else v for k, v in tree["brokers"].items()}
+    return dict(tree)
+
+
+def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
+    """Put the ``BABELGATE_A__B=value`` variables of ``environ`` into ``tree`` as ``a.b``; JSON values are decoded.
+
+    ``BABELGATE_A__B_FILE`` names a file that holds the value. A URL for ``brokers.name`` is its ``url``.
+    Returns the variable that set each path. Raises ConfigError.
+    """
+    origins: dict[tuple[str, ...], str] = {}
+    for variable, text in sorted(environ.items()):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in NOT_SETTINGS or _is_service_link(name, text):
+            continue
+        value: Any = _decoded(text)
+        if name.endswith("_FILE"):
+            name = name.removesuffix("_FILE")
+            text = _read_secret(text, variable)
+            value = _decoded(text) if text.startswith(("{", "[")) else text
+        path = tuple(name.lower().split("__"))
+        if path[0] == "brokers" and len(path) == 2 and isinstance(value, str):
+            path = (*path, "url")
+        path = _put(tree, path, value, variable)
+        if path in origins:
+            raise ConfigError(key=variable, reason=f"{origins[path]} sets the same key")
+        origins[path] = variable
+    return origins
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, variable: str) -> tuple[str, ...]:
+    """Set ``path``; names that differ only in case from a key that is there mean that key. Returns the real path."""
+    node: Any = tree
+    real: list[str] = []
+    for step in path:
+        if not isinstance(node, dict):
+            raise ConfigError(key=variable, reason=f"{'.'.join(real)} is not a mapping")
+        key = next((known for known in node if known.lower() == step), step)
+        real.append(key)
+        if len(real) < len(path):
+            if node.get(key) is None:
+                node[key] = {}
+            node = node[key]
+        else:
+            node[key] = value
+    return tuple(real)
+
+
+def _is_service_link(name: str, text: str) -> bool:
+    # Kubernetes gives every pod variables for each Service of its namespace; one called babelgate yields
+    # BABELGATE_PORT=tcp://… and the like, which nobody meant as settings.
+    return bool(_SERVICE_LINK.fullmatch(name) or (name.endswith("PORT") and _LINK_URL.match(text)))
+
+
+def _decoded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _interpolate(value: Any, key: str, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _interpolate(item, f"{key}.{name}".lstrip("."), environ) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_interpolate(item, f"{key}.{index}", environ) for index, item in enumerate(value)]
+    if isinstance(value, str):
+        return _REFERENCE.sub(lambda reference: _resolve(reference, key, environ), value)
+    return value
+
+
+def _resolve(reference: re.Match[str], key: str, environ: Mapping[str, str]) -> str:
+    kind, name = reference["kind"], reference["name"]
+    if reference["escape"]:
+        return reference[0][1:]
+    if kind == "file":
+        return _read_secret(name, key)
+    if kind == "env":
+        if name not in environ:
+            raise ConfigError(key=key, reason=f"the environment variable {name} is not set")
+        return environ[name]
+    raise ConfigError(key=key, reason="a reference is ${env:NAME} or ${file:/path}; a literal ${ is written $${")
+
+
+def _read_secret(name: str, key: str) -> str:
+    try:
+        return Path(name).read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(key=key, reason=f"{name}: {getattr(error, 'strerror', 'not UTF-8')}") from None
+
+
+def _describe(error: yaml.YAMLError) -> str:
+    # Only the scanner's and the parser's own words are safe: the others, and every snippet, quote the text.
+    mark = getattr(error, "problem_mark", None)
+    where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+    why = f": {error.problem}" if isinstance(error, ScannerError | ParserError) else ""
+    return f"not valid YAML{where}{why}"
