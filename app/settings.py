@@ -80,7 +80,7 @@ class BrokerSettings(_Open):
     """One broker. In YAML either this mapping or just its URL; other keys are options of its binding."""
 
     url: str = Field(repr=False, min_length=1, description="Where the broker is; the scheme chooses the binding.")
-    required: bool = Field(False, description="Whether /readyz is 503 while this broker is down.")
+    required: bool = Field(default=False, description="Whether /readyz is 503 while this broker is down.")
 
     @property
     def masked_url(self) -> str:
@@ -96,27 +96,25 @@ class QueueSettings(_Open):
     """The route of a queue name or pattern; other keys are per-queue options of the broker's binding."""
 
     broker: str = Field(description="The name of a configured broker.")
-    native_name: str = Field(
-        "{queue}", min_length=1, description="The broker's name for it; {queue} is the logical name."
+    native_name: str = Field("{queue}", min_length=1, description="The broker's name; {queue}: the logical one.")
+    lease_seconds: Seconds = Field(
+        default=60, le=MAX_LEASE_SECONDS, description="The lease when a receive asks for none."
     )
-    lease_seconds: Seconds = Field(60, le=MAX_LEASE_SECONDS, description="The lease when a receive asks for none.")
-    max_attempts: int = Field(10, ge=1, le=1_000_000, description="The n-th failed delivery dead-letters.")
+    max_attempts: int = Field(default=10, ge=1, le=1_000_000, description="The n-th failed delivery dead-letters.")
     backoff_seconds: tuple[Delay, ...] = Field(
-        (), description="Delay after the 1st, 2nd, … failed attempt; the last repeats; none: at once."
+        default=(), description="Delay after the 1st, 2nd, … failed attempt; the last repeats; none: at once."
     )
-    ttl_seconds: Seconds | None = Field(None, description="Age at which an undelivered message dead-letters.")
-    dead_letter_retention_seconds: Seconds | None = Field(None, description="How long dead letters are kept.")
+    ttl_seconds: Seconds | None = Field(default=None, description="Age at which an undelivered message dead-letters.")
+    dead_letter_retention_seconds: Seconds | None = Field(default=None, description="How long dead letters are kept.")
 
 
 class LimitSettings(_Model):
     """Bounds on what a client may send."""
 
-    max_message_bytes: int = Field(1_048_576, ge=1_024, le=536_870_912, description="One envelope.")
-    max_depth: int = Field(128, ge=8, le=500, description="Nesting of an envelope's JSON.")
-    max_request_bytes: int = Field(
-        16_777_216, ge=1_024, le=1_073_741_824, description="A JSON request, batches included."
-    )
-    max_stream_bytes: int = Field(1_073_741_824, ge=1_024, description="An NDJSON upload.")
+    max_message_bytes: int = Field(default=1_048_576, ge=1_024, le=536_870_912, description="One envelope.")
+    max_depth: int = Field(default=128, ge=8, le=500, description="Nesting of an envelope's JSON.")
+    max_request_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824, description="A JSON request.")
+    max_stream_bytes: int = Field(default=1_073_741_824, ge=1_024, description="An NDJSON upload.")
 
 
 class TokenSettings(_Model):
@@ -154,40 +152,32 @@ class Settings(_Model):
     queues: dict[QueuePattern, QueueSettings] = Field(
         default_factory=dict, description="Exact names first, then patterns; the first match wins."
     )
-    default: QueueSettings | None = Field(None, description="The route of every other queue; without it they are 404.")
-    limits: LimitSettings = LimitSettings()
-    state_dir: Path = Field(Path("."), description="Holds the token key and the default SQLite file.")
-    token_keys: tuple[TokenKeySettings, ...] = Field(
-        (), description="The first signs, all verify; none: state_dir/token.key."
+    default: QueueSettings | None = Field(
+        default=None, description="The route of every other queue; without it they are 404."
     )
+    limits: LimitSettings = LimitSettings()
+    state_dir: Path = Field(default=Path("."), description="Holds the token key and the default SQLite file.")
+    token_keys: tuple[TokenKeySettings, ...] = Field(default=(), description="The first signs, all verify.")
     auth: (
         Annotated[
             Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
             Discriminator(lambda value: _TAGS[isinstance(value, Mapping | AuthSettings)]),
         ]
         | None
-    ) = Field(None, description="`none`: anyone may call. Left out: anyone on this machine.")
+    ) = Field(default=None, description="`none`: anyone may call. Left out: anyone on this machine.")
     hosts: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
-        (), description="Host names under which browsers reach this gateway, besides the loopback ones."
+        default=(), description="Host names under which browsers reach this gateway, besides the loopback ones."
     )
-    host: str = Field("127.0.0.1", min_length=1, description="The address to listen on.")
-    port: int = Field(8080, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
-    workers: int = Field(1, ge=1, le=256, description="Processes that share the port.")
-    prefix: str = Field(
-        "", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path under which a proxy publishes the service."
-    )
-    tls_cert: Path | None = Field(None, description="Certificate chain, PEM.")
-    tls_key: Path | None = Field(None, description="Its private key, PEM.")
-    keep_alive_seconds: int = Field(75, ge=1, le=3_600, description="How long an idle connection is kept open.")
-    drain_seconds: Delay = Field(
-        0, le=3_600, description="After a stop signal: how long to keep serving while not ready."
-    )
-    shutdown_seconds: Seconds = Field(
-        20, le=3_600, description="After that: how long requests in flight may take to end."
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = Field(
-        "info", description="Least severity that is logged."
-    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
+    workers: int = Field(default=1, ge=1, le=256, description="Processes that share the port.")
+    prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path a proxy puts in front.")
+    tls_cert: Path | None = Field(default=None, description="Certificate chain, PEM.")
+    tls_key: Path | None = Field(default=None, description="Its private key, PEM.")
+    keep_alive_seconds: int = Field(default=75, ge=1, le=3_600, description="How long an idle connection is kept open.")
+    drain_seconds: Delay = Field(0, le=3_600, description="How long to serve on, not ready, after a stop signal.")
+    shutdown_seconds: Seconds = Field(20, le=3_600, description="How long requests in flight may then take.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:

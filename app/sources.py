@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"\$(?P<escape>\$)?\{(?P<kind>[a-z]*):?(?P<name>[^}]*)\}
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people read it: ``on``, ``no``, dates and ``1:30`` are text, every key is text, and no key comes twice."""
+    """YAML as people read it: ``on``, ``no``, dates and ``1:30`` are text, so is every key, and none comes twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -33,9 +33,7 @@ class _Loader(yaml.SafeLoader):
                 raise ConstructorError(None, None, "a key must be text", key.start_mark)
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise ConfigError(
-                    key=key.value, reason=f"the key comes twice in one mapping, the second time in line {line}"
-                )
+                raise ConfigError(key=key.value, reason=f"the key comes twice, again in line {line}")
             seen.add(key.value)
             if key.tag != "tag:yaml.org,2002:merge":
                 key.tag = "tag:yaml.org,2002:str"

@@ -1,0 +1,102 @@
+"""From the stop signal to the end of the process: not ready at once, serve on for a while, then let uvicorn finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.settings import Settings
+
+logger = logging.getLogger("babelgate")
+
+CLOSE_SECONDS = 10
+"""What closing the brokers may take (each is bound to 5 s) before the process is ended the hard way."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_Handler = Callable[[int, FrameType | None], object]
+
+
+class Drains(Protocol):
+    """What a stop signal needs of the gateway."""
+
+    async def drain(self) -> None:
+        """Be not ready, and end waiting receives; idempotent."""
+
+
+class GracefulStop:
+    """Wraps an ASGI application that has a lifespan.
+
+    Once it is up, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls the handler
+    that was there before: uvicorn's, which stops listening, waits for requests in flight and ends the lifespan. A
+    second signal skips the wait. A worker whose parent died stops in the same way.
+    """
+
+    def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings) -> None:
+        self._app = app
+        self._gateway = gateway
+        self._settings = settings
+        self._stopping: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" and threading.current_thread() is threading.main_thread():
+            self._listen(asyncio.get_running_loop())
+        await self._app(scope, receive, send)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        def installed(signum: signal.Signals) -> None:
+            before = signal.getsignal(signum)
+            assert callable(before)
+            signal.signal(signum, lambda number, _: loop.call_soon_threadsafe(self._stop, number, before))
+
+        for signum in _SIGNALS:
+            installed(signum)
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
+
+    def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+        loop.remove_reader(sentinel)
+        logger.error("the parent process is gone: stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _stop(self, signum: int, before: _Handler) -> None:
+        if self._stopping is None:
+            logger.info("%s: draining", signal.Signals(signum).name)
+            self._stopping = asyncio.get_running_loop().create_task(self._drain(signum, before))
+        else:
+            self._hurry.set()
+            if self._stopping.done():
+                before(signum, None)
+
+    async def _drain(self, signum: int, before: _Handler) -> None:
+        settings = self._settings
+        self._end_after(settings.drain_seconds + settings.shutdown_seconds + CLOSE_SECONDS)
+        try:
+            await self._gateway.drain()
+            if settings.drain_seconds:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), settings.drain_seconds)
+        finally:
+            before(signum, None)
+
+    @staticmethod
+    def _end_after(seconds: float) -> None:
+        """End the process when it is still there: a thread, because what hangs may be the event loop."""
+
+        def end() -> None:
+            logger.error("not stopped after %g s: ending the process", seconds)
+            os._exit(1)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()

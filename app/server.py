@@ -1,0 +1,138 @@
+"""The server process: uvicorn with our protocol class, one process or several on one socket."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import math
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from functools import partial
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from app.errors import ConfigError
+from app.lifecycle import GracefulStop
+from app.protocol import GatewayProtocol
+from app.settings import Settings
+
+logger = logging.getLogger("babelgate")
+
+BACKLOG = 4_096
+WORKER_START_SECONDS = 30
+"""How long a worker may take to answer its parent; a busy machine needs seconds to import the application."""
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> int:
+    """Serve until a stop signal; returns the exit status. ``announce`` gets the base URL once the port is bound.
+
+    Raises ConfigError when it cannot listen there, or a route cannot be served.
+    """
+    configure_logging(settings)
+    _check(settings)
+    raise_file_limit()
+    listener = _listen(settings)
+    # uvicorn raises the signals it saw again when it is done: a stop that was asked for is a success.
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: sys.exit(0))
+    address, port = listener.getsockname()[:2]
+    scheme = "https" if settings.tls_cert else "http"
+    host = f"[{address}]" if ":" in address else address
+    logger.info("listening on %s://%s:%s%s", scheme, host, port, settings.prefix)
+    announce(f"{scheme}://{host}:{port}{settings.prefix}")
+    config = uvicorn_config(partial(create_app, settings), settings)
+    if settings.workers > 1:
+        supervisor = Multiprocess(config, [listener])
+        supervisor.run()
+        failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
+        return int(failed)
+    server = uvicorn.Server(config)
+    server.run([listener])
+    return int(not server.started)
+
+
+def create_app(settings: Settings) -> ASGIApp:
+    """The application of one serving process, made inside it."""
+    from app.wiring import build_app
+
+    configure_logging(settings)
+    app = build_app(settings)
+    return GracefulStop(app, app.gateway, settings)
+
+
+def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """How uvicorn is to run the application factory ``app``."""
+    return uvicorn.Config(
+        app,
+        factory=True,
+        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
+        http=GatewayProtocol,
+        ws="none",
+        lifespan="on",
+        workers=settings.workers,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_config=None,
+        backlog=BACKLOG,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
+        timeout_worker_healthcheck=WORKER_START_SECONDS,
+    )
+
+
+def configure_logging(settings: Settings) -> None:
+    """Log to standard error, one line per event."""
+    logging.basicConfig(
+        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s"
+    )
+
+
+def raise_file_limit() -> int:
+    """Raise this process's soft limit on open files to the hard one, because each waiting client holds one.
+
+    Returns the limit that now holds, and logs a change of it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        logger.warning("open files: the soft limit stays at %d: %s", soft, error)
+        return soft
+    logger.info("open files: raised the soft limit from %d to %d", soft, hard)
+    return hard
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            key="host", reason=f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _check(settings: Settings) -> None:
+    """Refuse what cannot be served before anything listens."""
+    from app.wiring import resolve
+
+    resolve(settings)
+    for key in ("tls_cert", "tls_key"):
+        path = getattr(settings, key)
+        if path is not None and not path.is_file():
+            raise ConfigError(key=key, reason=f"{path} is not a file")
