@@ -5,7 +5,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
-.PHONY: run install test test-deps test-broker bench check fmt openapi table lock up down
+.PHONY: run install test test-deps test-broker bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -56,8 +56,8 @@ fmt: .venv/installed-dev
 openapi: .venv/installed
 	$(BIN)/python -m app.http.openapi > openapi/openapi.yaml
 
-table: .venv/installed
-	$(BIN)/python -m tests.harness.capability_table README.md
+docs: .venv/installed openapi
+	$(BIN)/python -m tests.harness.generated_docs
 
 # The lock files hold versions and hashes, and name no registry.
 lock:

@@ -97,4 +97,3 @@ def test_the_gateway_uses_the_redis_beside_it() -> None:
     environment = SERVICES["gateway"]["environment"]
     assert environment["BABELGATE_AUTH"] == "none"
     assert environment["BABELGATE_BROKERS__REDIS"].startswith("redis://redis:")
-    assert environment["BABELGATE_DEFAULT__BROKER"] == "redis"

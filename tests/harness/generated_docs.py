@@ -1,0 +1,142 @@
+"""The parts of the documentation that are made from the program: ``python -m tests.harness.generated_docs`` writes them.
+
+A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everything else in a page is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic_core import PydanticUndefined
+
+from app.brokers import registry
+from app.brokers.binding import Binding, Capabilities, DeadLetters, Lists, Peeks, Purges
+from app.clock import now_ms
+from app.errors import BabelgateError
+from app.http import problems
+from app.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("README.md", "docs/configuration.md", "docs/errors.md")
+_PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
+
+# Column title, a URL that is never connected to, and the options of a queue. Every driver of the registry has one.
+SAMPLES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("SQLite", "sqlite:///sample.db", {}),
+    ("Redis", "redis://127.0.0.1/0", {}),
+    ("Redis, Laravel layout", "redis://127.0.0.1/0", {"layout": "laravel"}),
+)
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def capabilities() -> str:
+    """What each broker can do, from its own ``Capabilities``."""
+    columns = []
+    for _, url, options in SAMPLES:
+        binding = registry.connect("sample", url, {}, now_ms)
+        columns.append(list(_abilities(binding, binding.capabilities(binding.native_queue("sample", options)))))
+    rows = [[row[0][0], *(value for _, value in row)] for row in zip(*columns, strict=True)]
+    return table(["", *(title for title, _, _ in SAMPLES)], rows)
+
+
+def _abilities(binding: Binding, can: Capabilities) -> Iterator[tuple[str, str]]:
+    yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
+    yield "longest delay", _duration(can.max_delay_seconds)
+    yield "longest lease", _duration(can.max_lease_seconds)
+    yield "extend a lease", _mark(can.extendable)
+    yield "settle from any replica", _mark(can.ack_scope == "anywhere")
+    yield "broker counts failed deliveries", _mark(can.delivery_count != "none")
+    yield "native headers", _mark(can.headers)
+    yield "largest message of the broker", _size(can.max_body_bytes)
+    yield "messages in one native batch", f"{can.max_batch:,}"
+    yield "peek", _mark(isinstance(binding, Peeks))
+    yield "purge", _mark(isinstance(binding, Purges))
+    yield "dead letters in one step, list, redrive", _mark(isinstance(binding, DeadLetters))
+    yield "lists its queues", _mark(isinstance(binding, Lists))
+
+
+def _mark(yes: bool) -> str:
+    return "yes" if yes else "–"
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "no bound"
+    for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
+        if seconds >= length and seconds % length == 0:
+            return f"{seconds / length:g} {unit}"
+    return f"{seconds:g} seconds" if seconds else "–"
+
+
+def _size(count: int | None) -> str:
+    return "no bound" if count is None else f"{count / 2**20:g} MiB"
+
+
+def settings() -> str:
+    """Every key of the configuration, from the settings tree."""
+    return table(["key", "default", "meaning"], list(_fields(Settings, "")))
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[list[str]]:
+    for name, field in model.model_fields.items():
+        key, inner = f"{prefix}{name}", _model_of(field.annotation)
+        if inner is None:
+            yield [f"`{key}`", _default(field.default), field.description or ""]
+            continue
+        if field.description:
+            yield [f"`{key}`", _default(field.default), field.description]
+        suffix = {dict: ".NAME.", tuple: "[]."}.get(get_origin(field.annotation) or object, ".")
+        if name != "default":
+            yield from _fields(inner, key + suffix)
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The settings model inside an annotation (a mapping's values, a union's member), or None."""
+    if isinstance(annotation, type) and not get_origin(annotation):
+        return annotation if issubclass(annotation, BaseModel) else None
+    return next((found for arg in get_args(annotation) if (found := _model_of(arg))), None)
+
+
+def _default(value: Any) -> str:
+    if value is PydanticUndefined:
+        return ""
+    if value is None or value in ((), ""):
+        return "none"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def codes() -> str:
+    """Every error with a code of its own, by status: its code, whether to try again, and its sentence."""
+    own = [(meaning, error) for error, meaning in problems.MEANINGS.items() if "code" in vars(error)]
+    rows = [
+        [str(meaning.status), f"`{error.code}`", "yes" if error.retryable else "", _sentence(error)]
+        for meaning, error in sorted(own, key=lambda pair: (pair[0].status, pair[1].code))
+    ]
+    return table(["status", "code", "retryable", "detail"], rows)
+
+
+def _sentence(error: type[BabelgateError]) -> str:
+    return re.sub(r"\{(\w+)\}", r"*\1*", error.__doc__ or "")
+
+
+PARTS: Mapping[str, Callable[[], str]] = {"capabilities": capabilities, "settings": settings, "codes": codes}
+
+
+def rendered(page: str) -> str:
+    """The text of a page with its generated parts as the program says now."""
+    text = (ROOT / page).read_text("utf-8")
+    return _PART.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], text)
+
+
+if __name__ == "__main__":
+    for name in PAGES:
+        (ROOT / name).write_text(rendered(name), "utf-8")

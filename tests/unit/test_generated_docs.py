@@ -1,0 +1,33 @@
+"""The generated parts of the pages say what the program says: ``make docs`` writes them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.brokers import registry
+from tests.harness.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_current(page: str) -> None:
+    assert (ROOT / page).read_text("utf-8") == rendered(page), "run `make docs`"
+
+
+def test_every_part_is_on_a_page() -> None:
+    found = [
+        name for page in PAGES for name in re.findall(r"<!-- generated: (\w+) -->", (ROOT / page).read_text("utf-8"))
+    ]
+    assert sorted(found) == sorted(PARTS)
+
+
+def test_every_driver_has_a_column() -> None:
+    shown = {registry.driver("sample", url) for _, url, _ in SAMPLES}
+    assert shown == set(registry.SCHEMES.values())
+
+
+def test_every_relative_link_leads_somewhere() -> None:
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text("utf-8")):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
