@@ -15,7 +15,9 @@ PACKAGES = {"app", "app.brokers", "app.observe"}
 LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events"),
     ("app.coalescing", "app.jsontext", "app.sources", "app.rights", "app.leases", "app.brokers.binding"),
-    ("app.envelope", "app.poison"),
+    ("app.frame",),
+    ("app.publication", "app.reception", "app.poison"),
+    ("app.envelope",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics"),
     ("app.lanes", "app.maintenance", "app.overview"),
     ("app.dead_letters", "app.settling"),
@@ -23,7 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.http",),
     ("app.settings",),
     ("app.keys",),
-    ("app.wiring", "app.protocol"),
+    ("app.wiring", "app.protocol", "app.lifecycle"),
     ("app.server", "app.client"),
     ("app.cli",),
     ("app.__main__",),
@@ -33,7 +35,7 @@ LAYERS: list[tuple[str, ...]] = [
 OWNERS: dict[str, tuple[str, ...]] = {
     "sqlite3": ("app.brokers.sqlite",),
     "fastapi": ("app.http",),
-    "starlette": ("app.http",),
+    "starlette": ("app.http", "app.server", "app.lifecycle"),
     "prometheus_client": ("app.observe.metrics",),
     "yaml": ("app.sources", "app.http.openapi", "app.cli"),
     "uvicorn": ("app.server", "app.protocol"),

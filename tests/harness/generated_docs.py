@@ -1,4 +1,4 @@
-"""The parts of the documentation that are made from the program: ``python -m tests.harness.generated_docs`` writes them.
+"""The parts of the documentation made from the program: ``python -m tests.harness.generated_docs`` writes them.
 
 A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everything else in a page is written by hand.
 """

@@ -33,7 +33,7 @@ def normalized(name: str) -> str:
 
 
 def needed(module: str) -> set[str]:
-    """The distributions that a module of ``app`` imports; a module that nothing installed provides stands for itself."""
+    """The distributions that a module of ``app`` imports; what nothing installed provides stands for itself."""
     tops = {name.split(".")[0] for name in imports(modules()[module])} - set(sys.stdlib_module_names) - {"app"}
     providers = packages_distributions()
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's.
