@@ -54,6 +54,8 @@ class Coalescer(Generic[Item, Result]):
                 results: Sequence[Result | BabelgateError]
                 try:
                     results = await self._flush([item for item, _ in batch])
+                    if len(results) != len(batch):
+                        raise ValueError(f"{len(batch)} items went out and {len(results)} results came back")
                 except BabelgateError as error:
                     results = [error] * len(batch)
                 except Exception as error:

@@ -1,0 +1,146 @@
+"""Concurrent single calls become one batch."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from app.coalescing import Coalescer
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
+
+
+class Flusher:
+    """Answers every item with its double, and remembers the batches. A closed ``gate`` holds each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.error: Exception | None = None
+
+    async def __call__(self, items: list[int]) -> Sequence[int]:
+        self.batches.append(items)
+        await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        return [item * 2 for item in items]
+
+
+async def turn() -> None:
+    """Let everything run that can run."""
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_calls_of_one_turn_share_a_batch_in_their_order() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 100)
+    assert await asyncio.gather(*(coalescer.submit(n) for n in range(5))) == [0, 2, 4, 6, 8]
+    assert flusher.batches == [[0, 1, 2, 3, 4]]
+
+
+async def test_what_arrives_while_a_batch_is_in_flight_is_the_next_one() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 100)
+    flusher.gate.clear()
+    first = coalescer.submit(1)
+    await turn()
+    later = [coalescer.submit(n) for n in (2, 3)]
+    await turn()
+    assert flusher.batches == [[1]], "one batch is in flight at a time"
+    flusher.gate.set()
+    assert await asyncio.gather(first, *later) == [2, 4, 6]
+    assert flusher.batches == [[1], [2, 3]]
+
+
+async def test_a_lone_call_starts_in_the_same_turn() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 100)
+    flusher.gate.clear()
+    future = coalescer.submit(1)
+    await asyncio.sleep(0)
+    assert flusher.batches == [[1]]
+    flusher.gate.set()
+    assert await future == 2
+
+
+async def test_a_batch_has_its_limit() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 2)
+    assert await asyncio.gather(*(coalescer.submit(n) for n in range(5))) == [0, 2, 4, 6, 8]
+    assert flusher.batches == [[0, 1], [2, 3], [4]]
+
+
+async def test_an_error_of_the_whole_batch_is_the_result_of_each() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 2)
+    flusher.error = BrokerUnavailable("local", "it is down")
+    results = await asyncio.gather(*(coalescer.submit(n) for n in range(3)))
+    assert results == [flusher.error] * 3
+
+
+async def test_an_error_of_one_item_is_its_own() -> None:
+    rejected = BrokerRejected("local", "not this one")
+
+    async def flush(items: list[int]) -> Sequence[int | BabelgateError]:
+        return [rejected if item == 1 else item for item in items]
+
+    coalescer = Coalescer(flush, 100)
+    assert await asyncio.gather(*(coalescer.submit(n) for n in range(3))) == [0, rejected, 2]
+
+
+async def test_an_unforeseen_error_is_raised_and_the_next_batch_goes_on() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 1)
+    flusher.gate.clear()
+    flusher.error = RuntimeError("unforeseen")
+    first, second = coalescer.submit(1), coalescer.submit(2)
+    await turn()
+    flusher.gate.set()
+    with pytest.raises(RuntimeError):
+        await first
+    with pytest.raises(RuntimeError):
+        await second
+    flusher.error = None
+    assert await coalescer.submit(3) == 6
+
+
+async def test_an_answer_of_the_wrong_length_leaves_nobody_waiting() -> None:
+    async def flush(items: list[int]) -> Sequence[int]:
+        return items[:-1]
+
+    coalescer = Coalescer(flush, 2)
+    futures = [coalescer.submit(n) for n in range(3)]
+    done, pending = await asyncio.wait(futures, timeout=5)
+    assert not pending
+    assert all(isinstance(future.exception(), ValueError) for future in done)
+
+
+async def test_a_cancelled_call_stays_in_its_batch() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 100)
+    flusher.gate.clear()
+    cancelled, kept = coalescer.submit(1), coalescer.submit(2)
+    await turn()
+    cancelled.cancel()
+    flusher.gate.set()
+    assert await kept == 4
+    assert cancelled.cancelled()
+    assert flusher.batches == [[1, 2]]
+
+
+async def test_idle_waits_for_everything_submitted() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 1)
+    flusher.gate.clear()
+    futures = [coalescer.submit(n) for n in range(3)]
+    assert coalescer.busy
+    idle = asyncio.ensure_future(coalescer.idle())
+    await turn()
+    assert not idle.done()
+    flusher.gate.set()
+    await idle
+    assert all(future.done() for future in futures)
+    assert not coalescer.busy

@@ -1,0 +1,105 @@
+"""Ack tokens: what was sealed opens again, and nothing else does."""
+
+from __future__ import annotations
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.errors import InvalidAckToken
+from app.leases import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
+
+KEY = TokenKey("k1", b"a" * 32)
+OTHER = TokenKey("k2", b"b" * 32)
+LEASE = Lease("orders.new", "local", "17:c0ffee", "9f86d081884c7d65", 1_700_000_000_000, 3)
+BASE64URL = string.ascii_letters + string.digits + "-_"
+
+handles = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=256)
+leases = st.builds(
+    Lease,
+    queue=st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=120),
+    broker=st.text(string.ascii_lowercase + string.digits + "-_", min_size=1, max_size=64),
+    handle=handles,
+    receiver=st.text("0123456789abcdef", min_size=16, max_size=16),
+    deadline=st.integers(0, 2**63 - 1),
+    attempts=st.integers(0, 2**63 - 1),
+)
+
+
+@given(leases)
+def test_a_sealed_lease_opens_as_it_was(lease: Lease) -> None:
+    token = TokenSealer([KEY]).seal(lease)
+    assert TokenSealer([KEY]).open(token, lease.queue) == lease
+
+
+@given(leases)
+def test_a_token_is_short_and_fit_for_a_header_or_a_url(lease: Lease) -> None:
+    token = TokenSealer([TokenKey("k" * 32, b"s" * 32)]).seal(lease)
+    assert len(token) <= MAX_TOKEN_LENGTH
+    assert set(token) <= set(BASE64URL)
+
+
+def test_no_single_character_can_be_changed() -> None:
+    sealer = TokenSealer([KEY])
+    token = sealer.seal(LEASE)
+    for position, old in enumerate(token):
+        new = BASE64URL[(BASE64URL.index(old) + 1) % len(BASE64URL)]
+        with pytest.raises(InvalidAckToken):
+            sealer.open(token[:position] + new + token[position + 1 :], LEASE.queue)
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_refused_in_words(text: str) -> None:
+    with pytest.raises(InvalidAckToken) as refusal:
+        TokenSealer([KEY]).open(text, LEASE.queue)
+    assert refusal.value.problem_code == "invalid_ack_token"
+
+
+RESPELLINGS = {
+    "padded": "{head}{tail}=",
+    "padded twice": "{head}{tail}==",
+    "with a line feed": "{head}{tail}\n",
+    "with a space before": " {head}{tail}",
+    "with a foreign character inside": "{head}.{tail}",
+    "with a letter after": "{head}{tail}A",
+    "without its end": "{head}",
+    "without its start": "{tail}",
+    "many times over": "{head}{tail}" * 8,
+    "not ascii": "{head}{tail}é",
+}
+
+
+@pytest.mark.parametrize("respelling", RESPELLINGS.values(), ids=RESPELLINGS.keys())
+def test_only_the_one_spelling_is_good(respelling: str) -> None:
+    sealer = TokenSealer([KEY])
+    token = sealer.seal(LEASE)
+    with pytest.raises(InvalidAckToken):
+        sealer.open(respelling.format(head=token[:-1], tail=token[-1]), LEASE.queue)
+
+
+def test_a_token_of_another_queue_is_refused() -> None:
+    sealer = TokenSealer([KEY])
+    with pytest.raises(InvalidAckToken):
+        sealer.open(sealer.seal(LEASE), "orders.old")
+
+
+def test_a_token_of_a_stranger_is_refused() -> None:
+    with pytest.raises(InvalidAckToken):
+        TokenSealer([KEY]).open(TokenSealer([OTHER]).seal(LEASE), LEASE.queue)
+    with pytest.raises(InvalidAckToken):
+        TokenSealer([KEY]).open(TokenSealer([TokenKey(KEY.id, OTHER.secret)]).seal(LEASE), LEASE.queue)
+
+
+def test_the_first_key_signs_and_all_verify() -> None:
+    old, rotated, new = TokenSealer([KEY]), TokenSealer([OTHER, KEY]), TokenSealer([OTHER])
+    assert rotated.open(old.seal(LEASE), LEASE.queue) == LEASE
+    assert new.open(rotated.seal(LEASE), LEASE.queue) == LEASE
+    with pytest.raises(InvalidAckToken):
+        old.open(rotated.seal(LEASE), LEASE.queue)
+
+
+def test_a_sealer_needs_a_key() -> None:
+    with pytest.raises(ValueError, match="key"):
+        TokenSealer([])
