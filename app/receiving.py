@@ -141,8 +141,10 @@ class Receiver:
         try:
             while self._polling:
                 group = await self._serve_head(self._polling, 0)
-                for waiter in group:
-                    if waiter in self._polling:
+                left = [waiter for waiter in group if waiter in self._polling]
+                # A reserve is bounded: only one that served nobody says that nothing is there.
+                if len(left) == len(group):
+                    for waiter in left:
                         del self._polling[waiter]
                         waiter.resolve([])
         finally:

@@ -1,0 +1,260 @@
+"""One reserve at a time serves all the waiters of a queue, in the order of their arrival."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from app.brokers.binding import Delivery
+from app.errors import BrokerUnavailable
+from app.receiving import MAX_RESERVED, Admitted, Receiver
+
+LEASE = 30.0
+SOON = 5.0
+"""A bound on what must happen at once, for the case that it never does."""
+
+
+class Source:
+    """Deliveries to reserve, one number each. Those in ``unfit`` are not admitted."""
+
+    def __init__(self) -> None:
+        self.ready: list[int] = []
+        self.reserves: list[tuple[int, float, float]] = []
+        self.given_back: list[int] = []
+        self.unfit: set[int] = set()
+        self.error: Exception | None = None
+        self.blocking = 0
+        self._arrived = asyncio.Event()
+        self.receiver = Receiver(self.reserve, self.admit, self.give_back)
+
+    def put(self, *numbers: int) -> None:
+        self.ready += numbers
+        self._arrived.set()
+
+    def fail(self, error: Exception) -> None:
+        self.error = error
+        self._arrived.set()
+
+    async def reserve(self, limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+        self.reserves.append((limit, wait_seconds, lease_seconds))
+        if not self.ready and wait_seconds:
+            self._arrived.clear()
+            self.blocking += 1
+            assert self.blocking == 1, "one blocking reserve at a time"
+            try:
+                async with asyncio.timeout(wait_seconds):
+                    await self._arrived.wait()
+            except TimeoutError:
+                return []
+            finally:
+                self.blocking -= 1
+        else:
+            await asyncio.sleep(0)
+        if self.error is not None:
+            raise self.error
+        taken, self.ready = self.ready[:limit], self.ready[limit:]
+        return [Delivery(b"", str(number), 0) for number in taken]
+
+    async def admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
+        return [Admitted(each, 0) for each in deliveries if int(each.handle) not in self.unfit]
+
+    async def give_back(self, admitted: Sequence[Admitted]) -> None:
+        self.given_back += numbers(admitted)
+
+    def start(self, limit: int = 1, wait_seconds: float = SOON, lease_seconds: float = LEASE) -> asyncio.Task:
+        return asyncio.create_task(self.receiver.receive(limit, wait_seconds, lease_seconds))
+
+
+def numbers(admitted: Sequence[Admitted]) -> list[int]:
+    return [int(each.delivery.handle) for each in admitted]
+
+
+async def received(task: asyncio.Task[list[Admitted]]) -> list[int]:
+    return numbers(await asyncio.wait_for(task, SOON))
+
+
+async def turn() -> None:
+    """Let everything run that can run."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+async def test_a_poll_takes_what_is_there() -> None:
+    source = Source()
+    source.put(1, 2, 3)
+    assert await received(source.start(2, 0)) == [1, 2]
+    assert await received(source.start(2, 0)) == [3]
+    assert await received(source.start(2, 0)) == []
+    assert {wait for _, wait, _ in source.reserves} == {0}
+
+
+async def test_concurrent_polls_share_their_reserves_and_leave_no_one_out() -> None:
+    source = Source()
+    pollers = MAX_RESERVED + 50
+    source.put(*range(pollers))
+    tasks = [source.start(1, 0) for _ in range(pollers)]
+    assert [await received(task) for task in tasks] == [[n] for n in range(pollers)]
+    assert len(source.reserves) < 5
+
+
+async def test_polls_end_when_nothing_is_there() -> None:
+    source = Source()
+    source.put(1)
+    tasks = [source.start(1, 0) for _ in range(3)]
+    assert [await received(task) for task in tasks] == [[1], [], []]
+    assert not source.receiver.busy
+
+
+async def test_a_poll_looks_behind_what_was_dead_lettered() -> None:
+    source = Source()
+    source.put(1, 2, 3)
+    source.unfit = {1, 2}
+    assert await received(source.start(1, 0)) == [3]
+
+
+async def test_a_poll_does_not_wait_for_those_that_wait() -> None:
+    source = Source()
+    waiting = source.start()
+    await turn()
+    assert await received(source.start(1, 0)) == []
+    source.put(1)
+    assert await received(waiting) == [1]
+
+
+async def test_waiters_are_served_in_the_order_of_their_arrival() -> None:
+    source = Source()
+    tasks = [source.start() for _ in range(1000)]
+    await turn()
+    assert source.receiver.waiters == 1000
+    source.put(0, 1, 2)
+    await asyncio.wait(tasks[:3])
+    await turn()
+    assert [task.done() for task in tasks] == [True] * 3 + [False] * 997
+    source.put(*range(3, 1000))
+    assert [await received(task) for task in tasks] == [[n] for n in range(1000)]
+    assert not source.given_back
+
+
+async def test_a_waiter_takes_up_to_its_limit() -> None:
+    source = Source()
+    first, second = source.start(3), source.start(3)
+    await turn()
+    source.put(1, 2, 3, 4)
+    assert (await received(first), await received(second)) == ([1, 2, 3], [4])
+
+
+async def test_one_reserve_asks_for_no_more_than_its_bound() -> None:
+    source = Source()
+    tasks = [source.start(100) for _ in range(10)]
+    await turn()
+    assert source.reserves[0][0] == MAX_RESERVED
+    source.put(*range(1000))
+    dealt = [await received(task) for task in tasks]
+    assert all(0 < len(each) <= 100 for each in dealt)
+    assert [n for each in dealt for n in each] == list(range(sum(map(len, dealt))))
+    assert max(limit for limit, _, _ in source.reserves) == MAX_RESERVED
+
+
+async def test_a_waiter_without_a_message_leaves_after_its_wait() -> None:
+    source = Source()
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    assert await received(source.start(1, 0.05)) == []
+    assert loop.time() - started >= 0.05 - 0.001
+    assert source.receiver.waiters == 0
+
+
+async def test_each_gets_the_lease_it_asked_for() -> None:
+    source = Source()
+    long, short, long_again = source.start(1, SOON, 60), source.start(1, SOON, 5), source.start(1, SOON, 60)
+    await turn()
+    assert source.reserves == [(2, source.reserves[0][1], 60)]
+    source.put(1, 2, 3)
+    assert (await received(long), await received(long_again), await received(short)) == ([1], [2], [3])
+    assert source.reserves[-1][2] == 5
+
+
+async def test_who_hangs_up_while_waiting_holds_nothing() -> None:
+    source = Source()
+    gone = source.start()
+    await turn()
+    gone.cancel()
+    await turn()
+    assert source.receiver.waiters == 0
+    source.put(1)
+    await asyncio.wait_for(source.receiver.idle(), SOON)
+    assert source.given_back == [1] or source.ready == [1]
+
+
+async def test_what_was_reserved_for_one_that_hung_up_goes_to_the_next_in_line() -> None:
+    source = Source()
+    gone, next_one = source.start(), source.start()
+    await turn()
+    gone.cancel()
+    source.put(1)
+    assert await received(next_one) == [1]
+    assert not source.given_back
+
+
+async def test_who_hangs_up_as_the_message_arrives_gives_it_back() -> None:
+    source = Source()
+    gone = source.start(2)
+    await turn()
+    source.put(1, 2)
+    while source.receiver.waiters:
+        await asyncio.sleep(0)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    assert source.given_back == [1, 2]
+
+
+async def test_a_broker_that_fails_fails_those_that_wait_and_not_the_next() -> None:
+    source = Source()
+    waiting = [source.start(), source.start()]
+    await turn()
+    error = BrokerUnavailable("memory", "it is down")
+    source.fail(error)
+    for task in waiting:
+        with pytest.raises(BrokerUnavailable):
+            await asyncio.wait_for(task, SOON)
+    with pytest.raises(BrokerUnavailable):
+        await source.receiver.receive(1, 0, LEASE)
+    source.error = None
+    source.put(1)
+    assert await received(source.start()) == [1]
+
+
+async def test_an_unforeseen_error_reaches_the_callers_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    source = Source()
+    waiting = source.start()
+    await turn()
+    source.fail(RuntimeError("unforeseen"))
+    with pytest.raises(RuntimeError, match="unforeseen"):
+        await asyncio.wait_for(waiting, SOON)
+    assert "unforeseen" in caplog.text
+
+
+async def test_a_stop_ends_the_waiting_at_once_and_later_receives_do_not_wait() -> None:
+    source = Source()
+    tasks = [source.start() for _ in range(3)]
+    await turn()
+    source.receiver.stop()
+    assert [await received(task) for task in tasks] == [[], [], []]
+    assert await received(source.start()) == []
+    await asyncio.wait_for(source.receiver.idle(), SOON)
+    source.put(1)
+    assert await received(source.start()) == [1], "what is there is still handed out"
+
+
+async def test_what_a_stopped_receiver_reserves_for_nobody_is_given_back() -> None:
+    source = Source()
+    waiting = source.start()
+    await turn()
+    source.receiver.stop()
+    source.put(1)
+    assert await received(waiting) == []
+    await asyncio.wait_for(source.receiver.idle(), SOON)
+    assert source.given_back == [1]

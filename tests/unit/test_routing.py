@@ -1,0 +1,136 @@
+"""Queue names to routes, and what a route lets through."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from app.routing import Policy, Route, Router, Rule, chunks
+from tests.harness.memory import MemoryBinding, lacking
+
+FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")
+
+
+def route(**abilities: object) -> Route:
+    binding = MemoryBinding("memory", lacking(**abilities))
+    return Rule("*", binding, Policy(lease_seconds=45)).route("orders")
+
+
+def test_an_exact_name_wins_over_patterns_and_patterns_go_in_order() -> None:
+    router = Router(
+        [Rule("orders.*", FIRST), Rule("*.new", SECOND), Rule("orders.new", SECOND, native_name="exact")],
+        default=Rule("default", SECOND, native_name="fallback"),
+    )
+    assert router.route("orders.new").native.name == "exact"
+    assert router.route("orders.old").broker == "first"
+    assert router.route("mails.new").native.name == "mails.new"
+    assert router.route("mails.new").broker == "second"
+    assert router.route("mails.old").native.name == "fallback"
+    assert router.route("default").native.name == "fallback"
+
+
+def test_without_a_default_an_unmatched_queue_does_not_exist() -> None:
+    router = Router([Rule("orders.*", FIRST)])
+    with pytest.raises(QueueNotFound) as refusal:
+        router.route("mails")
+    assert refusal.value.queue == "mails"
+
+
+def test_a_named_route_does_not_inherit_the_policy_of_the_default() -> None:
+    router = Router([Rule("orders", FIRST)], Rule("*", FIRST, Policy(max_attempts=2)))
+    assert router.route("orders").policy == Policy()
+    assert router.route("mails").policy.max_attempts == 2
+
+
+def test_the_native_name_is_built_from_the_queue() -> None:
+    rule = Rule("orders.*", FIRST, native_name="shop.{queue}.v1")
+    assert rule.route("orders.new").native.name == "shop.orders.new.v1"
+
+
+def test_an_unknown_option_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError) as refusal:
+        Rule("*", FIRST, options={"colour": "red"}).route("orders")
+    assert refusal.value.key == "colour"
+
+
+@pytest.mark.parametrize("name", ["a", "A.b-c_9", "x" * 120, ".", "-", "dlq", "my.dlqs"])
+def test_a_legal_name(name: str) -> None:
+    assert Router([], Rule("*", FIRST)).route(name).queue == name
+
+
+@pytest.mark.parametrize("name", ["", "x" * 121, "a b", "a/b", "a\n", "é", "a*", "a:b", "my.dlq"])
+def test_an_illegal_name_is_refused_even_when_a_rule_would_match(name: str) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        Router([], Rule("*", FIRST)).route(name)
+    assert refusal.value.name == "queue"
+
+
+def test_a_route_is_found_again_after_very_many_others() -> None:
+    router = Router([Rule("orders", FIRST)], Rule("*", SECOND))
+    before = router.route("orders")
+    for n in range(10_001):
+        router.route(f"q.{n}")
+    assert router.route("orders") == before
+
+
+def test_configured_names_are_the_exact_ones_in_order() -> None:
+    router = Router([Rule("b", FIRST), Rule("a.*", FIRST), Rule("a", FIRST)], Rule("*", FIRST))
+    assert router.configured() == ["b", "a"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "delay"), [(0, 1), (1, 1), (2, 10), (3, 60), (4, 60), (1000, 60)], ids=lambda value: str(value)
+)
+def test_the_last_backoff_repeats(attempts: int, delay: float) -> None:
+    assert Policy(backoff_seconds=(1, 10, 60)).backoff(attempts) == delay
+
+
+def test_no_backoff_is_at_once() -> None:
+    assert Policy().backoff(3) == 0
+
+
+@pytest.mark.parametrize("delay", [-1, -0.001, math.inf, -math.inf, math.nan])
+def test_a_delay_that_is_none_is_refused(delay: float) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        route().check_delay(delay)
+    assert refusal.value.name == "delay_seconds"
+
+
+def test_a_delay_up_to_the_maximum_of_the_broker() -> None:
+    route(max_delay_seconds=None).check_delay(1e9)
+    route(max_delay_seconds=900).check_delay(900)
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        route(max_delay_seconds=900).check_delay(900.5)
+    assert (refusal.value.problem_code, refusal.value.maximum) == ("delay_too_long", 900)
+    assert "900.5" in refusal.value.detail
+
+
+def test_a_broker_without_delay_refuses_any() -> None:
+    route(max_delay_seconds=0).check_delay(0)
+    with pytest.raises(UnsupportedByBroker):
+        route(max_delay_seconds=0).check_delay(0.1)
+
+
+@pytest.mark.parametrize("lease", [0, -1, math.inf, math.nan])
+def test_a_lease_that_is_none_is_refused(lease: float) -> None:
+    with pytest.raises(InvalidParameter) as refusal:
+        route().lease_seconds(lease)
+    assert refusal.value.name == "lease_seconds"
+
+
+def test_a_lease_up_to_the_maximum_of_the_broker() -> None:
+    leasing = route(max_lease_seconds=300)
+    assert leasing.lease_seconds(None) == 45
+    assert leasing.lease_seconds(300) == 300
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        leasing.lease_seconds(301)
+    assert (refusal.value.problem_code, refusal.value.maximum) == ("lease_too_long", 300)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
+def test_chunks_keep_all_in_order(count: int, sizes: list[int]) -> None:
+    parts = list(chunks(range(count), 3))
+    assert [len(part) for part in parts] == sizes
+    assert [item for part in parts for item in part] == list(range(count))
