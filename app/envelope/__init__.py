@@ -1,0 +1,40 @@
+"""The envelope codec: bytes to envelope and back. Pure, no I/O.
+
+The frame is canonical, the payload is the client's: frame keys stand in the contract's order, compact and in UTF-8;
+``data`` is minified and spliced, so that key order, repeated keys and number literals stay as sent. Unknown keys are
+kept, after the known ones. A full envelope that is canonical already passes through untouched; bytes found on a queue
+are never re-encoded, only ``attempts`` and ``dead_letter`` are spliced in.
+
+Codes of a refused publish, each with an RFC 6901 pointer; a body's first problem stands first, in this order:
+
+* syntax, alone: ``invalid_json`` (also a byte order mark, invalid UTF-8, NaN, trailing text), ``too_deep``
+* the contract's: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
+  ``missing_trace_id``, ``invalid_attempts``
+* ours: ``invalid_id``, ``invalid_created_at``, ``invalid_queue``, ``queue_mismatch``, ``invalid_lang``,
+  ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``
+* of an entry: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
+  ``idempotency_key_unsupported``, ``unknown_member``
+
+``meta.id`` and ``trace_id`` are any strings that are not blank: the schema's ``format: uuid`` is an annotation.
+The codes of a body refused on a queue stand in :mod:`app.envelope.reception`.
+"""
+
+from app.envelope.contract import DeadSummary, Envelope, Limits, Poison, Publication, Received
+from app.envelope.ordinary import inspect, read_publication
+from app.envelope.records import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
+
+__all__ = [
+    "DeadSummary",
+    "Envelope",
+    "Limits",
+    "Poison",
+    "Publication",
+    "Received",
+    "dead_letter_block",
+    "dead_letter_record",
+    "describe_dead",
+    "inspect",
+    "read_publication",
+    "redriven",
+    "with_attempts",
+]

@@ -1,0 +1,136 @@
+"""The words of the envelope contract: names, bounds, the identity rule, and the types the codec speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from app.jsontext import Member, ObjectText
+
+Lang = Literal["php", "go", "python", "java", "dotnet", "node"]
+LANGS: Final = ("php", "go", "python", "java", "dotnet", "node")
+BLANK: Final = " \t\n\v\f\r"
+INT64_MAX: Final = 2**63 - 1
+INT64_MIN: Final = -(2**63)
+CORE: Final = frozenset({"job", "trace_id", "data", "meta", "attempts"})
+CORE_META: Final = frozenset({"id", "queue", "lang", "schema_version", "created_at"})
+FORBIDDEN: Final = ("timestamp",)
+FORBIDDEN_META: Final = ("max_retries", "attempts", "source", "ts")
+READ_DEPTH: Final = 512
+"""Levels of nesting that every SDK reads: PHP's ``json_decode`` stops there, the others later."""
+_MAX_DEPTH: Final = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of this gateway; the contract sets none.
+
+    ``max_message_bytes`` holds for an envelope as sent and for its canonical form. ``max_depth`` counts levels of
+    nesting, the envelope's own object being the first; at most 800, because parsers recurse.
+    """
+
+    max_message_bytes: int = 1_048_576
+    max_depth: int = 128
+
+    def __post_init__(self) -> None:
+        if self.max_message_bytes < 1:
+            raise ValueError("max_message_bytes must be at least 1")
+        if not 3 <= self.max_depth <= _MAX_DEPTH:
+            raise ValueError(f"max_depth must be between 3 and {_MAX_DEPTH}")
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A message ready to be written: canonical ``body``, and its members. ``created_at`` is Unix ms."""
+
+    body: bytes
+    id: str
+    trace_id: str
+    job: str
+    attempts: int
+    created_at: int
+    lang: str
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """What a client asked to publish. ``delay_seconds`` and ``ordering_key`` are None where the client gave none."""
+
+    envelope: Envelope
+    delay_seconds: float | None
+    ordering_key: str | None
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A valid envelope found on a queue.
+
+    ``attempts`` may be negative, as the contract accepts it. ``created_at`` is Unix ms. ``warnings``: RFC 6901 pointers
+    of the keys that a re-emit drops.
+    """
+
+    id: str | None
+    trace_id: str
+    job: str
+    attempts: int
+    created_at: int | None
+    lang: str | None
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadSummary:
+    """What can be told of a dead letter; None for what cannot. ``failed_at`` is Unix ms."""
+
+    id: str | None = None
+    job: str | None = None
+    trace_id: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    failed_at: int | None = None
+    attempts: int | None = None
+
+
+class Poison(Exception):
+    """A body that no consumer may see: poison, or against a consumer rule. ``code`` is stable."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(code, detail)
+        self.code = code
+        self.detail = detail
+
+
+def is_text(value: object) -> bool:
+    """Whether ``value`` is a string that is not blank."""
+    return isinstance(value, str) and value.strip(BLANK) != ""
+
+
+def is_int64(value: object) -> bool:
+    """Whether ``value`` was an integer literal within int64."""
+    return type(value) is int and INT64_MIN <= value <= INT64_MAX
+
+
+def identity(members: Mapping[str, Member]) -> Member | None:
+    """The member that names the job: ``job``, or its alias ``urn`` where ``job`` is not a non-blank string."""
+    for name in ("job", "urn"):
+        member = members.get(name)
+        if member is not None and is_text(member.value):
+            return member
+    return None
+
+
+def dropped_keys(frame: ObjectText) -> tuple[str, ...]:
+    """Pointers of the keys that a re-emit of ``frame`` drops. A blank ``job`` gives way to ``urn`` without a word."""
+    members = frame.by_name()
+    meta = members.get("meta")
+    inner = meta.value if meta is not None and isinstance(meta.value, dict) else {}
+    found = ["/" + name for name in FORBIDDEN if name in members]
+    found += ["/meta/" + name for name in FORBIDDEN_META if name in inner]
+    job = members.get("job")
+    if job is not None and not isinstance(job.value, str):
+        found.append("/job")
+    if "urn" in members and identity(members) is job:
+        found.append("/urn")
+    return tuple(found)

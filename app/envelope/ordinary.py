@@ -1,0 +1,161 @@
+"""The short way for ordinary bodies; whatever is unusual goes the complete way.
+
+msgspec splits the frame and proves the syntax, the types and the paired surrogates, also inside ``data``, which it leaves
+as it was written. It does not prove UTF-8, finite numbers and depth, nor tell repeated keys: those are proven here, or
+excluded.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from app.clock import Clock
+from app.envelope.contract import (
+    BLANK,
+    INT64_MAX,
+    INT64_MIN,
+    Envelope,
+    Lang,
+    Limits,
+    Publication,
+    Received,
+)
+from app.envelope.publication import check_size, new_ids, read_any
+from app.envelope.reception import inspect_any, read_depth
+from app.jsontext import exceeds_depth, quote, surely_finite
+
+
+class _Meta(Struct, forbid_unknown_fields=True, gc=False):
+    id: str | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+    lang: Lang | UnsetType = UNSET
+    schema_version: int | UnsetType = UNSET
+    created_at: int | UnsetType = UNSET
+
+
+class _Frame(Struct, forbid_unknown_fields=True, gc=False):
+    job: str
+    data: Raw
+    trace_id: str = ""
+    meta: _Meta | UnsetType = UNSET
+    attempts: int | UnsetType = UNSET
+
+
+class _WireMeta(Struct, forbid_unknown_fields=True, gc=False):
+    id: str
+    queue: str
+    lang: str
+    schema_version: int
+    created_at: int
+
+
+class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
+    job: str
+    trace_id: str
+    data: Raw
+    meta: _WireMeta
+    attempts: int
+
+
+_decode = msgspec.json.Decoder(_Frame).decode
+_decode_wire = msgspec.json.Decoder(_WireFrame).decode
+_UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_NO_META = _Meta()
+_NO_HEADERS: dict[str, str] = {}
+
+
+def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock) -> Publication:
+    """Read what a client publishes to ``queue``: a full envelope, a draft that is completed, or an entry wrapping one.
+
+    Raises EnvelopeSyntaxError, EnvelopeError with all problems of the body, BodyTooLarge.
+    """
+    envelope = read_ordinary(body, queue, limits, clock)
+    if envelope is None:
+        return read_any(body, queue, limits, clock)
+    return Publication(envelope, None, None, _NO_HEADERS)
+
+
+def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Envelope | None:
+    """The envelope of an ordinary body, as :func:`app.envelope.publication.read_any` reads it; else None."""
+    if len(body) > limits.max_message_bytes:
+        return None
+    try:
+        frame = _decode(body)
+        if not body.isascii():
+            body.decode()
+    except _UNUSUAL:
+        return None
+    raw = bytes(frame.data)
+    if (
+        raw[0] != 123
+        or b"\\u" in body
+        or b"\\/" in body
+        or exceeds_depth(body, limits.max_depth)
+        or not surely_finite(raw)
+    ):
+        return None
+    meta = _NO_META if frame.meta is UNSET else frame.meta
+    attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
+    job, trace_id, id_ = frame.job, frame.trace_id, meta.id
+    if meta.queue is not UNSET and meta.queue != queue:
+        return None
+    if attempts is UNSET and id_ is UNSET and created_at is UNSET and meta.schema_version is UNSET:
+        id_, new_trace_id = new_ids()
+        job, trace_id = job.strip(BLANK), trace_id.strip(BLANK) or new_trace_id
+        attempts, created_at, lang = 0, clock(), lang or "python"
+    elif (
+        attempts is UNSET
+        or id_ is UNSET
+        or created_at is UNSET
+        or lang is UNSET
+        or meta.queue is UNSET
+        or meta.schema_version != 1
+        or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX and id_.strip(BLANK))
+    ):
+        return None
+    if not (job.strip(BLANK) and trace_id.strip(BLANK)):
+        return None
+    head = f'{{"job":{quote(job)},"trace_id":{quote(trace_id)},"data":'
+    tail = (
+        f',"meta":{{"id":{quote(id_)},"queue":{quote(queue)},"lang":"{lang}","schema_version":1,'
+        f'"created_at":{created_at}}},"attempts":{attempts}}}'
+    )
+    canonical = head.encode() + msgspec.json.format(raw, indent=-1) + tail.encode()
+    check_size(len(canonical), limits)
+    return Envelope(body if body == canonical else canonical, id_, trace_id, job, attempts, created_at, lang)
+
+
+def inspect(body: bytes, limits: Limits) -> Received:
+    """Read a body found on a queue. Raises Poison for one that is poison or breaks a consumer rule.
+
+    The size limit does not hold here, and the depth limit is at least the 512 levels that every SDK reads: a foreign
+    body is not refused for a bound of this gateway.
+    """
+    return inspect_ordinary(body, limits) or inspect_any(body, limits)
+
+
+def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
+    """An ordinary valid body, as :func:`app.envelope.reception.inspect_any` reads it; else None."""
+    try:
+        frame = _decode_wire(body)
+        if not body.isascii():
+            body.decode()
+    except _UNUSUAL:
+        return None
+    meta = frame.meta
+    raw = bytes(frame.data)
+    if (
+        raw[0] != 123
+        # A second "data" would be unchecked; its name may be spelled with escapes.
+        or body.count(b'"data"') != 1
+        or b"\\u" in body
+        or meta.schema_version != 1
+        or not INT64_MIN <= frame.attempts <= INT64_MAX
+        or not INT64_MIN <= meta.created_at <= INT64_MAX
+        or not (frame.job.strip(BLANK) and frame.trace_id.strip(BLANK))
+        or exceeds_depth(body, read_depth(limits))
+        or not surely_finite(raw)
+    ):
+        return None
+    return Received(meta.id, frame.trace_id, frame.job, frame.attempts, meta.created_at, meta.lang, ())

@@ -1,0 +1,262 @@
+"""Any publish body to a Publication: the complete reading, with every problem of the body in one answer.
+
+:mod:`app.envelope.ordinary` reads ordinary bodies faster, and leaves here whatever it does not recognise.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from app.clock import Clock
+from app.envelope.contract import (
+    BLANK,
+    CORE,
+    CORE_META,
+    FORBIDDEN,
+    FORBIDDEN_META,
+    INT64_MAX,
+    LANGS,
+    Envelope,
+    Limits,
+    Publication,
+    identity,
+    is_int64,
+    is_text,
+)
+from app.errors import BodyTooLarge, EnvelopeError, EnvelopeSyntaxError, Problem
+from app.jsontext import (
+    JsonSyntaxError,
+    JsonTooDeep,
+    Member,
+    ObjectText,
+    compact,
+    decode_object,
+    defects,
+    exceeds_depth,
+    is_encodable,
+    is_plain,
+    parse_object,
+    pointer,
+    quote,
+)
+
+ENTRY_ALLOWANCE = 65_536
+"""Bytes that an entry may have beside its envelope, for its headers."""
+
+_ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
+_DEFECTS = {
+    "number_out_of_range": "The number does not fit a double; send it as a string.",
+    "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
+}
+_VARIANT = "89ab" * 4
+
+
+def new_ids() -> tuple[str, str]:
+    """Two random UUIDs of version 4, from one read of the system's entropy."""
+    digits = os.urandom(32).hex()
+    return _uuid4(digits[:32]), _uuid4(digits[32:])
+
+
+def _uuid4(digits: str) -> str:
+    variant = _VARIANT[int(digits[16], 16)]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def is_full(top: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
+    """Whether a body is a full envelope, else a draft that the gateway completes."""
+    return "attempts" in top or "id" in meta or "schema_version" in meta or "created_at" in meta
+
+
+def check_size(actual: int, limits: Limits) -> None:
+    """Raise BodyTooLarge when an envelope of ``actual`` bytes is over the limit."""
+    if actual > limits.max_message_bytes:
+        raise BodyTooLarge(actual=actual, limit=limits.max_message_bytes)
+
+
+def read_any(body: bytes, queue: str, limits: Limits, clock: Clock) -> Publication:
+    """Read a full envelope, a draft, or an entry. Raises EnvelopeSyntaxError, EnvelopeError or BodyTooLarge."""
+    if len(body) > limits.max_message_bytes + ENTRY_ALLOWANCE:
+        raise BodyTooLarge(actual=len(body), limit=limits.max_message_bytes)
+    try:
+        root = decode_object(body)
+    except JsonSyntaxError as error:
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {error}.")]) from None
+    except JsonTooDeep:
+        raise _too_deep("", limits) from None
+    members = root.by_name()
+    if "envelope" not in members or "job" in members or "urn" in members:
+        check_size(len(body), limits)
+        reading = _Reading(root, body, "", queue, limits)
+        return Publication(reading.envelope(clock, []), None, None, {})
+    return _read_entry(members, queue, limits, clock)
+
+
+def _too_deep(at: str, limits: Limits) -> EnvelopeError:
+    return EnvelopeError([Problem(at, "too_deep", f"The envelope has more than {limits.max_depth} levels of nesting.")])
+
+
+def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock: Clock) -> Publication:
+    problems: list[Problem] = []
+    delay, key, headers = (
+        members[n].value if n in members else None for n in ("delay_seconds", "ordering_key", "headers")
+    )
+    if delay is not None and not (type(delay) in (int, float) and delay >= 0 and math.isfinite(delay)):
+        problems.append(Problem("/delay_seconds", "invalid_delay", "delay_seconds is a finite number, 0 or more."))
+    if key is not None and not (is_text(key) and is_encodable(key)):
+        problems.append(Problem("/ordering_key", "invalid_ordering_key", "ordering_key is a string that is not blank."))
+    problems += _header_problems(headers)
+    if "idempotency_key" in members and members["idempotency_key"].value is not None:
+        detail = "idempotency_key is not supported."
+        problems.append(Problem("/idempotency_key", "idempotency_key_unsupported", detail))
+    for name in members:
+        if name not in _ENTRY:
+            at = pointer(name) if is_encodable(name) else ""
+            problems.append(Problem(at, "unknown_member", f"An entry has only the members {', '.join(_ENTRY)}."))
+    wrapped = members["envelope"]
+    if not isinstance(wrapped.value, dict):
+        raise EnvelopeError([Problem("/envelope", "invalid_entry", "envelope is an object."), *problems])
+    text = wrapped.raw.encode()
+    check_size(len(text), limits)
+    envelope = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits).envelope(clock, problems)
+    return Publication(envelope, delay, key, headers or {})
+
+
+def _header_problems(headers: Any) -> list[Problem]:
+    if headers is None:
+        return []
+    if not isinstance(headers, dict):
+        return [Problem("/headers", "invalid_headers", "headers is an object of strings.")]
+    problems = []
+    for name, value in headers.items():
+        if not is_text(name) or not is_encodable(name):
+            problems.append(
+                Problem("/headers", "invalid_headers", "The name of a header is a string that is not blank.")
+            )
+        elif not isinstance(value, str) or not is_encodable(value):
+            problems.append(
+                Problem("/headers" + pointer(name), "invalid_headers", "The value of a header is a string.")
+            )
+    return problems
+
+
+class _Reading:
+    """One envelope as sent, checked member by member; ``at`` is its own pointer."""
+
+    def __init__(self, frame: ObjectText, text: bytes, at: str, queue: str, limits: Limits) -> None:
+        if exceeds_depth(text, limits.max_depth):
+            raise _too_deep(at, limits)
+        self.top = frame.by_name()
+        meta = self.top.get("meta")
+        self.meta = parse_object(meta.raw).by_name() if meta is not None and isinstance(meta.value, dict) else {}
+        self.full = is_full(self.top, self.meta)
+        self.text = text.decode()
+        self.at = at
+        self.queue = queue
+        self.limits = limits
+        self.problems: list[Problem] = []
+
+    def envelope(self, clock: Clock, others: list[Problem]) -> Envelope:
+        """The canonical envelope. Raises EnvelopeError with its own problems and then ``others``, BodyTooLarge."""
+        job = self._job()
+        self._check_meta()
+        data = self.top.get("data")
+        self._check(data is not None and isinstance(data.value, dict), "invalid_data", "/data", "data is an object.")
+        trace_id = self._trace_id()
+        attempts = self._count(self.top, "attempts", "invalid_attempts", "/attempts")
+        self._check_own_rules()
+        if self.problems or others:
+            raise EnvelopeError([*self.problems, *others], trace_id if trace_id and is_encodable(trace_id) else None)
+        assert data is not None
+        new_id, new_trace_id = new_ids()
+        meta = {name: member.value for name, member in self.meta.items()}
+        created_at = meta["created_at"] if self.full else clock()
+        id_, trace_id, lang = meta.get("id", new_id), trace_id or new_trace_id, meta.get("lang", "python")
+        body = (
+            f'{{"job":{quote(job)},"trace_id":{quote(trace_id)},"data":{compact(data.raw)},"meta":{{"id":{quote(id_)},'
+            f'"queue":{quote(self.queue)},"lang":"{lang}","schema_version":1,"created_at":{created_at}'
+            f'{_extensions(self.meta, CORE_META)}}},"attempts":{attempts}{_extensions(self.top, CORE | {"urn"})}}}'
+        ).encode()
+        check_size(len(body), self.limits)
+        return Envelope(body, id_, trace_id, job, attempts, created_at, lang)
+
+    def _check(self, holds: bool, code: str, at: str, detail: str) -> None:
+        if not holds:
+            self.problems.append(Problem(self.at + at, code, detail))
+
+    def _job(self) -> str:
+        found = identity(self.top)
+        self._check(found is not None, "missing_urn", "/job", "job names the message: a string that is not blank.")
+        job = str(found.value) if found else ""
+        return job if self.full else job.strip(BLANK)
+
+    def _trace_id(self) -> str:
+        """As given; trimmed in a draft, where absent, null and blank ask for a new one (empty string)."""
+        member = self.top.get("trace_id")
+        value = member.value if member else None
+        good = is_text(value) if self.full else value is None or isinstance(value, str)
+        detail = "trace_id is a string that is not blank; a draft may leave it out."
+        self._check(good, "missing_trace_id", "/trace_id", detail)
+        if not good or value is None:
+            return ""
+        return str(value) if self.full else value.strip(BLANK)
+
+    def _count(self, members: Mapping[str, Member], name: str, code: str, at: str) -> int:
+        """A count of a full envelope, 0 in a draft."""
+        value: Any = members[name].value if name in members else None if self.full else 0
+        good = is_int64(value) and value >= 0
+        detail = f"{name} is an integer from 0 to {INT64_MAX}, written without fraction or exponent."
+        self._check(good, code, at, detail)
+        return int(value) if good else 0
+
+    def _check_meta(self) -> None:
+        if self.full or "meta" in self.top:
+            is_object = "meta" in self.top and isinstance(self.top["meta"].value, dict)
+            self._check(is_object, "missing_meta", "/meta", "meta is an object; a draft may leave it out.")
+            if not is_object:
+                return
+        if self.full:
+            version = self.meta["schema_version"].value if "schema_version" in self.meta else None
+            good = is_int64(version) and version == 1
+            self._check(good, "unsupported_schema_version", "/meta/schema_version", "meta.schema_version is 1.")
+
+    def _check_own_rules(self) -> None:
+        self._check_own_meta()
+        forbidden = "The key is not part of an envelope and is never written."
+        for name in FORBIDDEN:
+            self._check(name not in self.top, "forbidden_key", "/" + name, forbidden)
+        for name in FORBIDDEN_META:
+            self._check(name not in self.meta, "forbidden_key", "/meta/" + name, forbidden)
+        self._check(
+            "job" not in self.top or "urn" not in self.top,
+            "forbidden_key",
+            "/urn",
+            "urn is the alias of an absent job.",
+        )
+        reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
+        self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
+        if not is_plain(self.text):
+            for at, code in defects(self.text):
+                self._check(False, code, at, _DEFECTS[code])
+
+    def _check_own_meta(self) -> None:
+        if "meta" in self.top and not isinstance(self.top["meta"].value, dict):
+            return
+        values = {name: member.value for name, member in self.meta.items()}
+        if self.full and "meta" in self.top:
+            self._check(is_text(values.get("id")), "invalid_id", "/meta/id", "meta.id is a string that is not blank.")
+            self._count(self.meta, "created_at", "invalid_created_at", "/meta/created_at")
+        if "queue" in values or (self.full and "meta" in self.top):
+            named = values.get("queue")
+            self._check(is_text(named), "invalid_queue", "/meta/queue", "meta.queue is a string that is not blank.")
+            mismatch = f"meta.queue is not {self.queue!r}, the queue of the path."
+            self._check(not is_text(named) or named == self.queue, "queue_mismatch", "/meta/queue", mismatch)
+        if "lang" in values or (self.full and "meta" in self.top):
+            detail = f"meta.lang is one of {', '.join(LANGS)}. A draft may leave it out."
+            self._check(values.get("lang") in LANGS, "invalid_lang", "/meta/lang", detail)
+
+
+def _extensions(members: Mapping[str, Member], known: frozenset[str]) -> str:
+    return "".join(f",{quote(name)}:{compact(member.raw)}" for name, member in members.items() if name not in known)

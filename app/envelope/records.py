@@ -1,0 +1,180 @@
+"""Bytes of a queue, edited without re-encoding: attempts, dead-letter records, and the way back.
+
+A re-emit keeps every byte but those of the edited members; it drops the forbidden keys, and folds ``urn`` into ``job``.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from app.envelope.contract import (
+    FORBIDDEN,
+    FORBIDDEN_META,
+    DeadSummary,
+    Limits,
+    Poison,
+    identity,
+    is_int64,
+    is_text,
+)
+from app.envelope.ordinary import inspect
+from app.jsontext import (
+    WHITESPACE,
+    JsonSyntaxError,
+    JsonTooDeep,
+    ObjectText,
+    decode_object,
+    has_lone_surrogate,
+    is_encodable,
+    parse_object,
+    quote,
+)
+
+# The last "}" closes the frame, so its last member stands before it; a quote after a comma opens a name.
+_LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
+_MAYBE_DROPPED = re.compile(rb'\\u|"(?:urn|timestamp|max_retries|source|ts)"')
+
+
+def with_attempts(body: bytes, attempts: int) -> bytes:
+    """``body``, a JSON object, with its top-level ``attempts`` set. Raises Poison when it is no object."""
+    last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))
+    if last and body.count(b'"attempts"') == 1 and not _MAYBE_DROPPED.search(body):
+        return b"%b%d}" % (body[: last.start(1)], attempts)
+    frame = _object(body)
+    _reemit(frame, attempts)
+    return str(frame).encode()
+
+
+def dead_letter_block(
+    reason: str,
+    original_queue: str,
+    attempts: int,
+    failed_at: int,
+    error: str | None = None,
+    exception: str | None = None,
+    lang: str = "python",
+) -> dict[str, Any]:
+    """The ``dead_letter`` member in its emitted order.
+
+    ``reason`` is ``failed``, ``unknown_urn`` or ``poison``; ``failed_at`` is Unix ms.
+    """
+    return {
+        "reason": reason,
+        "error": error,
+        "exception": exception,
+        "failed_at": failed_at,
+        "original_queue": original_queue,
+        "attempts": attempts,
+        "lang": lang,
+    }
+
+
+def dead_letter_record(body: bytes, block: Mapping[str, Any]) -> bytes:
+    """What rests in the dead-letter queue for ``body``.
+
+    A poison body is kept whole: as an object with the block appended where that loses nothing, else as
+    ``{"raw", "raw_encoding"?, "dead_letter"}``. Otherwise ``attempts`` becomes the block's, and the block replaces an
+    earlier one; a body that is no object is kept as a poison body is.
+    """
+    encoded = msgspec.json.encode(block).decode()
+    try:
+        frame = _object(body)
+    except Poison:
+        return _wrapped(body, encoded)
+    if block["reason"] == "poison":
+        if "dead_letter" in frame.by_name() or has_lone_surrogate(str(frame)):
+            return _wrapped(body, encoded)
+        frame.head, frame.tail = frame.head.lstrip(WHITESPACE), frame.tail.rstrip(WHITESPACE)
+    else:
+        _reemit(frame, block["attempts"])
+        frame.remove("dead_letter")
+    frame.append("dead_letter", encoded)
+    return str(frame).encode()
+
+
+def _wrapped(body: bytes, block: str) -> bytes:
+    try:
+        raw = f'"raw":{quote(body.decode())}'
+    except UnicodeDecodeError:
+        raw = f'"raw":"{b64encode(body).decode()}","raw_encoding":"base64"'
+    return f'{{{raw},"dead_letter":{block}}}'.encode()
+
+
+def describe_dead(record: bytes) -> DeadSummary:
+    """What ``record``, any bytes of a dead-letter queue, says of itself; never raises."""
+    try:
+        top = {member.name: member.value for member in _object(record).members}
+    except Poison:
+        return DeadSummary()
+    meta, block = _mapping(top.get("meta")), _mapping(top.get("dead_letter"))
+    return DeadSummary(
+        id=_text(meta.get("id")),
+        job=_text(next((top[name] for name in ("job", "urn") if is_text(top.get(name))), None)),
+        trace_id=_text(top.get("trace_id")),
+        reason=_text(block.get("reason")),
+        error=_text(block.get("error")),
+        failed_at=_integer(block.get("failed_at")),
+        attempts=_integer(block.get("attempts", top.get("attempts"))),
+    )
+
+
+def redriven(record: bytes) -> bytes:
+    """``record`` as it goes back to a queue: without ``dead_letter``, ``attempts`` 0.
+
+    Raises Poison when that is no valid envelope.
+    """
+    frame = _object(record)
+    _reemit(frame, 0)
+    frame.remove("dead_letter")
+    body = str(frame).encode()
+    inspect(body, Limits())
+    return body
+
+
+def _object(body: bytes) -> ObjectText:
+    try:
+        return decode_object(body)
+    except JsonSyntaxError as error:
+        raise Poison("invalid_json", f"The body is not one JSON object: {error}.") from None
+    except JsonTooDeep:
+        raise Poison("too_deep", "The body is nested too deep to be read.") from None
+
+
+def _reemit(frame: ObjectText, attempts: int) -> None:
+    members = frame.by_name()
+    named = identity(members)
+    if named is not None and named.name == "urn":
+        frame.remove("job")
+        named.name, named.key = "job", '"job"'
+    # Of repeated members only the one that counts is kept where members are edited.
+    for name, kept in (("urn", None), ("attempts", members.get("attempts")), *((name, None) for name in FORBIDDEN)):
+        frame.remove(name, but=kept)
+    meta = members.get("meta")
+    if meta is not None and isinstance(meta.value, dict) and not meta.value.keys().isdisjoint(FORBIDDEN_META):
+        inner = parse_object(meta.raw)
+        for name in FORBIDDEN_META:
+            inner.remove(name)
+        meta.raw = str(inner)
+    if "attempts" in members:
+        members["attempts"].raw = str(attempts)
+    else:
+        frame.append("attempts", str(attempts))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str | None:
+    if not isinstance(value, str):
+        return None
+    return value if is_encodable(value) else value.encode(errors="backslashreplace").decode()
+
+
+def _integer(value: Any) -> int | None:
+    return value if is_int64(value) else None
