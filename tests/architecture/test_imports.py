@@ -15,8 +15,6 @@ PACKAGES = {"app", "app.brokers", "app.observe"}
 LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events"),
     ("app.coalescing", "app.jsontext", "app.sources", "app.rights", "app.leases", "app.brokers.binding"),
-    ("app.frame",),
-    ("app.publication", "app.reception", "app.poison"),
     ("app.envelope",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics"),
     ("app.lanes", "app.maintenance", "app.overview"),
@@ -26,7 +24,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.settings",),
     ("app.keys",),
     ("app.wiring", "app.protocol", "app.lifecycle"),
-    ("app.server", "app.client"),
+    ("app.checks", "app.server", "app.client"),
     ("app.cli",),
     ("app.__main__",),
 ]
