@@ -8,6 +8,7 @@ never ends gets a 431 instead of memory.
 from __future__ import annotations
 
 import json
+import secrets
 from http import HTTPStatus
 
 import httptools
@@ -91,17 +92,19 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         body = json.dumps(
             {
-                "type": "about:blank",
+                "type": f"urn:babelgate:problem:{code}",
                 "title": status.phrase,
                 "status": status.value,
                 "detail": detail,
                 "code": code,
                 "retryable": False,
+                "trace_id": None,
+                "errors": [],
             }
         ).encode()
         head = (
             f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/problem+json\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nx-request-id: {secrets.token_hex(16)}\r\nconnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
         self.transport.close()

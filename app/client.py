@@ -1,0 +1,132 @@
+"""A small client of the public HTTP API, for the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 60
+
+
+class Refused(Exception):
+    """The gateway answered with a problem. ``status`` is HTTP's; ``problem`` the document, {} where it sent none."""
+
+    def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
+        self.status = status
+        self.problem = problem
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        problem = self.problem
+        lines = [f"{problem.get('code', 'http_' + str(self.status))}: {problem.get('detail') or 'no reason given'}"]
+        for error in problem.get("errors") or ():
+            if error.get("detail") != problem.get("detail"):
+                lines.append(f"  {error.get('pointer', '')}: {error.get('code')}: {error.get('detail')}")
+        return "\n".join(lines)
+
+
+class Unreachable(Exception):
+    """No gateway answers at that URL, or the connection broke before the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """One received message: its JSON ``text`` and, within, its ``envelope``, both as the bytes that came."""
+
+    text: bytes
+    ack_token: str
+    envelope: bytes
+
+
+class _Answer(msgspec.Struct):
+    messages: list[msgspec.Raw]
+
+
+class _Message(msgspec.Struct):
+    ack_token: str
+    envelope: msgspec.Raw
+
+
+class Client:
+    """Calls one gateway. Every method raises Refused and Unreachable, and waits at most a minute for an answer."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(
+            base_url=url, headers=headers, timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        )
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def publish(self, queue: str, body: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Publish one envelope or draft; its receipt."""
+        return self._json("POST", queue, "/messages", content=body, parameters=parameters)
+
+    def publish_batch(self, queue: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
+        """Publish a JSON array or NDJSON; ``accepted``, ``failed`` and ``results`` as the API gives them."""
+        return self._json("POST", queue, "/messages:batch", content=body, content_type=content_type)
+
+    def receive(
+        self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
+    ) -> list[Received]:
+        """Up to ``max_messages``, empty when none came."""
+        asked = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
+        response = self._call("POST", queue, "/messages:receive", parameters=asked)
+        texts = map(bytes, msgspec.json.decode(response.content, type=_Answer).messages)
+        decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
+        return [Received(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]
+
+    def ack(self, queue: str, ack_tokens: Sequence[str]) -> dict[str, Any]:
+        """Acknowledge messages; the result per token."""
+        return self._json("POST", queue, "/messages:ack", content=msgspec.json.encode({"ack_tokens": ack_tokens}))
+
+    def queues(self) -> list[dict[str, Any]]:
+        """All queues the caller may see."""
+        found: list[dict[str, Any]] = self._json("GET", None, "")["queues"]
+        return found
+
+    def redrive(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Send dead letters back, as ``order`` says."""
+        return self._json("POST", queue, "/dead-letters:redrive", content=msgspec.json.encode(order))
+
+    def _json(self, method: str, queue: str | None, action: str, **request: Any) -> dict[str, Any]:
+        decoded: dict[str, Any] = msgspec.json.decode(self._call(method, queue, action, **request).content)
+        return decoded
+
+    def _call(
+        self,
+        method: str,
+        queue: str | None,
+        action: str,
+        *,
+        content: bytes | None = None,
+        content_type: str = "application/json",
+        parameters: Mapping[str, Any] | None = None,
+    ) -> httpx.Response:
+        path = "queues" if queue is None else f"queues/{quote(queue, safe='')}{action}"
+        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        headers = {"content-type": content_type} if content is not None else {}
+        try:
+            response = self._http.request(method, path, content=content, headers=headers, params=given)
+        except httpx.TransportError as error:
+            raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from None
+        if response.is_success:
+            return response
+        try:
+            problem = response.json()
+        except ValueError:
+            problem = {}
+        raise Refused(response.status_code, problem if isinstance(problem, dict) else {})
