@@ -1,0 +1,122 @@
+"""Request bodies: bounded, and unpacked where the client sent gzip."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from starlette.types import Message
+
+from app.envelope.publication import ENTRY_ALLOWANCE
+from app.errors import BodyTooLarge
+from app.http.exchange import JSON, ClientGone, Exchange
+from app.http.problems import InvalidEncoding, UnsupportedMediaType
+
+_PIECE = 262_144
+"""Gzip is unpacked in pieces of so many bytes, so that a bomb cannot fill the memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Bounds of request bodies in bytes, after unpacking.
+
+    ``max_message_bytes``: one envelope; ``max_request_bytes``: a JSON batch; ``max_stream_bytes``: an NDJSON upload.
+    """
+
+    max_message_bytes: int = 1_048_576
+    max_request_bytes: int = 16_777_216
+    max_stream_bytes: int = 1_073_741_824
+
+    @property
+    def max_entry_bytes(self) -> int:
+        """One envelope with what an entry wraps around it."""
+        return self.max_message_bytes + ENTRY_ALLOWANCE
+
+
+async def read(exchange: Exchange, limit: int) -> bytes:
+    """The whole body. Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, ClientGone."""
+    headers = exchange.headers
+    if b"content-encoding" in headers:
+        return b"".join([piece async for piece in pieces(exchange, limit)])
+    length = headers.get(b"content-length")
+    if length is not None and int(length) > limit:
+        raise BodyTooLarge(actual=int(length), limit=limit)
+    message = await exchange.receive()
+    if message["type"] == "http.request" and not message.get("more_body", False):
+        exchange.unread = False
+        body: bytes = message.get("body", b"")
+        if len(body) > limit:
+            raise BodyTooLarge(actual=len(body), limit=limit)
+        return body
+    parts = [_body(exchange, message)]
+    size = len(parts[0])
+    async for part in _received(exchange):
+        size += len(part)
+        if size > limit:
+            raise BodyTooLarge(actual=f"at least {size}", limit=limit)
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises as :func:`read` does, also half way."""
+    encoding = exchange.headers.get(b"content-encoding", b"identity").strip().lower()
+    length = exchange.headers.get(b"content-length")
+    if encoding not in (b"identity", b"gzip", b"x-gzip"):
+        raise UnsupportedMediaType(reason="A body may be encoded with gzip, or not at all.")
+    if length is not None and int(length) > limit:
+        raise BodyTooLarge(actual=int(length), limit=limit)
+    size = 0
+    source = _received(exchange)
+    async for piece in source if encoding == b"identity" else _unpacked(source):
+        size += len(piece)
+        if size > limit:
+            raise BodyTooLarge(actual=f"at least {size}", limit=limit)
+        yield piece
+
+
+async def _received(exchange: Exchange) -> AsyncIterator[bytes]:
+    while exchange.unread:
+        yield _body(exchange, await exchange.receive())
+
+
+def _body(exchange: Exchange, message: Message) -> bytes:
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    exchange.unread = message.get("more_body", False)
+    body: bytes = message.get("body", b"")
+    return body
+
+
+async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    used = False
+    try:
+        async for data in source:
+            while data:
+                # A gzip file may hold several members, one after the other.
+                if unpacker.eof:
+                    unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+                used = True
+                yield unpacker.decompress(data, _PIECE)
+                data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+        # The last input may be consumed with some of its output still to come.
+        while used and not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):
+            yield piece
+    except zlib.error as error:
+        raise InvalidEncoding(reason=str(error)) from None
+    if used and not unpacker.eof:
+        raise InvalidEncoding(reason="the gzip data ends too early")
+
+
+def media_type(exchange: Exchange) -> bytes:
+    """The body's media type in lower case, without parameters; JSON where the client did not say."""
+    return exchange.headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
+
+
+def require_json(exchange: Exchange) -> None:
+    """Raise UnsupportedMediaType for a body that says it is something else than JSON."""
+    kind = media_type(exchange)
+    if kind != JSON and not kind.endswith(b"+json"):
+        raise UnsupportedMediaType(reason=f"The body must be application/json, not {kind.decode('latin-1')}.")

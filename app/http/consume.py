@@ -1,0 +1,182 @@
+"""Receive deliveries and settle them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from app.errors import InvalidParameter
+from app.gateway import Gateway
+from app.http.body import RequestLimits, read, require_json
+from app.http.exchange import ClientGone, Exchange
+from app.http.results import settle_outcome
+from app.http.schemas import (
+    NO_FAILURE,
+    AckRequest,
+    ExtendRequest,
+    NackRequest,
+    NoParameters,
+    Read,
+    Received,
+    ReceivedMessage,
+    ReceiveRequest,
+    RejectRequest,
+    SettleRequest,
+    from_body,
+    from_query,
+)
+from app.model import Extend, Message, Nack, Reject, Settlement
+
+ENVELOPE = b"application/vnd.babelqueue.envelope+json"
+NO_STORE = (b"cache-control", b"no-store")
+
+_DEFAULTS = ReceiveRequest()
+
+
+class Consuming:
+    """The endpoints of consumers."""
+
+    def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
+        self._gateway = gateway
+        self._limits = limits
+
+    async def receive(self, exchange: Exchange) -> None:
+        """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
+        asked = await self._asked(exchange)
+        raw = ENVELOPE in exchange.headers.get(b"accept", b"")
+        if raw and asked.max_messages != 1:
+            raise InvalidParameter(name="max_messages", reason="a bare envelope is one message", pointer=None)
+        messages = await self._received(exchange, asked)
+        if messages and exchange.gone():
+            await self._gateway.give_back(exchange.queue, messages)
+            raise ClientGone
+        if raw:
+            await _answer_bare(exchange, messages)
+        else:
+            await exchange.answer(200, msgspec.json.encode(_listed(messages)), headers=[NO_STORE])
+
+    async def _asked(self, exchange: Exchange) -> ReceiveRequest:
+        query = exchange.scope["query_string"]
+        body = await read(exchange, self._limits.max_request_bytes)
+        if not body:
+            return from_query(query, ReceiveRequest) if query else _DEFAULTS
+        if query or exchange.scope["method"] == "GET":
+            reason = "parameters stand in the query, or in the body of a POST, not in both"
+            raise InvalidParameter(name="body", reason=reason, pointer="")
+        require_json(exchange)
+        return from_body(body, ReceiveRequest)
+
+    async def _received(self, exchange: Exchange, asked: ReceiveRequest) -> list[Message]:
+        receiving = self._gateway.receive(
+            exchange.caller,
+            exchange.queue,
+            max_messages=asked.max_messages,
+            wait_seconds=asked.wait_seconds,
+            lease_seconds=asked.lease_seconds,
+        )
+        if not asked.wait_seconds:
+            return await receiving
+        waiter = asyncio.current_task()
+        assert waiter is not None
+
+        async def watch(waiter: asyncio.Task[object] = waiter) -> None:
+            await exchange.hang_up()
+            waiter.cancel()
+
+        watcher = asyncio.create_task(watch())
+        try:
+            return await receiving
+        except asyncio.CancelledError:
+            if watcher.done() and not waiter.uncancel():
+                raise ClientGone from None
+            raise
+        finally:
+            watcher.cancel()
+
+    async def ack(self, exchange: Exchange) -> None:
+        """Done with these messages."""
+        asked = await self._body(exchange, AckRequest)
+        await self._settle(exchange, Settlement(acks=asked.ack_tokens))
+
+    async def nack(self, exchange: Exchange) -> None:
+        """Again, now or later."""
+        await self._settle(exchange, Settlement(nacks=[_nack(await self._body(exchange, NackRequest))]))
+
+    async def reject(self, exchange: Exchange) -> None:
+        """To the dead-letter queue."""
+        await self._settle(exchange, Settlement(rejects=[_reject(await self._body(exchange, RejectRequest))]))
+
+    async def extend(self, exchange: Exchange) -> None:
+        """More time."""
+        await self._settle(exchange, Settlement(extends=[_extend(await self._body(exchange, ExtendRequest))]))
+
+    async def settle(self, exchange: Exchange) -> None:
+        """All four in one call."""
+        asked = await self._body(exchange, SettleRequest)
+        settlement = Settlement(
+            asked.acks,
+            [_nack(nack) for nack in asked.nacks],
+            [_reject(reject) for reject in asked.rejects],
+            [_extend(extend) for extend in asked.extends],
+        )
+        await self._settle(exchange, settlement)
+
+    async def _body(self, exchange: Exchange, kind: type[Read]) -> Read:
+        if exchange.scope["query_string"]:
+            from_query(exchange.scope["query_string"], NoParameters)
+        require_json(exchange)
+        return from_body(await read(exchange, self._limits.max_request_bytes), kind)
+
+    async def _settle(self, exchange: Exchange, settlement: Settlement) -> None:
+        results = await self._gateway.settle(exchange.caller, exchange.queue, settlement)
+        if len(results) == 1 and results[0].error is not None:
+            raise results[0].error
+        outcome = settle_outcome(results)
+        await exchange.answer(207 if outcome.failed else 200, msgspec.json.encode(outcome))
+
+
+def _nack(asked: NackRequest) -> Nack:
+    error = asked.error or NO_FAILURE
+    return Nack(asked.ack_tokens, asked.delay_seconds, error.message, error.exception)
+
+
+def _reject(asked: RejectRequest) -> Reject:
+    error = asked.error or NO_FAILURE
+    return Reject(asked.ack_tokens, error.message, error.exception)
+
+
+def _extend(asked: ExtendRequest) -> Extend:
+    return Extend(asked.ack_tokens, asked.lease_seconds)
+
+
+def _listed(messages: Sequence[Message]) -> Received:
+    return Received(
+        [
+            ReceivedMessage(
+                message.ack_token,
+                message.lease_expires_at,
+                message.attempts,
+                message.redelivered,
+                dict(message.headers),
+                msgspec.Raw(message.body),
+            )
+            for message in messages
+        ]
+    )
+
+
+async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
+    if not messages:
+        await exchange.answer(204, b"", headers=[NO_STORE])
+        return
+    message = messages[0]
+    headers = [
+        NO_STORE,
+        (b"ack-token", message.ack_token.encode("ascii")),
+        (b"lease-expires-at", b"%d" % message.lease_expires_at),
+        (b"attempts", b"%d" % message.attempts),
+        (b"redelivered", b"true" if message.redelivered else b"false"),
+    ]
+    await exchange.answer(200, message.body, ENVELOPE, headers)

@@ -1,0 +1,126 @@
+"""One request and its answer, on plain ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from collections.abc import AsyncIterable
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+
+from app.errors import BabelgateError
+from app.http.problems import CONTENT_TYPE as PROBLEM
+from app.http.problems import RawHeaders, problem
+from app.rights import Caller
+
+JSON = b"application/json"
+MAX_REQUEST_ID = 128
+DISCARDED_BYTES = 64 * 1024 * 1024
+DISCARDED_SECONDS = 5
+
+_PROCESS = secrets.token_hex(8)
+_count = itertools.count(1)
+_VISIBLE = frozenset(range(0x21, 0x7F))
+
+
+class ClientGone(Exception):
+    """The client has hung up: nobody is left to answer."""
+
+
+class Exchange:
+    """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler."""
+
+    __slots__ = ("caller", "headers", "path", "queue", "receive", "request_id", "scope", "send", "started", "unread")
+
+    caller: Caller
+    queue: str
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, path: str) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.path = path
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = self.headers.get(b"x-request-id")
+        self.request_id = given if given is not None and _sane(given) else b"%b-%x" % (_PROCESS.encode(), next(_count))
+        self.started = False
+        self.unread = True
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the client announced a body."""
+        return self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
+
+    async def answer(
+        self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
+    ) -> None:
+        """Send the whole answer."""
+        sent = [
+            (b"content-type", content_type),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", self.request_id),
+        ]
+        if headers:
+            sent += headers
+        if self.unread and self.has_body:
+            await self._answer_a_writing_client(status, body, sent)
+            return
+        self.started = True
+        await self.send({"type": "http.response.start", "status": status, "headers": sent})
+        await self.send({"type": "http.response.body", "body": body})
+
+    async def answer_stream(self, status: int, length: int, parts: AsyncIterable[bytes]) -> None:
+        """Send a JSON answer of ``length`` bytes in parts."""
+        headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), (b"x-request-id", self.request_id)]
+        self.started = True
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        async for part in parts:
+            await self.send({"type": "http.response.body", "body": part, "more_body": True})
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
+        """Answer with the problem that ``error`` is, and members of its own."""
+        status, headers, body = problem(error, self.path, more)
+        await self.answer(status, body, PROBLEM, headers)
+
+    def gone(self) -> bool:
+        """Whether the client has hung up, as far as the server has noticed; never waits. The body has been read.
+
+        One step of ``receive`` by hand: it has either something to tell at once, or would wait.
+        """
+        waiting = self.receive().__await__()
+        try:
+            next(waiting)
+        except StopIteration as told:
+            return bool(told.value["type"] == "http.disconnect")
+        waiting.close()
+        return False
+
+    async def hang_up(self) -> None:
+        """Return once the client has hung up."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    async def _answer_a_writing_client(self, status: int, body: bytes, headers: RawHeaders) -> None:
+        """Answer at once, then read on for a while: a client still writing would see a reset instead of the answer."""
+        self.started = True
+        headers.append((b"connection", b"close"))
+        await self.send({"type": "http.response.start", "status": status, "headers": headers})
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+        left = DISCARDED_BYTES
+        try:
+            async with asyncio.timeout(DISCARDED_SECONDS):
+                while left > 0:
+                    message = await self.receive()
+                    left -= len(message.get("body", b""))
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            pass
+        await self.send({"type": "http.response.body", "body": b""})
+
+
+def _sane(request_id: bytes) -> bool:
+    return 0 < len(request_id) <= MAX_REQUEST_ID and _VISIBLE.issuperset(request_id)

@@ -1,0 +1,72 @@
+"""Probes and metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from app.errors import BrokerUnavailable, Draining, InvalidParameter
+from app.gateway import Gateway
+from app.http.dependencies import NO_PARAMETERS, CallerOf
+from app.http.problems import NotReady
+from app.http.views import BrokerState, Probe
+from app.observe.metrics import CONTENT_TYPE, Metrics
+from app.rights import ANYONE, Right
+
+PROBES = frozenset({"/livez", "/readyz", "/startupz"})
+
+_SWITCH = {"": True, "1": True, "true": True, "0": False, "false": False}
+
+
+def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
+    """The routes over ``gateway`` and ``metrics``."""
+    router = APIRouter(tags=["operations"])
+
+    @router.get("/livez", operation_id="livez", dependencies=NO_PARAMETERS)
+    async def livez() -> Probe:
+        """The process answers; no broker is asked."""
+        return Probe(status="ok")
+
+    @router.get("/startupz", operation_id="startupz", dependencies=NO_PARAMETERS)
+    async def startupz() -> Probe:
+        """200 once the gateway has started."""
+        if not gateway.started:
+            raise NotReady(reason="The gateway is starting.")
+        return Probe(status="ok")
+
+    @router.get("/readyz", operation_id="readyz")
+    async def readyz(request: Request) -> Probe:
+        """200 once started, while not stopping, and with every required broker up; asks brokers for at most 2 s.
+
+        `verbose` lists the brokers and what an operator should know of their set-up.
+        """
+        verbose = _verbose(request)
+        if not gateway.started:
+            raise NotReady(reason="The gateway is starting.")
+        if gateway.draining:
+            raise Draining
+        states = await gateway.brokers(ANYONE) if verbose or gateway.required else []
+        for state in states:
+            if state.required and not state.up:
+                raise BrokerUnavailable(broker=state.broker, reason="it is required, and does not answer")
+        return Probe(
+            status="ok", brokers=[BrokerState.model_validate(state) for state in states] if verbose else None
+        )
+
+    @router.get("/metrics", operation_id="metrics", response_class=Response, dependencies=NO_PARAMETERS)
+    async def show_metrics(caller: CallerOf) -> Response:
+        """Counters of this process in Prometheus' text format. Needs the right `manage` on some queue."""
+        caller.require_anywhere(Right.MANAGE)
+        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+
+    return router
+
+
+def _verbose(request: Request) -> bool:
+    query = request.query_params
+    unknown = set(query) - {"verbose"}
+    if unknown:
+        raise InvalidParameter(name=min(unknown), reason="there is no such parameter")
+    value = query.get("verbose", "false").lower()
+    if value not in _SWITCH:
+        raise InvalidParameter(name="verbose", reason="it is true or false")
+    return _SWITCH[value]

@@ -1,0 +1,67 @@
+"""Publish one message, or a batch."""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Problem
+from app.gateway import Gateway
+from app.http.body import RequestLimits, media_type, read, require_json
+from app.http.exchange import Exchange
+from app.http.ndjson import CHUNK_LINES, publish_stream
+from app.http.results import entry_result
+from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query
+from app.model import Receipt
+
+NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
+
+_NOTHING = PublishParameters()
+
+
+class Publishing:
+    """The endpoints that write."""
+
+    def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
+        self._gateway = gateway
+        self._limits = limits
+
+    async def one(self, exchange: Exchange) -> None:
+        """Publish the body; 201 once it is durable."""
+        query = exchange.scope["query_string"]
+        given = from_query(query, PublishParameters) if query else _NOTHING
+        require_json(exchange)
+        body = await read(exchange, self._limits.max_entry_bytes)
+        receipt = await self._gateway.publish(
+            exchange.caller, exchange.queue, body, delay_seconds=given.delay_seconds, ordering_key=given.ordering_key
+        )
+        await exchange.answer(201, msgspec.json.encode(receipt))
+
+    async def batch(self, exchange: Exchange) -> None:
+        """Publish the entries of a JSON array or of NDJSON lines; 201 when all were accepted, else 207."""
+        from_query(exchange.scope["query_string"], NoParameters)
+        if media_type(exchange) in NDJSON:
+            await publish_stream(exchange, self._gateway, self._limits)
+            return
+        require_json(exchange)
+        bodies = _entries(await read(exchange, self._limits.max_request_bytes))
+        outcomes: list[Receipt | BabelgateError] = []
+        for start in range(0, max(len(bodies), 1), CHUNK_LINES):
+            chunk = bodies[start : start + CHUNK_LINES]
+            outcomes += await self._gateway.publish_many(exchange.caller, exchange.queue, chunk)
+        failed = sum(isinstance(outcome, BabelgateError) for outcome in outcomes)
+        results = [entry_result(index, outcome) for index, outcome in enumerate(outcomes)]
+        answer = BatchResult(len(outcomes) - failed, failed, results)
+        await exchange.answer(207 if failed else 201, msgspec.json.encode(answer))
+
+
+def _entries(body: bytes) -> list[bytes]:
+    """The texts of the elements of a JSON array; each is checked on its own afterwards."""
+    try:
+        raw = msgspec.json.decode(body, type=list[msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError) as error:
+        detail = f"The body is not one JSON array: {error}."
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
+    if len(raw) > MAX_ENTRIES:
+        reason = f"{len(raw)} entries, more than {MAX_ENTRIES} in one JSON array; send them as application/x-ndjson"
+        raise InvalidParameter(name="body", reason=reason, pointer="")
+    return [bytes(entry) for entry in raw]

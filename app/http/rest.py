@@ -1,0 +1,104 @@
+"""FastAPI behind the hot endpoints: it serves all that is not in a hurry."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import Any, NoReturn
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app import __version__
+from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
+from app.gateway import Gateway
+from app.http import dead_letters, docs, health, queues
+from app.http.body import RequestLimits, read, require_json
+from app.http.dependencies import EXCHANGE
+from app.http.exchange import Exchange
+from app.http.problems import HttpError, MethodNotAllowed, NotFound
+from app.observe.metrics import Metrics
+
+OPEN = health.PROBES | docs.PATHS
+"""Paths that need no credential."""
+
+_FAILURE = "babelgate.failure"
+
+
+class _Failures:
+    """Hands errors to whoever called, past Starlette's last resort, which would answer with a page of its own."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Exception as error:
+            scope[_FAILURE].append(error)
+
+
+def create_rest(gateway: Gateway, metrics: Metrics, prefix: str) -> FastAPI:
+    """The FastAPI application; it raises its errors instead of answering with them."""
+    rest = FastAPI(
+        title="babelgate", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    rest.add_middleware(_Failures)
+    rest.add_exception_handler(HTTPException, _refused)
+    rest.add_exception_handler(RequestValidationError, _misfit)
+    rest.include_router(queues.routes(gateway))
+    rest.include_router(dead_letters.routes(gateway))
+    rest.include_router(health.routes(gateway, metrics))
+    rest.include_router(docs.routes(rest, prefix))
+    return rest
+
+
+async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits) -> None:
+    """Serve a request with FastAPI. Raises what went wrong."""
+    body = await read(exchange, limits.max_entry_bytes)
+    if body:
+        require_json(exchange)
+    pending = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive() -> MutableMapping[str, Any]:
+        return pending.pop() if pending else await exchange.receive()
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            exchange.started = True
+            message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id)]
+        await exchange.send(message)
+
+    failures: list[Exception] = []
+    # The prefix is off already, and a body without a type is JSON: FastAPI is to see neither.
+    headers = [(name, value) for name, value in exchange.scope["headers"] if name != b"content-type"]
+    scope = exchange.scope | {
+        "path": exchange.path,
+        "root_path": "",
+        "headers": [*headers, (b"content-type", b"application/json")],
+        EXCHANGE: exchange,
+        _FAILURE: failures,
+    }
+    await rest(scope, receive, send)
+    if failures:
+        raise failures[0]
+
+
+def _refused(request: Request, error: Exception) -> NoReturn:
+    """Starlette's own errors: no such path, or not with this method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        raise MethodNotAllowed(allow=(error.headers or {}).get("Allow", ""))
+    raise NotFound(path=request.url.path) if error.status_code == 404 else HttpError()
+
+
+def _misfit(request: Request, error: Exception) -> NoReturn:
+    """FastAPI's finding that parameters or body do not fit, as the first defect."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[0]
+    where, *path = found["loc"]
+    if found["type"] == "json_invalid":
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not JSON: {found['ctx']['error']}.")])
+    pointer = "".join(f"/{part}" for part in path) if where == "body" else None
+    raise InvalidParameter(name=".".join(map(str, path)) or str(where), reason=found["msg"], pointer=pointer)

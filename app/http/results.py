@@ -1,0 +1,32 @@
+"""The gateway's outcomes as the results of an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.errors import BabelgateError
+from app.http.problems import defects, status_of
+from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
+from app.model import Receipt, SettleResult
+
+
+def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
+    """The result of entry ``index`` of a batch."""
+    if isinstance(outcome, Receipt):
+        return EntryResult(index, 201, outcome.id, outcome.trace_id)
+    found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
+    return EntryResult(index, status_of(outcome), code=outcome.problem_code, detail=outcome.detail, errors=found)
+
+
+def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:
+    """The answer to a settle call."""
+    tokens = [_token_result(result) for result in results]
+    failed = sum(token.status != 200 for token in tokens)
+    return SettleOutcome(len(tokens) - failed, failed, tokens)
+
+
+def _token_result(result: SettleResult) -> TokenResult:
+    error = result.error
+    if error is None:
+        return TokenResult(result.index, result.action, 200, lease_expires_at=result.lease_expires_at)
+    return TokenResult(result.index, result.action, status_of(error), error.problem_code, error.detail)
