@@ -1,0 +1,251 @@
+"""The SQLite binding: every queue in one local file, shared by any number of processes of one machine.
+
+Published messages are ready in the order of publication, and return to their place when a lease ends without a settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from app.brokers.binding import (
+    Capabilities,
+    DeadLetter,
+    DeadRecord,
+    Delivery,
+    NativeQueue,
+    Outcome,
+    Outgoing,
+    Peeked,
+    Stats,
+)
+from app.brokers.sqlite_file import DatabaseFile
+from app.brokers.sqlite_jobs import Job, Publish, Reserve, Sweep, load_headers
+from app.brokers.sqlite_purge import Purge, PurgeDead, RemoveDead
+from app.brokers.sqlite_reader import Reader
+from app.brokers.sqlite_settle import Ack, Bury, Extend, Release, parse
+from app.brokers.sqlite_url import database_file
+from app.brokers.sqlite_waits import Waits
+from app.brokers.sqlite_writer import UNIT_BYTES, UNIT_MESSAGES, Writer
+from app.clock import Clock
+from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter
+
+CAPABILITIES = Capabilities(
+    max_delay_seconds=365 * 86_400,
+    max_lease_seconds=43_200,
+    extendable=True,
+    ack_scope="anywhere",
+    ordering="fifo",
+    native_release=True,
+    delivery_count="added",
+    max_body_bytes=None,
+    max_batch=1000,
+    headers=True,
+)
+"""All bounds here are ours. SQLite's own for one body is 1e9 bytes (https://www.sqlite.org/limits.html)."""
+
+_OPEN_SECONDS = 5
+_PING_SECONDS = 2
+_CLOSE_SECONDS = 4
+_GRACE_SECONDS = 1
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqliteBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError for a bad URL or option."""
+    return SqliteBinding(database_file(name, url, options), clock)
+
+
+class SqliteBinding:
+    """One file. Implements Binding, Peeks, Purges, DeadLetters and Lists.
+
+    A write waits for its commit, and for other processes at most the file's ``busy_timeout_seconds`` per transaction
+    (BrokerUnavailable); StorageFull and StorageReadOnly say what else keeps it from being written. ``connect_writer``
+    opens the writer's connection (a seam; the file's own by default).
+    """
+
+    def __init__(
+        self, file: DatabaseFile, clock: Clock, connect_writer: Callable[[], sqlite3.Connection] | None = None
+    ) -> None:
+        self.name = file.broker
+        self._file = file
+        self._clock = clock
+        self._connect_writer = connect_writer or file.connect_writer
+        self._running: tuple[Writer, Reader, Waits] | None = None
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        for option in options:
+            raise ConfigError(key=option, reason="a queue in SQLite has no options of its own")
+        return NativeQueue(name)
+
+    def capabilities(self, queue: NativeQueue) -> Capabilities:
+        return CAPABILITIES
+
+    async def open(self) -> None:
+        await self._answered(Sweep(""), _OPEN_SECONDS)
+
+    async def close(self) -> None:
+        """Waiting reserves end empty; leases stay, because any other process may settle them."""
+        running, self._running = self._running, None
+        if running is not None:
+            writer, reader, waits = running
+            await waits.close()
+            await reader.close()
+            await writer.stop(_CLOSE_SECONDS)
+
+    async def ping(self) -> None:
+        await self._answered(Sweep(""), _PING_SECONDS)
+
+    async def warnings(self) -> Sequence[str]:
+        if self._file.synchronous == "full":
+            return []
+        return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        return await self._all([Publish(queue.name, part) for part in _parts(messages, lambda m: len(m.body))])
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            waits = self._started()[2]
+            waiter = waits.add(queue.name)
+            try:
+                job = Reserve(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
+                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + _GRACE_SECONDS)
+                if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
+                    return deliveries
+            finally:
+                waits.discard(queue.name, waiter)
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._all([Ack(queue.name, part) for part in _parts(map(parse, handles))])
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        parts = _parts(map(parse, handles))
+        return await self._all(
+            [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in parts]
+        )
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        parts = _parts(map(parse, handles))
+        return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in parts])
+
+    async def stats(self, queue: NativeQueue) -> Stats:
+        now = self._clock()
+        rows = await self._started()[1].of_queue("stats", queue.name, now=now)
+        if not rows:
+            return Stats(depth=0, in_flight=0, delayed=0, dead=0)
+        ready, due, in_flight, delayed, dead, oldest = rows[0]
+        age = None if oldest is None else max(now - oldest, 0) / 1000
+        return Stats(ready + due, in_flight, delayed, dead, age)
+
+    async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
+        rows = await self._started()[1].of_queue("peek", queue.name, now=self._clock(), limit=limit)
+        return [Peeked(body, load_headers(headers)) for body, headers in rows]
+
+    async def purge(self, queue: NativeQueue) -> int:
+        return await self._purged(lambda last_id: Purge(queue.name, last_id=last_id))
+
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        items = ((parse(letter.handle), letter.block) for letter in letters)
+        return await self._all([Bury(queue.name, part) for part in _parts(items)])
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        after = _cursor(cursor)
+        rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
+        records = [DeadRecord(id, body, load_headers(headers)) for id, body, headers in rows]
+        return records, str(records[-1].key) if len(records) == limit else None
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        parts = _parts(record.key for record in records)
+        return await self._all([RemoveDead(queue.name, ids) for ids in parts]), cursor
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        return await self._purged(lambda last_id: PurgeDead(queue.name, before_ms=before_ms, last_id=last_id))
+
+    async def queues(self) -> Sequence[str]:
+        return [name for (name,) in await self._started()[1].rows("list_queues")]
+
+    def _started(self) -> tuple[Writer, Reader, Waits]:
+        if self._running is None:
+            reader = Reader(self._file)
+            waits = Waits(reader.look, self._sweep, self._clock)
+            self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waits
+        return self._running
+
+    def _submit(self, job: Job) -> Awaitable[list[Any]]:
+        return self._started()[0].submit(job)
+
+    async def _all(self, jobs: Sequence[Job]) -> list[Any]:
+        if len(jobs) == 1:
+            return await self._submit(jobs[0])
+        return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
+
+    async def _answered(self, job: Job, within_seconds: float) -> list[Any]:
+        try:
+            async with asyncio.timeout(within_seconds):
+                return await self._submit(job)
+        except TimeoutError:
+            raise BrokerUnavailable(self.name, f"no answer within {within_seconds:g} s") from None
+
+    async def _purged(self, job: Callable[[int | None], Job]) -> int:
+        total = 0
+        last_id: int | None = None
+        while True:
+            removed, last_id = await self._submit(job(last_id))
+            total += removed
+            if last_id is None:
+                return total
+
+    async def _sweep(self) -> int | None:
+        next_due: int | None
+        (next_due,) = await self._submit(Sweep(""))
+        return next_due
+
+    def _committed(self, orphans: Sequence[Job], ready: set[str], due: int | None) -> None:
+        if self._running is not None:
+            _, _, waits = self._running
+            waits.wake(ready)
+            waits.due(due)
+            for job in orphans:
+                if isinstance(job, Reserve) and job.results:
+                    keys = [parse(delivery.handle) for delivery in job.results]
+                    self._submit(Release(job.queue, keys))
+
+
+async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:
+    if within_seconds > 0:
+        await asyncio.wait([waiter], timeout=within_seconds)
+    return waiter.done()
+
+
+def _parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -> list[list[Any]]:
+    """``items`` cut into parts of the size a job should have."""
+    parts: list[list[Any]] = []
+    left = 0
+    for item in items:
+        left -= weight(item)
+        if not parts or left < 0 or len(parts[-1]) == UNIT_MESSAGES:
+            parts.append([])
+            left = UNIT_BYTES - weight(item)
+        parts[-1].append(item)
+    return parts
+
+
+def _cursor(cursor: str | None) -> int:
+    try:
+        return int(cursor or 0)
+    except ValueError:
+        raise InvalidParameter(name="cursor", reason="not a cursor that this queue gave out") from None

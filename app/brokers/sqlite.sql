@@ -1,0 +1,194 @@
+-- Every statement of the SQLite binding, addressed by name. A step of the schema is several statements.
+--
+-- messages  what was published; written once, never updated, so that a large body is never rewritten
+-- ready     what can be reserved, in the order of publication: one narrow row per message
+-- held      what cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
+-- settled   which lease ended a message, so that the same call made twice is done
+-- dead      dead letters; ids are never used again, because they are the cursor of a reader
+
+-- name: schema_1
+CREATE TABLE queues (
+  id INTEGER PRIMARY KEY,
+  name TEXT NOT NULL UNIQUE
+);
+CREATE TABLE messages (
+  id INTEGER PRIMARY KEY,
+  published_at INTEGER NOT NULL,
+  body BLOB NOT NULL,
+  headers BLOB
+);
+CREATE TABLE ready (
+  queue_id INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  redelivered INTEGER NOT NULL,
+  PRIMARY KEY (queue_id, id)
+) WITHOUT ROWID;
+CREATE TABLE held (
+  id INTEGER PRIMARY KEY,
+  queue_id INTEGER NOT NULL,
+  until INTEGER NOT NULL,
+  nonce INTEGER,
+  failures INTEGER NOT NULL,
+  redelivered INTEGER NOT NULL
+);
+CREATE INDEX held_until ON held (until);
+CREATE TABLE settled (
+  id INTEGER PRIMARY KEY,
+  nonce INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  dead INTEGER NOT NULL
+);
+CREATE TABLE dead (
+  id INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue_id INTEGER NOT NULL,
+  dead_at INTEGER NOT NULL,
+  body BLOB NOT NULL,
+  headers BLOB
+);
+CREATE INDEX dead_queue ON dead (queue_id);
+
+-- name: file_header
+SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+FROM pragma_application_id, pragma_user_version
+
+-- name: find_queue
+SELECT id FROM queues WHERE name = ?
+
+-- name: add_queue
+INSERT INTO queues (name) VALUES (?)
+
+-- name: list_queues
+SELECT name FROM queues ORDER BY name
+
+-- name: last_id
+SELECT max((SELECT ifnull(max(id), 0) FROM messages), (SELECT ifnull(max(id), 0) FROM settled))
+
+-- name: add_messages
+INSERT INTO messages (id, published_at, body, headers) VALUES (?, ?, ?, ?)
+
+-- name: add_ready
+INSERT INTO ready (queue_id, id, failures, redelivered)
+SELECT ?, id, 0, 0 FROM messages WHERE id BETWEEN ? AND ?
+
+-- name: add_delayed
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered) VALUES (?, ?, ?, NULL, 0, 0)
+
+-- name: next_due
+SELECT min(until) FROM held
+
+-- name: due_cutoff
+SELECT max(until) FROM (SELECT until FROM held WHERE until <= ? ORDER BY until LIMIT ?)
+
+-- name: due_queues
+SELECT name FROM queues WHERE id IN (SELECT queue_id FROM held WHERE until <= ?)
+
+-- name: promote_due
+INSERT INTO ready (queue_id, id, failures, redelivered)
+SELECT queue_id, id, failures + (nonce IS NOT NULL), redelivered OR nonce IS NOT NULL FROM held WHERE until <= ?
+
+-- name: remove_due
+DELETE FROM held WHERE until <= ?
+
+-- name: next_ready
+SELECT m.id, m.body, m.headers, r.failures, r.redelivered
+FROM ready r CROSS JOIN messages m ON m.id = r.id
+WHERE r.queue_id = ? ORDER BY r.id LIMIT ?
+
+-- name: lease_ready
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered)
+SELECT id, queue_id, ?, ?, failures, redelivered FROM ready WHERE queue_id = ? AND id <= ?
+
+-- name: remove_ready
+DELETE FROM ready WHERE queue_id = ? AND id <= ?
+
+-- name: leases
+SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)) AND nonce IS NOT NULL
+
+-- name: settlements
+SELECT id, nonce FROM settled WHERE id IN (SELECT value FROM json_each(?)) AND dead = ? AND expires_at > ?
+
+-- name: add_settled
+INSERT INTO settled (id, nonce, expires_at, dead)
+SELECT id, nonce, max(until, ?), ? FROM held WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: remove_held
+DELETE FROM held WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: remove_messages
+DELETE FROM messages WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: settled_chunk_end
+SELECT id FROM settled WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?
+
+-- name: forget_settled
+DELETE FROM settled WHERE id > ? AND id <= ? AND expires_at <= ?
+
+-- name: release_now
+INSERT INTO ready (queue_id, id, failures, redelivered)
+SELECT queue_id, id, failures + ?, 1 FROM held WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: release_later
+UPDATE held SET nonce = NULL, until = ?, failures = failures + ?, redelivered = 1
+WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: extend
+UPDATE held SET until = ? WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: stored
+SELECT id, body, headers FROM messages WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: add_dead
+INSERT INTO dead (queue_id, dead_at, body, headers) VALUES (?, ?, ?, ?)
+
+-- name: read_dead
+SELECT id, body, headers FROM dead WHERE queue_id = ? AND id > ? ORDER BY id LIMIT ?
+
+-- name: find_dead
+SELECT id FROM dead WHERE id IN (SELECT value FROM json_each(?)) AND queue_id = ?
+
+-- name: remove_dead
+DELETE FROM dead WHERE id IN (SELECT value FROM json_each(?))
+
+-- name: purgeable_dead
+SELECT id FROM dead WHERE queue_id = ? AND id <= ? AND dead_at < ? ORDER BY id LIMIT ?
+
+-- name: last_dead
+SELECT ifnull(max(id), 0) FROM dead
+
+-- name: purgeable
+SELECT id FROM ready WHERE queue_id = ?1 AND id <= ?2
+UNION ALL SELECT id FROM held WHERE queue_id = ?1 AND id <= ?2 AND nonce IS NULL
+LIMIT ?3
+
+-- name: purge_ready
+DELETE FROM ready WHERE queue_id = ? AND id IN (SELECT value FROM json_each(?))
+
+-- name: peek
+SELECT m.body, m.headers
+FROM (
+  SELECT id FROM (SELECT id FROM ready WHERE queue_id = :queue_id ORDER BY id LIMIT :limit)
+  UNION ALL
+  SELECT id FROM (SELECT id FROM held WHERE queue_id = :queue_id AND until <= :now ORDER BY id LIMIT :limit)
+) waiting CROSS JOIN messages m ON m.id = waiting.id
+ORDER BY m.id LIMIT :limit
+
+-- name: stats
+SELECT
+  (SELECT count(*) FROM ready WHERE queue_id = :queue_id),
+  count(*) FILTER (WHERE until <= :now),
+  count(*) FILTER (WHERE until > :now AND nonce IS NOT NULL),
+  count(*) FILTER (WHERE until > :now AND nonce IS NULL),
+  (SELECT count(*) FROM dead WHERE queue_id = :queue_id),
+  (SELECT published_at FROM messages WHERE id = min(
+    ifnull((SELECT min(id) FROM ready WHERE queue_id = :queue_id), 9223372036854775807),
+    ifnull((SELECT min(id) FROM held WHERE queue_id = :queue_id AND until <= :now), 9223372036854775807)))
+FROM held WHERE queue_id = :queue_id
+
+-- name: ready_queues
+WITH RECURSIVE present (queue_id) AS (
+  SELECT min(queue_id) FROM ready
+  UNION ALL
+  SELECT (SELECT min(queue_id) FROM ready WHERE queue_id > present.queue_id) FROM present WHERE queue_id IS NOT NULL
+)
+SELECT name FROM queues WHERE id IN (SELECT queue_id FROM present)

@@ -1,0 +1,74 @@
+"""SQLite's errors as the gateway's: the one boundary."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+from app.errors import (
+    BabelgateError,
+    BrokerError,
+    BrokerRejected,
+    BrokerUnavailable,
+    OutcomeUnknown,
+    StorageFull,
+    StorageReadOnly,
+)
+
+ERRORS: dict[int, type[BrokerError]] = {
+    sqlite3.SQLITE_ERROR: BrokerRejected,
+    sqlite3.SQLITE_INTERNAL: BrokerUnavailable,
+    sqlite3.SQLITE_PERM: StorageReadOnly,
+    sqlite3.SQLITE_ABORT: BrokerUnavailable,
+    sqlite3.SQLITE_BUSY: BrokerUnavailable,
+    sqlite3.SQLITE_LOCKED: BrokerUnavailable,
+    sqlite3.SQLITE_NOMEM: BrokerUnavailable,
+    sqlite3.SQLITE_READONLY: StorageReadOnly,
+    sqlite3.SQLITE_INTERRUPT: BrokerUnavailable,
+    sqlite3.SQLITE_IOERR: BrokerUnavailable,
+    sqlite3.SQLITE_CORRUPT: BrokerUnavailable,
+    sqlite3.SQLITE_NOTFOUND: BrokerUnavailable,
+    sqlite3.SQLITE_FULL: StorageFull,
+    sqlite3.SQLITE_CANTOPEN: BrokerUnavailable,
+    sqlite3.SQLITE_PROTOCOL: BrokerUnavailable,
+    sqlite3.SQLITE_EMPTY: BrokerUnavailable,
+    sqlite3.SQLITE_SCHEMA: BrokerUnavailable,
+    sqlite3.SQLITE_TOOBIG: BrokerRejected,
+    sqlite3.SQLITE_CONSTRAINT: BrokerRejected,
+    sqlite3.SQLITE_MISMATCH: BrokerRejected,
+    sqlite3.SQLITE_MISUSE: BrokerRejected,
+    sqlite3.SQLITE_NOLFS: StorageFull,
+    sqlite3.SQLITE_AUTH: BrokerRejected,
+    sqlite3.SQLITE_FORMAT: BrokerUnavailable,
+    sqlite3.SQLITE_RANGE: BrokerRejected,
+    sqlite3.SQLITE_NOTADB: BrokerUnavailable,
+}
+"""Primary result code (https://www.sqlite.org/rescode.html) to error."""
+
+_READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """The primary result code of ``error``; SQLITE_ERROR for an error of Python's module itself."""
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
+
+
+def translated(error: Exception, broker: str, committing: bool = False) -> BabelgateError:
+    """``error`` as an error of :mod:`app.errors`.
+
+    ``committing``: it came from COMMIT, where an I/O error leaves open whether the log reached the disk.
+    """
+    reason = str(error)
+    if isinstance(error, BabelgateError):
+        return error
+    if isinstance(error, sqlite3.Error):
+        code = primary_code(error)
+        if committing and code == sqlite3.SQLITE_IOERR:
+            return OutcomeUnknown(broker, reason)
+        return ERRORS.get(code, BrokerUnavailable)(broker, reason)
+    if isinstance(error, OSError):
+        if error.errno in _READ_ONLY:
+            return StorageReadOnly(broker, reason)
+        return (StorageFull if error.errno in _FULL else BrokerUnavailable)(broker, reason)
+    return BrokerRejected(broker, reason)
