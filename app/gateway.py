@@ -10,11 +10,10 @@ import asyncio
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 from app import envelope
-from app.brokers.binding import Binding, DeadLetter, DeadLetters, Outcome, Outgoing, Peeked, Peeks, Purges
+from app.brokers.binding import Binding, DeadLetters, Outcome, Outgoing, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
 from app.envelope import Envelope, Limits, Publication
@@ -22,30 +21,24 @@ from app.errors import (
     BabelgateError,
     BodyTooLarge,
     BrokerError,
-    InvalidParameter,
-    LeaseLost,
     UnsupportedByBroker,
 )
 from app.lanes import Lane, Observe, offering
 from app.leases import Lease, TokenSealer
 from app.maintenance import Maintenance
 from app.model import (
-    Action,
     BrokerInfo,
     DeadLetterFilter,
     DeadLetterView,
-    Extend,
     Message,
-    Nack,
     Projection,
     QueueInfo,
     Receipt,
     RedriveResult,
-    Reject,
     Settlement,
     SettleResult,
 )
-from app.observe.events import Event, EventKind
+from app.observe.events import Event
 from app.overview import broker_info, known_queues, queue_info
 from app.rights import Caller, Right
 from app.routing import Route, Router, chunks
@@ -55,8 +48,6 @@ log = logging.getLogger("babelgate.gateway")
 
 _KEPT_LANES = 10_000
 """Past so many queues, those with nothing in flight are forgotten."""
-
-Each = TypeVar("Each")
 
 
 class Gateway:
@@ -70,7 +61,7 @@ class Gateway:
         *,
         required: frozenset[str] = frozenset(),
         urls: Mapping[str, str] | None = None,
-        limits: Limits = Limits(),
+        limits: Limits | None = None,
         clock: Clock = now_ms,
         observe: Observe = lambda event: None,
     ) -> None:
@@ -79,7 +70,7 @@ class Gateway:
         self.router = router
         self.required = required
         self.urls = urls or {}
-        self.limits = limits
+        self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
         self.started = False

@@ -127,9 +127,7 @@ class Lane:
         block = envelope.dead_letter_block("poison", route.queue, count, self._clock(), error=error)
         return DeadLetter(delivery.handle, block), Event("poison", route.queue, route.broker, reason=poison.code)
 
-    def _failed(
-        self, delivery: Delivery, received: Received, attempts: int, error: str
-    ) -> tuple[DeadLetter, Event]:
+    def _failed(self, delivery: Delivery, received: Received, attempts: int, error: str) -> tuple[DeadLetter, Event]:
         route = self.route
         block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
         return DeadLetter(delivery.handle, block), Event(
@@ -145,7 +143,9 @@ class Lane:
 
     async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:
         try:
-            outcomes = await offering(self.route, DeadLetters).dead_letter(self.route.native, [letter for letter, _ in letters])
+            outcomes = await offering(self.route, DeadLetters).dead_letter(
+                self.route.native, [letter for letter, _ in letters]
+            )
         except BabelgateError as error:
             # Nothing is lost: the leases expire and the bodies come again.
             log.warning("queue %s: could not dead-letter %d messages: %s", self.route.queue, len(letters), error)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from app.brokers.binding import Capabilities, Peeked, Stats
+from app.brokers.binding import Capabilities, Stats
 from app.errors import BabelgateError
 
 Action = Literal["ack", "nack", "reject", "extend"]
@@ -96,7 +96,10 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters: all given conditions hold. ``before`` and ``after`` are Unix ms of ``failed_at``, exclusive/inclusive."""
+    """Which dead letters: all given conditions hold.
+
+    ``before`` (exclusive) and ``after`` (inclusive) are Unix ms, held against ``failed_at``.
+    """
 
     job: str | None = None
     reason: str | None = None
@@ -107,7 +110,7 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterView:
-    """A dead letter as listed. ``record`` is the stored bytes (always one JSON object, or wrapped as a poison record)."""
+    """A dead letter as listed. ``record`` is the stored bytes, which a foreign program may have put there."""
 
     id: str | None
     job: str | None
@@ -122,8 +125,11 @@ class DeadLetterView:
 
 @dataclass(frozen=True, slots=True)
 class RedriveResult:
-    """What a redrive did: ``scanned`` records, ``matched`` the filter, ``redriven`` of them, and those that could not be
-    (poison records that hold no envelope, publish failures), which stay dead letters. ``complete``: nothing that matches is left."""
+    """What a redrive did: looked at ``scanned`` records, of which ``matched`` the filter and were ``redriven``.
+
+    ``failed`` ones hold no envelope or were refused by the broker, and stay dead letters; ``errors`` are the first of
+    them. ``complete``: all dead letters were looked at, so that nothing else that matches is left.
+    """
 
     scanned: int
     matched: int
