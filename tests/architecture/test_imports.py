@@ -21,10 +21,10 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.dead_letters", "app.settling"),
     ("app.gateway",),
     ("app.http",),
-    ("app.settings",),
+    ("app.settings", "app.checks"),
     ("app.keys",),
     ("app.wiring", "app.protocol", "app.lifecycle"),
-    ("app.checks", "app.server", "app.client"),
+    ("app.server", "app.client"),
     ("app.cli",),
     ("app.__main__",),
 ]

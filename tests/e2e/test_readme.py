@@ -1,0 +1,104 @@
+"""The README's examples, run as they stand: only addresses are replaced by those of this test's own servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app import settings
+from app.wiring import resolve
+from tests.harness.gateway import gateway
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+GATEWAY_URL = "http://127.0.0.1:8080"
+NEXT = "=== next block ==="
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """The fenced blocks of one language in one section."""
+    (section,) = (part for part in re.split(r"^## ", README, flags=re.M) if part.startswith(heading + "\n"))
+    found = [str(block) for block in re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)]
+    assert found, f"no {language} block under {heading!r}"
+    return found
+
+
+def shell(scripts: list[str], url: str, directory: Path) -> list[str]:
+    """Run blocks in one shell against the gateway at ``url``; what each of them printed. A refused request is a failure."""
+    (directory / ".curlrc").write_text("fail-with-body\n")
+    (directory / "babelgate").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app "$@"\n')
+    (directory / "babelgate").chmod(0o755)
+    environ = os.environ | {
+        "CURL_HOME": str(directory),
+        "PATH": f"{directory}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "BABELGATE_URL": url,
+    }
+    text = f"\necho\necho '{NEXT}'\n".join(scripts).replace(GATEWAY_URL, url)
+    done = subprocess.run(
+        ["sh", "-eu", "-c", text], cwd=directory, env=environ, capture_output=True, text=True, timeout=25
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [part.strip() for part in done.stdout.split(NEXT)]
+
+
+def shape(value: Any) -> Any:
+    """A JSON value with its scalars replaced by their types: members and their order remain."""
+    if isinstance(value, dict):
+        return [(key, shape(member)) for key, member in value.items()]
+    return [shape(item) for item in value] if isinstance(value, list) else type(value)
+
+
+def test_quick_start(tmp_path: Path) -> None:
+    with gateway(tmp_path) as process:
+        printed = shell(blocks("Quick start", "sh"), process.url, tmp_path)
+    shown = [json.loads(block) for block in blocks("Quick start", "json")]
+    published, received, settled = [json.loads(text) for text in printed]
+    assert [shape(value) for value in (published, received, settled)] == [shape(value) for value in shown]
+    assert received["messages"][0]["envelope"]["meta"]["id"] == published["id"]
+    assert settled == shown[2]
+
+
+def test_the_lines_that_serve_prints_work(tmp_path: Path) -> None:
+    """What ``make run`` shows is what a newcomer pastes: publish, receive, ack, in this order, without editing."""
+    with gateway(tmp_path) as process:
+        greeting = subprocess.run(
+            [sys.executable, "-c", "import app.cli, app.settings, sys; app.cli.greet(sys.argv[1], app.settings.load(None, {}))",
+             process.url],
+            cwd=ROOT, check=True, capture_output=True, text=True,
+        ).stdout  # fmt: skip
+        lines = re.findall(r"^\s*(?:publish|receive|ack)\s+(.*curl.*)$", greeting, re.M)
+        assert len(lines) == 3, greeting
+        published, received, settled = [json.loads(text) for text in shell(lines, process.url, tmp_path)]
+    assert received["messages"][0]["envelope"]["meta"]["id"] == published["id"]
+    assert settled["settled"] == 1
+
+
+def test_command_line(tmp_path: Path) -> None:
+    with gateway(tmp_path) as process:
+        (printed,) = shell(blocks("Command line", "sh"), process.url, tmp_path)
+        assert "grace@example.com" in printed
+        assert process.client().get("/queues/emails").json()["depth"] == 0
+
+
+def test_configuration_example(tmp_path: Path) -> None:
+    path = tmp_path / "babelgate.yaml"
+    path.write_text(blocks("Configuration", "yaml")[0])
+    router = resolve(settings.load(path, {}))
+    assert router.route("emails").policy.backoff_seconds == (1, 10, 60)
+    assert router.route("orders.new").native.name == "shop.orders.new"
+    assert router.route("anything").broker == "local"
+
+
+def test_the_api_table_and_the_document_name_the_same_paths() -> None:
+    document = yaml.safe_load((ROOT / "openapi" / "openapi.yaml").read_text("utf-8"))
+    (section,) = (part for part in README.split("\n## ") if part.startswith("The API\n"))
+    shown = set(re.findall(r"`(?:(?:GET|POST) )?(/[^`?]*)`", section))
+    assert shown == set(document["paths"]) | {"/openapi.json", "/docs"}
