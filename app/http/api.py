@@ -29,7 +29,7 @@ def create_api(
     gateway: Gateway,
     *,
     auth: Auth,
-    limits: RequestLimits = RequestLimits(),
+    limits: RequestLimits,
     prefix: str = "",
     metrics: Metrics | None = None,
 ) -> ASGIApp:

@@ -11,6 +11,8 @@ from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, j
 from app.http.views import DeadLetterPage, DeadLetterQuery, Purged, RedriveBody, RedriveView
 from app.model import DeadLetterFilter
 
+_EVERYTHING = RedriveBody()
+
 
 def routes(gateway: Gateway) -> APIRouter:
     """The routes over ``gateway``."""
@@ -40,9 +42,7 @@ def routes(gateway: Gateway) -> APIRouter:
         return json_answer({"dead_letters": page, "next_cursor": cursor})
 
     @router.post("/dead-letters:redrive", operation_id="redrive_dead_letters", dependencies=NO_PARAMETERS)
-    async def redrive_dead_letters(
-        caller: CallerOf, queue: QueueName, asked: RedriveBody = RedriveBody()
-    ) -> RedriveView:
+    async def redrive_dead_letters(caller: CallerOf, queue: QueueName, asked: RedriveBody = _EVERYTHING) -> RedriveView:
         """Send dead letters back: publish, confirm, then remove; nothing is lost when it stops half way.
 
         Needs the right `manage`, and `send` on another queue when `to_queue` names one.

@@ -29,9 +29,7 @@ def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
 
 
 CallerOf = Annotated[Caller, Depends(_caller)]
-QueueName = Annotated[
-    str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])
-]
+QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])]
 NO_PARAMETERS = [Depends(_no_parameters)]
 
 

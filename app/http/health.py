@@ -48,9 +48,7 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
         for state in states:
             if state.required and not state.up:
                 raise BrokerUnavailable(broker=state.broker, reason="it is required, and does not answer")
-        return Probe(
-            status="ok", brokers=[BrokerState.model_validate(state) for state in states] if verbose else None
-        )
+        return Probe(status="ok", brokers=[BrokerState.model_validate(state) for state in states] if verbose else None)
 
     @router.get("/metrics", operation_id="metrics", response_class=Response, dependencies=NO_PARAMETERS)
     async def show_metrics(caller: CallerOf) -> Response:

@@ -73,7 +73,8 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits) -
     failures: list[Exception] = []
     # The prefix is off already, and a body without a type is JSON: FastAPI is to see neither.
     headers = [(name, value) for name, value in exchange.scope["headers"] if name != b"content-type"]
-    scope = exchange.scope | {
+    scope = {
+        **exchange.scope,
         "path": exchange.path,
         "root_path": "",
         "headers": [*headers, (b"content-type", b"application/json")],

@@ -23,16 +23,18 @@ class View(BaseModel):
 
 
 class PeekQuery(Strict):
-    limit: int = Field(10, ge=1, le=100)
+    limit: int = Field(default=10, ge=1, le=100)
 
 
 class DeadLetterQuery(Strict):
     job: Text | None = None
     reason: Annotated[str, Field(min_length=1, max_length=1024, examples=["failed"])] | None = None
-    before: Milliseconds | None = Field(None, description="Dead-lettered before this moment; Unix milliseconds UTC.")
-    after: Milliseconds | None = Field(None, description="Dead-lettered at this moment or later; Unix milliseconds UTC.")
+    before: Milliseconds | None = Field(default=None, description="Dead-lettered before then; Unix milliseconds UTC.")
+    after: Milliseconds | None = Field(
+        None, description="Dead-lettered at this moment or later; Unix milliseconds UTC."
+    )
     trace_id: Text | None = None
-    limit: int = Field(50, ge=1, le=1000)
+    limit: int = Field(default=50, ge=1, le=1000)
     cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
         None, description="`next_cursor` of the page before."
     )
@@ -51,12 +53,14 @@ class DeadLetterFilterBody(Strict):
 class RedriveBody(Strict):
     """What to send back, and where to."""
 
-    limit: int | None = Field(None, ge=1, le=1_000_000, description="At most so many; 1000 where it is left out.")
+    limit: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="At most so many; 1000 where it is left out."
+    )
     filter: DeadLetterFilterBody = DeadLetterFilterBody()
     to_queue: Annotated[str, Field(min_length=1, max_length=120)] | None = Field(
         None, description="Another queue than the one in the path."
     )
-    dry_run: bool = Field(False, description="Only count what would be sent.")
+    dry_run: bool = Field(default=False, description="Only count what would be sent.")
 
 
 class RedriveView(View):
@@ -143,7 +147,7 @@ class BrokerState(View):
 
 class Probe(View):
     status: Literal["ok"]
-    brokers: list[BrokerState] | None = Field(None, description="With `verbose` only.")
+    brokers: list[BrokerState] | None = Field(default=None, description="With `verbose` only.")
 
 
 class PeekedView(View):

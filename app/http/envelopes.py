@@ -1,0 +1,101 @@
+"""The envelope as JSON Schema, for the OpenAPI document; the codec is what decides."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS
+
+Json = dict[str, Any]
+
+_TEXT: Json = {"type": "string", "pattern": r"[^ \t\n\v\f\r]"}
+_COUNT: Json = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+_LANG: Json = {"enum": list(LANGS)}
+_FULL_META = ("id", "queue", "lang", "schema_version", "created_at")
+
+
+def _without(names: tuple[str, ...]) -> Json:
+    return {"not": {"enum": list(names)}}
+
+
+_META: Json = {
+    "type": "object",
+    "required": list(_FULL_META),
+    "properties": {
+        "id": _TEXT | {"description": "A UUID."},
+        "queue": _TEXT | {"description": "The queue of the path."},
+        "lang": _LANG,
+        "schema_version": {"const": 1},
+        "created_at": _COUNT | {"description": "Unix milliseconds UTC."},
+    },
+    "propertyNames": _without(FORBIDDEN_META),
+}
+_DRAFT_META: Json = {
+    "type": "object",
+    "properties": {"lang": _LANG, "ext": {"type": "object", "description": "Extensions, by vendor."}},
+    "propertyNames": _without((*FORBIDDEN_META, "id", "queue", "schema_version", "created_at")),
+}
+
+SCHEMAS: Json = {
+    "Envelope": {
+        "description": "A BabelQueue envelope.",
+        "type": "object",
+        "required": ["job", "trace_id", "data", "meta", "attempts"],
+        "properties": {
+            "job": _TEXT | {"description": "What the message is, as a URN.", "examples": ["urn:babel:emails:welcome"]},
+            "trace_id": _TEXT | {"description": "A UUID by convention."},
+            "data": {"type": "object", "description": "The payload; key order and number literals are kept."},
+            "meta": _META,
+            "attempts": _COUNT,
+        },
+        "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
+    },
+    "Draft": {
+        "description": "What an envelope says; the gateway adds ids, time and version.",
+        "type": "object",
+        "required": ["job", "data"],
+        "properties": {
+            "job": _TEXT | {"examples": ["urn:babel:emails:welcome"]},
+            "data": {"type": "object"},
+            "trace_id": {"type": "string"},
+            "meta": _DRAFT_META,
+        },
+        "propertyNames": _without((*FORBIDDEN, "attempts", "urn", "dead_letter")),
+    },
+    "Entry": {
+        "description": "An envelope or a draft, and what belongs to the message but not into its body.",
+        "type": "object",
+        "required": ["envelope"],
+        "properties": {
+            "envelope": {"anyOf": [{"$ref": "#/components/schemas/Draft"}, {"$ref": "#/components/schemas/Envelope"}]},
+            "delay_seconds": {"type": "number", "minimum": 0},
+            "ordering_key": _TEXT | {"description": "Orders or groups, where the broker can."},
+            "headers": {
+                "description": "Native headers, where the broker has them.",
+                "type": "object",
+                "propertyNames": _TEXT,
+                "additionalProperties": {"type": "string"},
+            },
+        },
+        "additionalProperties": False,
+    },
+    "Publication": {
+        "anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Draft", "Envelope", "Entry")],
+    },
+}
+
+DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
+ENTRY: Json = {"envelope": DRAFT, "delay_seconds": 1.5}
+ENVELOPE_EXAMPLE: Json = {
+    "job": "urn:babel:emails:welcome",
+    "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+    "data": {"to": "ada@example.com"},
+    "meta": {
+        "id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+        "queue": "emails",
+        "lang": "python",
+        "schema_version": 1,
+        "created_at": 1_790_000_000_000,
+    },
+    "attempts": 0,
+}

@@ -1,0 +1,172 @@
+"""The OpenAPI document: the hot operations, FastAPI's, and what holds for all of them.
+
+``python -m app.http.openapi`` prints it as YAML.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from app import __version__
+from app.http.envelopes import SCHEMAS
+from app.http.operations import COMPONENTS, OPERATIONS
+from app.http.problems import MEANINGS
+
+Json = dict[str, Any]
+
+_DESCRIPTION = (
+    "One HTTP service in front of every message broker: publish and consume BabelQueue envelopes. "
+    "Every `…_at` is Unix milliseconds UTC, every `…_seconds` may be decimal. Errors are RFC 9457 problems. "
+    "Delivery is at least once."
+)
+_TAGS = [
+    {"name": "publish", "description": "Write messages. Needs the right `send`."},
+    {"name": "consume", "description": "Receive and settle messages. Needs the right `listen`."},
+    {
+        "name": "dead letters",
+        "description": "Messages that failed for good. `listen` may look, `manage` may change.",
+    },
+    {"name": "queues", "description": "Queues and brokers as operators see them."},
+    {"name": "operations", "description": "Probes and metrics."},
+]
+_PROBLEM: Json = {
+    "description": "RFC 9457 problem details. `errors` tells where in the body; `trace_id` is that of the envelope.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "instance", "code", "retryable", "trace_id", "errors"],
+    "properties": {
+        "type": {"type": "string", "format": "uri", "examples": ["urn:babelgate:problem:lease_lost"]},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "instance": {"type": "string", "description": "The path of the request."},
+        "code": {"type": "string", "description": "Stable; for programs.", "examples": ["lease_lost"]},
+        "retryable": {"type": "boolean"},
+        "trace_id": {"type": ["string", "null"]},
+        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/Defect"}},
+        "actual": {"description": "What was sent, of a 413.", "type": ["integer", "string"]},
+        "limit": {"description": "What is allowed, of a 413.", "type": "integer"},
+        "maximum": {"description": "What the broker allows, of a 422.", "type": "number"},
+    },
+}
+_QUEUE: Json = {
+    "name": "queue",
+    "in": "path",
+    "required": True,
+    "description": "1 to 120 of `A-Z a-z 0-9 . _ -`. A dead-letter queue (`….dlq`) is reached through its parent.",
+    "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,118}[A-Za-z0-9_]$"},
+    "example": "emails",
+}
+_REQUEST_ID = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
+_SECONDS = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+_STATUS_HEADERS: dict[int, Json] = {
+    401: {"WWW-Authenticate": {"required": True, "schema": {"const": 'Bearer realm="babelgate"'}}},
+    429: _SECONDS,
+    503: _SECONDS,
+}
+_EVERYWHERE = (400, 500)
+_GUARDED = (401, 403)
+_WITH_BODY = (413, 415)
+_WITH_BROKER = (404, 422, 429, 502, 503, 504)
+
+
+def document(rest: FastAPI, prefix: str = "") -> Json:
+    """The document of the service whose other endpoints ``rest`` serves, below ``prefix``."""
+    made = get_openapi(title="babelgate", version=__version__, routes=rest.routes, description=_DESCRIPTION, tags=_TAGS)
+    schemas = made["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    paths = {**OPERATIONS, **made["paths"]}
+    return {
+        "openapi": made["openapi"],
+        "info": made["info"] | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "servers": [{"url": prefix or "/"}],
+        "security": [{"bearer": []}, {}],
+        "tags": made["tags"],
+        "paths": {path: _path(path, operations) for path, operations in paths.items()},
+        "components": {
+            "schemas": dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items())),
+            "responses": dict(_problems()),
+            "parameters": {"Queue": _QUEUE},
+            "headers": {
+                "RequestId": {
+                    "description": "The client's own, when it is at most 128 visible ASCII characters, else a new one.",
+                    "required": True,
+                    "schema": {"type": "string"},
+                }
+            },
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _path(path: str, operations: dict[str, Json]) -> Json:
+    item: Json = {method: _operation(path, method, operation) for method, operation in operations.items()}
+    return {"parameters": [{"$ref": "#/components/parameters/Queue"}], **item} if "{queue}" in path else item
+
+
+def _operation(path: str, method: str, operation: Json) -> Json:
+    """With what holds for every operation of its kind, in the order of the statuses."""
+    parameters = [each for each in operation.get("parameters", ()) if each["in"] != "path"]
+    responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
+    for answer in responses.values():
+        if "$ref" not in answer:
+            answer["headers"] = answer.get("headers", {}) | _REQUEST_ID
+    probe = operation["operationId"].endswith("z")
+    statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
+    statuses += _WITH_BODY if method == "post" else ()
+    statuses += _WITH_BROKER if "{queue}" in path else (503,) if probe else ()
+    for status in statuses:
+        responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
+    made = operation | {"parameters": parameters, "responses": dict(sorted(responses.items()))}
+    if probe:
+        made["security"] = []
+    return {name: value for name, value in made.items() if name != "parameters" or value}
+
+
+def _generated(answer: Json) -> bool:
+    """Whether it is FastAPI's own 422, which this service never sends."""
+    return str(answer.get("content", {}).get("application/json", {}).get("schema", {})).find("HTTPValidation") >= 0
+
+
+def _problems() -> Iterator[tuple[str, Json]]:
+    for status in sorted({meaning.status for meaning in MEANINGS.values()}):
+        titles = sorted({meaning.title for meaning in MEANINGS.values() if meaning.status == status})
+        yield (
+            f"Problem{status}",
+            {
+                "description": " · ".join(titles),
+                "headers": _REQUEST_ID | _STATUS_HEADERS.get(status, {}),
+                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            },
+        )
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes shared parts out each time: anchors read badly."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def main() -> None:
+    """Print the document."""
+    from app.gateway import Gateway
+    from app.http.rest import create_rest
+    from app.leases import TokenKey, TokenSealer
+    from app.observe.metrics import Metrics
+    from app.routing import Router
+
+    # The document depends on no configuration: a gateway without brokers has all the routes.
+    gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
+    made = document(create_rest(gateway, Metrics(), ""))
+    yaml.dump(made, sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+if __name__ == "__main__":
+    main()

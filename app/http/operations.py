@@ -1,0 +1,272 @@
+"""The hot endpoints as OpenAPI operations; FastAPI writes those of the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from app.http import schemas
+from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE
+from app.model import Receipt
+
+REF = "#/components/schemas/{name}"
+TOKEN = "AQNrZXl…"
+
+Json = dict[str, Any]
+
+COMPONENTS: Json = msgspec.json.schema_components(
+    [
+        Receipt,
+        schemas.BatchResult,
+        schemas.ReceiveRequest,
+        schemas.Received,
+        schemas.AckRequest,
+        schemas.NackRequest,
+        schemas.RejectRequest,
+        schemas.ExtendRequest,
+        schemas.SettleRequest,
+        schemas.SettleOutcome,
+    ],
+    ref_template=REF,
+)[1]
+# "At least one token" spans members, which the class checks itself.
+COMPONENTS["SettleRequest"]["anyOf"] = [
+    {"required": [name], "properties": {name: {"minItems": 1}}} for name in ("acks", "nacks", "rejects", "extends")
+]
+
+
+def ref(name: str) -> Json:
+    """A reference to the schema ``name``."""
+    return {"$ref": REF.format(name=name)}
+
+
+def json_content(schema: Json, example: Any = None) -> Json:
+    """A JSON body."""
+    return {"application/json": {"schema": schema} | ({} if example is None else {"example": example})}
+
+
+def query_of(kind: type[Struct]) -> list[Json]:
+    """The fields of ``kind`` as query parameters."""
+    _, components = msgspec.json.schema_components([kind], ref_template=REF)
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _without_null(schema)}
+        for name, schema in components[kind.__name__]["properties"].items()
+    ]
+
+
+def _without_null(schema: Json) -> Json:
+    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
+    return options[0] if options else schema
+
+
+PUBLISH_BODY: Json = {
+    "required": True,
+    "content": {
+        "application/json": {
+            "schema": ref("Publication"),
+            "examples": {
+                "draft": {"summary": "A draft; the gateway completes it", "value": DRAFT},
+                "entry": {"summary": "With what belongs to the message, not into its body", "value": ENTRY},
+            },
+        }
+    },
+}
+PUBLISH_QUERY = query_of(schemas.PublishParameters)
+
+
+def _settle(operation_id: str, summary: str, request: str, example: Json, description: str) -> Json:
+    action = operation_id.removesuffix("_messages")
+    result = {"index": 0, "action": "ack" if action == "settle" else action, "status": 200}
+    if action == "extend":
+        result["lease_expires_at"] = 1_790_000_060_000
+    answer = {"settled": 1, "failed": 0, "results": [result]}
+    return {
+        "operationId": operation_id,
+        "tags": ["consume"],
+        "summary": summary,
+        "description": description,
+        "requestBody": {"required": True, "content": json_content(ref(request), example)},
+        "responses": {
+            "200": {"description": "Every token was settled.", "content": json_content(ref("SettleOutcome"), answer)},
+            "207": {"description": "Some were not; each result tells.", "content": json_content(ref("SettleOutcome"))},
+            "409": {"$ref": "#/components/responses/Problem409"},
+        },
+    }
+
+
+_RECEIVED_EXAMPLE = {
+    "messages": [
+        {
+            "ack_token": TOKEN,
+            "lease_expires_at": 1_790_000_000_000,
+            "attempts": 0,
+            "redelivered": False,
+            "headers": {},
+            "envelope": ENVELOPE_EXAMPLE,
+        }
+    ]
+}
+_RECEIVED: Json = {
+    "200": {
+        "description": "Deliveries, oldest first; an empty list when none came.",
+        "headers": {"Cache-Control": {"schema": {"const": "no-store"}}},
+        "content": {
+            "application/json": {"schema": ref("Received"), "example": _RECEIVED_EXAMPLE},
+            "application/vnd.babelqueue.envelope+json": {"schema": ref("Envelope")},
+        },
+        "links": {
+            name: {
+                "operationId": f"{action}_messages",
+                "parameters": {"queue": "$request.path.queue"},
+                "requestBody": {"ack_tokens": ["$response.body#/messages/0/ack_token"]},
+                "description": f"{name} the first message.",
+            }
+            for name, action in (("Ack", "ack"), ("Nack", "nack"), ("Reject", "reject"), ("Extend", "extend"))
+        },
+    },
+    "204": {"description": "None came, and a bare envelope was asked for."},
+}
+_BARE_HEADERS: Json = {
+    "Ack-Token": {"description": "The ack token of a bare envelope.", "schema": {"type": "string"}},
+    "Lease-Expires-At": {"description": "Of a bare envelope; Unix milliseconds.", "schema": {"type": "integer"}},
+    "Attempts": {"description": "Of a bare envelope.", "schema": {"type": "integer"}},
+    "Redelivered": {"description": "Of a bare envelope.", "schema": {"type": "boolean"}},
+}
+_RECEIVED["200"]["headers"] |= _BARE_HEADERS
+_RECEIVE_TEXT = (
+    "Hands out up to `max_messages`, each with a lease. Waits up to `wait_seconds` for the first. A client that hangs up "
+    "before the answer loses nothing. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body "
+    "of one message, its token in `Ack-Token`. "
+)
+
+OPERATIONS: dict[str, dict[str, Json]] = {
+    "/queues/{queue}/messages": {
+        "post": {
+            "operationId": "publish_message",
+            "tags": ["publish"],
+            "summary": "Publish one message",
+            "description": "Answers after the broker has durably accepted the message, never before. "
+            "The body is a full envelope, a draft that the gateway completes, or an entry that wraps one.",
+            "parameters": PUBLISH_QUERY,
+            "requestBody": PUBLISH_BODY,
+            "responses": {
+                "201": {
+                    "description": "Durably accepted.",
+                    "content": json_content(
+                        ref("Receipt"),
+                        {
+                            "id": "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+                            "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+                            "queue": "emails",
+                            "broker": "local",
+                            "attempts": 0,
+                            "created_at": 1_790_000_000_000,
+                        },
+                    ),
+                    "links": {
+                        "Receive": {
+                            "operationId": "receive_messages",
+                            "parameters": {"queue": "$response.body#/queue"},
+                            "description": "Receive from the queue it was published to.",
+                        }
+                    },
+                }
+            },
+        }
+    },
+    "/queues/{queue}/messages:batch": {
+        "post": {
+            "operationId": "publish_batch",
+            "tags": ["publish"],
+            "summary": "Publish many messages",
+            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON of any length: one entry a "
+            "line, blank lines skipped. Each entry is what a publish takes, and has a result of its own, in order.",
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/json": {
+                        "schema": {"type": "array", "items": ref("Publication"), "maxItems": schemas.MAX_ENTRIES},
+                        "example": [DRAFT, ENTRY],
+                    },
+                    "application/x-ndjson": {"schema": {"type": "string"}},
+                },
+            },
+            "responses": {
+                "201": {"description": "All were accepted.", "content": json_content(ref("BatchResult"))},
+                "207": {
+                    "description": "Some were not; each result tells.",
+                    "content": json_content(ref("BatchResult")),
+                },
+            },
+        }
+    },
+    "/queues/{queue}/messages:receive": {
+        "post": {
+            "operationId": "receive_messages",
+            "tags": ["consume"],
+            "summary": "Receive messages",
+            "description": _RECEIVE_TEXT + "Parameters stand in the query or in the body, not in both.",
+            "parameters": query_of(schemas.ReceiveRequest),
+            "requestBody": {
+                "required": False,
+                "content": json_content(ref("ReceiveRequest"), {"max_messages": 10, "wait_seconds": 0.1}),
+            },
+            "responses": _RECEIVED,
+        },
+        "get": {
+            "operationId": "receive_messages_get",
+            "tags": ["consume"],
+            "summary": "Receive messages, for clients that can only GET",
+            "description": _RECEIVE_TEXT + "Prefer POST: a GET that changes state may be repeated by a proxy.",
+            "parameters": query_of(schemas.ReceiveRequest),
+            "responses": _RECEIVED,
+        },
+    },
+    "/queues/{queue}/messages:ack": {
+        "post": _settle(
+            "ack_messages",
+            "Done",
+            "AckRequest",
+            {"ack_tokens": [TOKEN]},
+            "Removes the messages. A double ack is no error.",
+        )
+    },
+    "/queues/{queue}/messages:nack": {
+        "post": _settle(
+            "nack_messages",
+            "Again, now or later",
+            "NackRequest",
+            {"ack_tokens": [TOKEN], "delay_seconds": 5, "error": {"message": "mail server refused"}},
+            "Counts an attempt. The last allowed one dead-letters, with reason `failed`.",
+        )
+    },
+    "/queues/{queue}/messages:reject": {
+        "post": _settle(
+            "reject_messages",
+            "Dead-letter now",
+            "RejectRequest",
+            {"ack_tokens": [TOKEN], "error": {"message": "no such customer"}},
+            "Moves the messages to the dead-letter queue.",
+        )
+    },
+    "/queues/{queue}/messages:extend": {
+        "post": _settle(
+            "extend_messages",
+            "More time",
+            "ExtendRequest",
+            {"ack_tokens": [TOKEN], "lease_seconds": 60},
+            "The lease ends `lease_seconds` from now; the token stays the same.",
+        )
+    },
+    "/queues/{queue}/messages:settle": {
+        "post": _settle(
+            "settle_messages",
+            "Ack, nack, reject and extend in one call",
+            "SettleRequest",
+            {"acks": [TOKEN], "nacks": [], "rejects": [], "extends": []},
+            f"At least one token, at most {schemas.MAX_TOKENS} in all; `index` counts within the tokens of each action.",
+        )
+    },
+}
