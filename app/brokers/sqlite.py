@@ -128,9 +128,8 @@ class SqliteBinding:
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
         parts = _parts(map(parse, handles))
-        return await self._all(
-            [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in parts]
-        )
+        jobs = [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in parts]
+        return await self._all(jobs)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
@@ -205,7 +204,7 @@ class SqliteBinding:
         last_id: int | None = None
         while True:
             removed, last_id = await self._submit(job(last_id))
-            total += removed
+            total += int(removed)
             if last_id is None:
                 return total
 

@@ -142,7 +142,7 @@ SELECT id, body, headers FROM messages WHERE id IN (SELECT value FROM json_each(
 INSERT INTO dead (queue_id, dead_at, body, headers) VALUES (?, ?, ?, ?)
 
 -- name: read_dead
-SELECT id, body, headers FROM dead WHERE queue_id = ? AND id > ? ORDER BY id LIMIT ?
+SELECT id, body, headers FROM dead WHERE queue_id = :queue_id AND id > :after ORDER BY id LIMIT :limit
 
 -- name: find_dead
 SELECT id FROM dead WHERE id IN (SELECT value FROM json_each(?)) AND queue_id = ?

@@ -1,7 +1,7 @@
 """The one thread that writes: group commit.
 
-Whatever waits when a transaction begins shares its commit, up to a bound; what arrives during the commit shares the next.
-So there is no added wait when idle, and under load the cost of a commit is divided by all who wait for it.
+Whatever waits when a transaction begins shares its commit, up to a bound; what arrives during the commit shares
+the next. So there is no added wait when idle, and under load the cost of a commit is divided by all who wait for it.
 """
 
 from __future__ import annotations
