@@ -1,0 +1,87 @@
+-- Stands before every script. KEYS[1] is a queue's ready list, KEYS[2] the index of the queues where something falls due;
+-- the queue's other keys derive from the first, which a cluster would not allow: a cluster is refused.
+-- ARGV[1] is the time in seconds, or empty for the server's own.
+
+-- Microseconds. A clock that is handed in ticks in whole seconds, as the layouts' contract has it.
+local whole = ARGV[1] ~= ''
+local now
+if whole then
+  now = math.floor(tonumber(ARGV[1])) * 1000000
+else
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+
+local TOMBSTONE = 60 * 1000000
+local COUNT_SECONDS = 7 * 24 * 3600
+local CHUNK = 500
+
+-- The moment some seconds from now, in microseconds.
+local function after(seconds)
+  seconds = tonumber(seconds)
+  if whole then
+    return now + math.ceil(seconds) * 1000000
+  end
+  return now + math.floor(seconds * 1000000)
+end
+
+-- A moment as a sorted set's score, in seconds; Lua's own tostring would lose digits.
+local function score(micros)
+  return string.format('%.17g', micros / 1000000)
+end
+
+local function text(micros)
+  return string.format('%.0f', micros)
+end
+
+-- Calls a variadic command with `list` behind `...`, in pieces that fit Lua's stack (an even number of arguments each).
+local function spread(list, ...)
+  for from = 1, #list, CHUNK do
+    local command = {...}
+    for i = from, math.min(from + CHUNK - 1, #list) do
+      command[#command + 1] = list[i]
+    end
+    redis.call(unpack(command))
+  end
+end
+
+-- What a handle says: an id of hex digits, and the lease's deadline in microseconds.
+local function parse(handle)
+  local id, micros = string.match(handle, '^(%x+):(%d+)')
+  return id, tonumber(micros)
+end
+
+-- The member of a lease that still stands, its deadline, and whether an extend has moved that; false otherwise.
+local function locate(layout, q, id, micros)
+  if not id then
+    return false
+  end
+  local member = layout.find(q, id, micros)
+  if member then
+    return member, micros, false
+  end
+  local moved = redis.call('HGET', q .. ':babelgate:extended', id)
+  member = moved and layout.find(q, id, tonumber(moved))
+  if member then
+    return member, tonumber(moved), true
+  end
+  return false
+end
+
+-- Writes the earliest moment at which something of this queue falls due to the index.
+local function note(index, layout, q)
+  local earliest, written
+  for _, key in ipairs({q .. layout.leases, q .. layout.delayed}) do
+    local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+    local due = tonumber(first[2])
+    -- A lease without end, which only other programs write, never falls due.
+    if due and due < math.huge and (not earliest or due < earliest) then
+      earliest, written = due, first[2]
+    end
+  end
+  if earliest then
+    redis.call('ZADD', index, written, layout.name .. ':' .. q)
+  else
+    redis.call('ZREM', index, layout.name .. ':' .. q)
+  end
+end

@@ -1,0 +1,25 @@
+-- ARGV: time, layout, lease seconds, handles. Returns each new deadline in microseconds, 0 for a lost lease. The handle
+-- stays as it is: <q>:babelgate:extended knows where its lease has gone.
+local q, layout = KEYS[1], LAYOUTS[ARGV[2]]
+local moved, deadline, deadlines = q .. ':babelgate:extended', after(ARGV[3]), {}
+layout.check(q)
+redis.call('HLEN', moved)
+for i = 4, #ARGV do
+  local id, micros = parse(ARGV[i])
+  local member = locate(layout, q, id, micros)
+  if member then
+    local moment = deadline + i - 4
+    redis.call('ZADD', q .. layout.leases, score(moment), member)
+    redis.call('HSET', moved, id, text(moment))
+    deadlines[i - 3] = text(moment)
+  else
+    deadlines[i - 3] = '0'
+  end
+end
+-- Another program's sweep knows nothing of this key: what it leaves here ends with the key.
+local lasts = math.ceil((deadline - now + TOMBSTONE) / 1000000)
+if redis.call('TTL', moved) < lasts then
+  redis.call('EXPIRE', moved, lasts)
+end
+note(KEYS[2], layout, q)
+return deadlines

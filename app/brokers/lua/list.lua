@@ -1,0 +1,82 @@
+-- The list layout: <q>, <q>:processing, and leases in <q>:processing:deadlines as <32 hex>:<element>.
+
+local list = {
+  name = 'list',
+  leases = ':processing:deadlines',
+  delayed = ':babelgate:delayed',
+  notifies = false,
+}
+
+function list.stored(member)
+  return string.sub(member, 34)
+end
+
+function list.delayed_member(id, body)
+  return id .. ':' .. body
+end
+
+-- Fails on a key of a wrong type now, before anything is written: a script has no rollback.
+function list.check(q)
+  redis.call('LLEN', q)
+  redis.call('LLEN', q .. ':processing')
+  redis.call('LLEN', q .. '.dlq')
+  redis.call('ZCARD', q .. list.leases)
+  redis.call('ZCARD', q .. list.delayed)
+end
+
+function list.find(q, id, micros)
+  local at = score(micros)
+  local prefix = id .. ':'
+  for _, member in ipairs(redis.call('ZRANGEBYSCORE', q .. list.leases, at, at)) do
+    if string.sub(member, 1, 33) == prefix then
+      return member
+    end
+  end
+  return false
+end
+
+function list.remove(q, member)
+  redis.call('ZREM', q .. list.leases, member)
+  redis.call('LREM', q .. ':processing', 1, list.stored(member))
+end
+
+-- How often leases of this element have expired. The bare key says whether there is any count at all.
+function list.expired_key(q, element)
+  return q .. ':babelgate:expired:' .. redis.sha1hex(element)
+end
+
+function list.counts(q)
+  return redis.call('EXISTS', q .. ':babelgate:expired') == 1
+end
+
+function list.promote(q, batch)
+  local due = redis.call('ZRANGEBYSCORE', q .. list.delayed, '-inf', score(now), 'LIMIT', 0, batch)
+  for _, member in ipairs(due) do
+    redis.call('RPUSH', q, list.stored(member))
+    redis.call('ZREM', q .. list.delayed, member)
+  end
+  return #due
+end
+
+-- Expired leases go to the end of the queue, unchanged. A member that is no lease, or whose element is gone from
+-- <q>:processing, is only removed.
+function list.sweep(q, batch)
+  local expired = redis.call('ZRANGEBYSCORE', q .. list.leases, '-inf', score(now), 'LIMIT', 0, batch)
+  local extended = #expired > 0 and redis.call('EXISTS', q .. ':babelgate:extended') == 1
+  for _, member in ipairs(expired) do
+    if #member >= 34 and string.byte(member, 33) == 58 then
+      local element = list.stored(member)
+      if redis.call('LREM', q .. ':processing', 1, element) == 1 then
+        redis.call('RPUSH', q, element)
+        redis.call('INCR', list.expired_key(q, element))
+        redis.call('EXPIRE', list.expired_key(q, element), COUNT_SECONDS)
+        redis.call('SET', q .. ':babelgate:expired', 1, 'EX', COUNT_SECONDS)
+      end
+      if extended then
+        redis.call('HDEL', q .. ':babelgate:extended', string.sub(member, 1, 32))
+      end
+    end
+    redis.call('ZREM', q .. list.leases, member)
+  end
+  return #expired
+end

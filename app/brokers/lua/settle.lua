@@ -1,0 +1,59 @@
+-- Ends leases. ARGV: time, layout, verb (ack, nack, back, dead), delay seconds, the number of handles, the handles, then the
+-- bodies to write, one for each, where the verb writes another one than is stored. Returns 1 for each settled handle, also
+-- for one that the same verb has settled before, and 0 for a lost lease, whose message is not touched.
+local q, layout, verb = KEYS[1], LAYOUTS[ARGV[2]], ARGV[3]
+local delay, count = tonumber(ARGV[4]), tonumber(ARGV[5])
+local settled = q .. ':babelgate:settled'
+layout.check(q)
+redis.call('ZREMRANGEBYSCORE', settled, '-inf', score(now))
+
+local target, push = q, 'RPUSH'
+if verb == 'dead' then
+  target = q .. '.dlq'
+elseif verb == 'back' then
+  push = 'LPUSH'
+end
+
+local counts, outcomes, tombstones = layout.counts(q), {}, {}
+for step = 1, count do
+  -- Backwards to the head, so that what was first is first again.
+  local i = verb == 'back' and count + 1 - step or step
+  local id, micros = parse(ARGV[5 + i])
+  local member, deadline, extended = locate(layout, q, id, micros)
+  if member then
+    local stored = layout.stored(member)
+    layout.remove(q, member)
+    if extended then
+      redis.call('HDEL', q .. ':babelgate:extended', id)
+    end
+    if counts and verb ~= 'back' then
+      redis.call('DEL', layout.expired_key(q, stored))
+    end
+    if verb ~= 'ack' then
+      local body = ARGV[5 + count + i] or stored
+      if delay > 0 then
+        redis.call('ZADD', q .. layout.delayed, score(after(delay)), layout.delayed_member(id, body))
+      else
+        redis.call(push, target, body)
+        if layout.notifies then
+          redis.call('RPUSH', target .. ':notify', 1)
+        end
+      end
+    end
+    tombstones[#tombstones + 1] = score(math.max(deadline, now + TOMBSTONE))
+    tombstones[#tombstones + 1] = verb .. id
+    outcomes[i] = 1
+  else
+    outcomes[i] = id and redis.call('ZSCORE', settled, verb .. id) and 1 or 0
+  end
+end
+
+if #tombstones > 0 then
+  spread(tombstones, 'ZADD', settled)
+  local last = redis.call('ZRANGE', settled, -1, -1, 'WITHSCORES')
+  redis.call('EXPIRE', settled, math.ceil(tonumber(last[2]) - now / 1000000))
+end
+if delay > 0 then
+  note(KEYS[2], layout, q)
+end
+return outcomes

@@ -1,0 +1,146 @@
+"""One connection to Redis, shared: commands go out in order, replies come back in order.
+
+redis-py connects, authenticates, speaks TLS and RESP. Its client is left out: it costs more time for a command than all
+the rest of a publish, takes a connection for each caller, and repeats commands whose reply was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from typing import Any
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    InvalidResponse,
+    RedisError,
+    ResponseError,
+)
+
+from app.brokers.redis_errors import translate
+from app.errors import BrokerUnavailable, OutcomeUnknown
+
+# Classes of redis-py's ConnectionError that are a reply all the same: the connection goes on.
+_REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
+
+
+class Line:
+    """An established connection. Broken once, it stays broken: the next call opens another.
+
+    It counts as broken when the server owes a reply for ``reply_seconds``.
+    """
+
+    def __init__(self, broker: str, connection: AbstractConnection, reply_seconds: float) -> None:
+        self._broker = broker
+        self._reply_seconds = reply_seconds
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._unsent: list[bytes] = []
+        self._unwritten = 0
+        self._awaited: deque[asyncio.Future[Any]] = deque()
+        self._writer: asyncio.Task[None] | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._progress = 0.0
+        self.alive = True
+        self._reader = self._loop.create_task(self._read())
+
+    def send(self, *command: Any) -> asyncio.Future[Any]:
+        """Its reply to be; an error reply is a result, not an exception.
+
+        Fails with BrokerUnavailable when the command was never written, with OutcomeUnknown when it may have been.
+        Cancelling the future leaves the connection in order.
+        """
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if not self.alive:
+            future.set_exception(BrokerUnavailable(broker=self._broker, reason="the connection is closed"))
+            return future
+        self._unsent.extend(self._connection.pack_command(*command))
+        self._unwritten += 1
+        self._awaited.append(future)
+        if self._writer is None:
+            self._writer = self._loop.create_task(self._write())
+        if self._watch is None:
+            self._progress = self._loop.time()
+            self._watch = self._loop.call_later(self._reply_seconds, self._look)
+        return future
+
+    async def close(self) -> None:
+        """Close; what is still awaited fails."""
+        self._break("the connection was closed")
+        await asyncio.gather(*(task for task in (self._reader, self._writer) if task), return_exceptions=True)
+
+    async def _write(self) -> None:
+        try:
+            while self._unsent:
+                # One write for all that was sent in the same turn of the loop.
+                packed, self._unsent = self._unsent, []
+                self._unwritten = 0
+                await self._connection.send_packed_command(packed, check_health=False)
+        except (RedisError, OSError) as error:
+            self._break(str(error))
+        finally:
+            self._writer = None
+
+    async def _read(self) -> None:
+        read, awaited = self._connection.read_response, self._awaited
+        try:
+            while True:
+                try:
+                    reply = await read(timeout=math.inf, disconnect_on_error=False)
+                except _REPLIES as error:
+                    reply = error
+                if not awaited:
+                    raise InvalidResponse("a reply that nobody had asked for")
+                future = awaited.popleft()
+                self._progress = self._loop.time()
+                if not future.done():
+                    future.set_result(reply)
+        except (RedisError, OSError) as error:
+            self._break(str(error))
+        finally:
+            await self._connection.disconnect(nowait=True)
+
+    def _look(self) -> None:
+        """Break the connection when the server has owed a reply for too long."""
+        self._watch = None
+        if not self._awaited:
+            return
+        silent = self._loop.time() - self._progress
+        if silent >= self._reply_seconds:
+            self._break(f"no reply within {self._reply_seconds:g} s")
+        else:
+            self._watch = self._loop.call_later(self._reply_seconds - silent, self._look)
+
+    def _break(self, reason: str) -> None:
+        self.alive = False
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        written = len(self._awaited) - self._unwritten
+        for position, future in enumerate(self._awaited):
+            if not future.done():
+                kind = OutcomeUnknown if position < written else BrokerUnavailable
+                future.set_exception(kind(broker=self._broker, reason=reason))
+        self._awaited.clear()
+        self._unsent.clear()
+        for task in (self._reader, self._writer):
+            if task is not None and task is not asyncio.current_task(self._loop):
+                task.cancel()
+
+
+async def connect(broker: str, connection: AbstractConnection, seconds: float, reply_seconds: float) -> Line:
+    """A line over ``connection``. Raises BrokerUnavailable within ``seconds``."""
+    try:
+        async with asyncio.timeout(seconds):
+            await connection.connect_check_health(check_health=False)
+    except TimeoutError:
+        await connection.disconnect(nowait=True)
+        raise BrokerUnavailable(broker=broker, reason=f"no connection within {seconds:g} s") from None
+    except (RedisError, OSError, ValueError) as error:
+        await connection.disconnect(nowait=True)
+        raise translate(error, broker) from error
+    return Line(broker, connection, reply_seconds)

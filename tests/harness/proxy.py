@@ -1,0 +1,107 @@
+"""A TCP proxy between a client and a broker: it counts what was written, and can keep the replies to itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+_CHUNK = 65536
+
+
+class Proxy:
+    """Forwards ``host:port`` on a free port of the loopback.
+
+    ``sent`` holds all bytes that clients have written, in order of arrival; ``drop_replies`` cuts a connection as soon
+    as the broker answers on it: the client has written and will never know; ``hold_replies`` only keeps answers back.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._host, self._port = host, port
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.sent = bytearray()
+        self.connections = 0
+        self.drop_replies = False
+        self.hold_replies = False
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        assert self._server is not None
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def start(self) -> None:
+        """Listen."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+
+    async def stop(self) -> None:
+        """Refuse new connections and cut those that are open."""
+        if self._server is not None:
+            self._server.close()
+        self.cut()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def cut(self) -> None:
+        """Cut all connections now."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        self._writers.add(writer)
+        try:
+            upstream_reader, upstream = await asyncio.open_connection(self._host, self._port)
+        except OSError:
+            writer.transport.abort()
+            return
+        self._writers.add(upstream)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._requests(reader, upstream))
+                group.create_task(self._replies(upstream_reader, writer, upstream))
+        except* OSError:
+            pass
+        finally:
+            for each in (writer, upstream):
+                each.transport.abort()
+                self._writers.discard(each)
+
+    async def _requests(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
+        while chunk := await reader.read(_CHUNK):
+            self.sent += chunk
+            upstream.write(chunk)
+            await upstream.drain()
+        upstream.transport.abort()
+
+    async def _replies(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter
+    ) -> None:
+        while chunk := await reader.read(_CHUNK):
+            if self.drop_replies:
+                break
+            if self.hold_replies:
+                continue
+            writer.write(chunk)
+            await writer.drain()
+        writer.transport.abort()
+        upstream.transport.abort()
+
+
+@asynccontextmanager
+async def proxy(host: str, port: int) -> AsyncIterator[Proxy]:
+    """A running proxy."""
+    running = Proxy(host, port)
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.stop()

@@ -1,0 +1,148 @@
+"""A real Redis server: one for a test session, or one of a test's own that it may kill and start again."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.harness.ci import missing
+
+_READY_SECONDS = 20.0
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class RedisServer:
+    """A ``redis-server`` on a directory and a port of its own, the append-only file on.
+
+    ``appendfsync`` as the server's setting; ``tls`` serves TLS only, with a certificate for 127.0.0.1 signed by
+    ``ca_file``; ``arguments`` go to the command line as they are.
+    """
+
+    def __init__(
+        self, directory: Path, *, appendfsync: str = "everysec", tls: bool = False, arguments: Sequence[str] = ()
+    ) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.ca_file = directory / "ca.crt"
+        self._tls = tls
+        self._process: subprocess.Popen[bytes] | None = None
+        self._arguments = ["--bind", "127.0.0.1", "--dir", str(directory), "--save", "", "--daemonize", "no"]
+        self._arguments += ["--appendonly", "yes", "--appendfsync", appendfsync, "--logfile", str(self._log)]
+        if tls:
+            certify(directory)
+            self._arguments += ["--port", "0", "--tls-port", str(self.port), "--tls-auth-clients", "no"]
+            self._arguments += ["--tls-cert-file", str(directory / "server.crt")]
+            self._arguments += [
+                "--tls-key-file",
+                str(directory / "server.key"),
+                "--tls-ca-cert-file",
+                str(self.ca_file),
+            ]
+        else:
+            self._arguments += ["--port", str(self.port)]
+        self._arguments += arguments
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "redis.log"
+
+    def url(self, database: int = 0) -> str:
+        """The URL of a database."""
+        return f"{'rediss' if self._tls else 'redis'}://127.0.0.1:{self.port}/{database}"
+
+    def start(self) -> None:
+        """Start on what the directory holds; returns when the server answers."""
+        program = shutil.which("redis-server")
+        if program is None:
+            missing("redis-server", "install the system's package redis-server")
+        self._process = subprocess.Popen(
+            [program, *self._arguments], stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT
+        )
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                log = self._log.read_text("utf-8", "replace") if self._log.exists() else ""
+                self.kill()
+                raise RuntimeError(f"redis-server did not start:\n{log[-2000:]}")
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        """SIGKILL: what the server had not written is gone."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM: the server writes what it has."""
+        self._end(signal.SIGTERM)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, answers stop."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.send_signal(number)
+            self._process.wait(10)
+            self._process = None
+
+    def _ready(self) -> bool:
+        """The log says when the append-only file is loaded: unlike PING, also behind TLS and a password."""
+        try:
+            ready = "Ready to accept connections" in self._log.read_text("utf-8", "replace").rpartition("oO0O")[2]
+            with socket.create_connection(("127.0.0.1", self.port), 1):
+                return ready
+        except OSError:
+            return False
+
+
+def certify(directory: Path) -> None:
+    """Make ``ca.crt``, and ``server.crt`` with ``server.key`` for 127.0.0.1 and localhost."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        missing("openssl", "install the system's package openssl")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True)
+
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    run("req", "-x509", *key, "-subj", "/CN=test ca", *usage, "-keyout", "ca.key", "-out", "ca.crt")
+    run("req", *key, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
+    names = directory / "names.cnf"
+    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
+    signer = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", str(names)]
+    run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
+
+
+@contextmanager
+def redis_server(
+    *, appendfsync: str = "everysec", tls: bool = False, arguments: Sequence[str] = ()
+) -> Iterator[RedisServer]:
+    """A running server in a directory that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="babelgate-redis-") as directory:
+        server = RedisServer(Path(directory), appendfsync=appendfsync, tls=tls, arguments=arguments)
+        server.start()
+        try:
+            yield server
+        finally:
+            server.kill()
