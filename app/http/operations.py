@@ -136,9 +136,9 @@ _BARE_HEADERS: Json = {
 }
 _RECEIVED["200"]["headers"] |= _BARE_HEADERS
 _RECEIVE_TEXT = (
-    "Hands out up to `max_messages`, each with a lease. Waits up to `wait_seconds` for the first. A client that hangs up "
-    "before the answer loses nothing. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body "
-    "of one message, its token in `Ack-Token`. "
+    "Hands out up to `max_messages`, each with a lease. Waits up to `wait_seconds` for the first. A client that hangs "
+    "up before the answer loses nothing. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the "
+    "bare body of one message, its token in `Ack-Token`. "
 )
 
 OPERATIONS: dict[str, dict[str, Json]] = {
@@ -181,8 +181,8 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "publish_batch",
             "tags": ["publish"],
             "summary": "Publish many messages",
-            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON of any length: one entry a "
-            "line, blank lines skipped. Each entry is what a publish takes, and has a result of its own, in order.",
+            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON of any length: one "
+            "entry a line, blank lines skipped. Each entry is what a publish takes, with a result of its own, in order.",
             "requestBody": {
                 "required": True,
                 "content": {
@@ -266,7 +266,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "Ack, nack, reject and extend in one call",
             "SettleRequest",
             {"acks": [TOKEN], "nacks": [], "rejects": [], "extends": []},
-            f"At least one token, at most {schemas.MAX_TOKENS} in all; `index` counts within the tokens of each action.",
+            f"At least one token, at most {schemas.MAX_TOKENS} in all; `index` counts within each action.",
         )
     },
 }

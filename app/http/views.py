@@ -36,7 +36,7 @@ class DeadLetterQuery(Strict):
     trace_id: Text | None = None
     limit: int = Field(default=50, ge=1, le=1000)
     cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        None, description="`next_cursor` of the page before."
+        default=None, description="`next_cursor` of the page before."
     )
 
 
@@ -53,12 +53,10 @@ class DeadLetterFilterBody(Strict):
 class RedriveBody(Strict):
     """What to send back, and where to."""
 
-    limit: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="At most so many; 1000 where it is left out."
-    )
+    limit: int | None = Field(default=None, ge=1, le=1_000_000, description="At most so many; 1000 by default.")
     filter: DeadLetterFilterBody = DeadLetterFilterBody()
     to_queue: Annotated[str, Field(min_length=1, max_length=120)] | None = Field(
-        None, description="Another queue than the one in the path."
+        default=None, description="Another queue than the one in the path."
     )
     dry_run: bool = Field(default=False, description="Only count what would be sent.")
 
