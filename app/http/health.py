@@ -14,6 +14,17 @@ from app.rights import ANYONE, Right
 
 PROBES = frozenset({"/livez", "/readyz", "/startupz"})
 
+_VERBOSE = {
+    "parameters": [
+        {
+            "name": "verbose",
+            "in": "query",
+            "required": False,
+            "allowEmptyValue": True,
+            "schema": {"enum": ["true", "false", "1", "0", ""]},
+        }
+    ]
+}
 _SWITCH = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
@@ -21,19 +32,19 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
     """The routes over ``gateway`` and ``metrics``."""
     router = APIRouter(tags=["operations"])
 
-    @router.get("/livez", operation_id="livez", dependencies=NO_PARAMETERS)
+    @router.get("/livez", operation_id="livez", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
     async def livez() -> Probe:
         """The process answers; no broker is asked."""
         return Probe(status="ok")
 
-    @router.get("/startupz", operation_id="startupz", dependencies=NO_PARAMETERS)
+    @router.get("/startupz", operation_id="startupz", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
     async def startupz() -> Probe:
         """200 once the gateway has started."""
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
         return Probe(status="ok")
 
-    @router.get("/readyz", operation_id="readyz")
+    @router.get("/readyz", operation_id="readyz", response_model_exclude_none=True, openapi_extra=_VERBOSE)
     async def readyz(request: Request) -> Probe:
         """200 once started, while not stopping, and with every required broker up; asks brokers for at most 2 s.
 

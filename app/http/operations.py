@@ -182,7 +182,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "tags": ["publish"],
             "summary": "Publish many messages",
             "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON of any length: one "
-            "entry a line, blank lines skipped. Each entry is what a publish takes, with a result of its own, in order.",
+            "entry a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order.",
             "requestBody": {
                 "required": True,
                 "content": {

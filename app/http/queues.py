@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.gateway import Gateway
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
+from app.http.operations import PUBLISH_BODY, PUBLISH_QUERY
 from app.http.problems import MethodNotAllowed
 from app.http.schemas import PublishParameters, from_query
 from app.http.views import (
@@ -60,6 +61,7 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="validate_message",
         tags=["publish"],
         response_model=ProjectionView,
+        openapi_extra={"parameters": PUBLISH_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
         """Dry run: the canonical bytes and the native projection that a publish would write. Writes nothing."""
