@@ -1,0 +1,22 @@
+"""What every suite asks for. Each ``test_<broker>.py`` provides the fixture ``broker``."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.harness.broker import Broker
+from tests.harness.world import World
+
+pytest.register_assert_rewrite(
+    *(f"tests.contract.suite_{group}" for group in ("publish", "receive", "settle", "dead_letters", "redrive", "life"))
+)
+
+
+@pytest.fixture
+async def world(broker: Broker, queue: str) -> AsyncIterator[World]:
+    """Gateways over the broker, and a queue of the test's own."""
+    world = World(broker, queue)
+    yield world
+    await world.close()

@@ -1,0 +1,224 @@
+"""Publishing: what was accepted is there, once and unchanged; what was refused is not there at all."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app.envelope import Limits
+from app.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerUnavailable,
+    EnvelopeError,
+    InvalidParameter,
+    QueueNotFound,
+    UnsupportedByBroker,
+)
+from app.gateway import Gateway
+from app.leases import TokenSealer
+from app.model import Receipt
+from app.rights import ANYONE
+from app.routing import Router, Rule
+from tests.harness.world import JOB, KEYS, Process, World, data, draft, until
+
+CANONICAL = (
+    b'{"job":"urn:babel:test:made","trace_id":"7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b","data":%s,'
+    b'"meta":{"id":"0b9c1f5e-6a1c-4c8e-9d67-0e6f7f0f1a2b","queue":"%s","lang":"php","schema_version":1,'
+    b'"created_at":1700000000000,"ext":{"shop":{"region":"eu"}}},"attempts":0}'
+)
+
+
+def envelope_of(size: int, queue: str) -> bytes:
+    """A canonical envelope of exactly ``size`` bytes."""
+    empty = CANONICAL % (b'{"fill":""}', queue.encode())
+    return CANONICAL % (b'{"fill":"%s"}' % (b"x" * (size - len(empty))), queue.encode())
+
+
+class TestPublish:
+    async def test_a_draft_makes_the_round_trip(self, world: World) -> None:
+        process = await world.process()
+        receipt = await process.publish({"order": 1, "items": [{"sku": "a", "count": 2}]})
+        message = await process.one()
+        envelope = json.loads(message.body)
+        assert envelope["job"] == JOB
+        assert envelope["data"] == {"order": 1, "items": [{"sku": "a", "count": 2}]}
+        assert envelope["trace_id"] == receipt.trace_id
+        assert envelope["meta"]["id"] == receipt.id
+        assert envelope["meta"]["queue"] == receipt.queue == world.queue
+        assert envelope["meta"]["created_at"] == receipt.created_at
+        assert (envelope["attempts"], message.attempts, receipt.attempts) == (0, 0, 0)
+        assert not message.redelivered
+        assert message.headers == {}
+        assert receipt.broker == world.broker.name
+
+    @pytest.mark.parametrize(
+        "payload",
+        [
+            b"{}",
+            b'{"n":0}',
+            '{"greeting":"Café — naïve ☕ 你好 😀","line":"\u2028"}'.encode(),
+            b'{"text":"quote \\" slash / backslash \\\\ tab \\t null \\u0000"}',
+            b'{"b":1,"a":1.10,"c":12345678901234567890123,"d":1e2,"e":-0.0}',
+            b'{"twice":1,"twice":2}',
+            b'{"deep":[[[[[[{"x":[]}]]]]]],"none":null,"yes":true}',
+        ],
+        ids=["empty", "small", "unicode", "escapes", "numbers", "a repeated key", "nesting"],
+    )
+    async def test_a_canonical_envelope_arrives_byte_for_byte(self, world: World, payload: bytes) -> None:
+        process = await world.process()
+        body = CANONICAL % (payload, world.queue.encode())
+        await process.publish_body(body)
+        assert (await process.one()).body == body
+
+    async def test_a_body_of_the_maximum_size_arrives_and_one_byte_more_is_refused(self, world: World) -> None:
+        process = await world.process()
+        maximum = Limits().max_message_bytes
+        largest = envelope_of(maximum, world.queue)
+        assert len(largest) == maximum
+        await process.publish_body(largest)
+        message = await process.one()
+        assert message.body == largest
+        await process.ack(message)
+        with pytest.raises(BodyTooLarge) as refusal:
+            await process.publish_body(envelope_of(maximum + 1, world.queue))
+        assert (refusal.value.actual, refusal.value.limit) == (maximum + 1, maximum)
+        assert await process.is_empty()
+
+    async def test_a_refused_body_leaves_nothing(self, world: World) -> None:
+        process = await world.process()
+        with pytest.raises(EnvelopeError) as refusal:
+            await process.publish_body(b'{"job":" ","data":{}}')
+        assert refusal.value.problem_code == "missing_urn"
+        assert await process.is_empty()
+
+    async def test_the_dry_run_shows_what_publishing_writes(self, world: World) -> None:
+        process = await world.process()
+        body = CANONICAL % (b'{"n":1}', world.queue.encode())
+        spaced = json.dumps(json.loads(body), indent=1).encode()
+        projection = process.gateway.validate(ANYONE, world.queue, spaced)
+        assert projection.body == body
+        assert await process.is_empty(), "it published"
+        await process.publish_body(spaced)
+        assert (await process.one()).body == projection.body
+
+    async def test_headers_travel_beside_the_body(self, world: World) -> None:
+        if world.broker.header_options is None:
+            pytest.skip("no route of this broker carries headers")
+        process = await world.process(queue_options=world.broker.header_options)
+        headers = {
+            "traceparent": "00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-980c512d6f4a8fba-01",
+            "tracestate": "vendor=1,other=2",
+            "Shop-Region": "EU; quoted=\"yes\", ümlaut ☕",
+        }
+        envelope = {"job": JOB, "data": {"n": 1}}
+        await process.publish_body(json.dumps({"envelope": envelope, "headers": headers}).encode())
+        message = await process.one()
+        assert message.headers == headers
+        assert not any(value in message.body.decode() for value in headers.values())
+        await process.nack(message)
+        again = await process.one()
+        assert again.headers == headers
+        await process.reject(again)
+        (letter,) = await process.dead()
+        assert letter.headers == headers
+        await process.redrive()
+        assert (await process.one()).headers == headers
+
+    async def test_headers_that_the_route_cannot_carry_are_refused(self, world: World) -> None:
+        process = await world.process()
+        if process.gateway.router.route(world.queue).capabilities.headers:
+            pytest.skip("an ordinary route of this broker carries headers")
+        with pytest.raises(UnsupportedByBroker) as refusal:
+            await process.publish_body(
+                json.dumps({"envelope": {"job": JOB, "data": {}}, "headers": {"a": "1"}}).encode()
+            )
+        assert (refusal.value.problem_code, refusal.value.pointer) == ("headers_unsupported", "/headers")
+        assert await process.is_empty()
+
+    async def test_a_batch_keeps_its_order(self, world: World) -> None:
+        process = await world.process()
+        receipts = await process.publish_all([{"n": n} for n in range(50)])
+        messages = await process.take(50)
+        assert [data(message)["n"] for message in messages] == list(range(50))
+        assert [json.loads(message.body)["meta"]["id"] for message in messages] == [each.id for each in receipts]
+
+    async def test_a_batch_larger_than_the_broker_takes_at_once(self, world: World) -> None:
+        process = await world.process()
+        size = process.gateway.router.route(world.queue).capabilities.max_batch + 1
+        await process.publish_all([{"n": n} for n in range(size)])
+        messages = await process.take(size)
+        assert [data(message)["n"] for message in messages] == list(range(size))
+
+    async def test_a_bad_entry_of_a_batch_fails_alone(self, world: World) -> None:
+        process = await world.process()
+        bodies = [draft({"n": 0}), b"not json", draft({"n": 2}), draft([3]), draft({"n": 4})]
+        results = await process.gateway.publish_many(ANYONE, world.queue, bodies)
+        assert [isinstance(result, Receipt) for result in results] == [True, False, True, False, True]
+        codes = [result.problem_code for result in results if isinstance(result, BabelgateError)]
+        assert codes == ["invalid_json", "invalid_data"]
+        assert [data(message)["n"] for message in await process.take(3)] == [0, 2, 4]
+        assert await process.receive() == []
+
+    async def test_concurrent_publishes_all_arrive_once(self, world: World) -> None:
+        process = await world.process()
+        receipts = await asyncio.gather(*(process.publish({"n": n}) for n in range(300)))
+        messages = await process.take(300)
+        assert sorted(data(message)["n"] for message in messages) == list(range(300))
+        assert len({receipt.id for receipt in receipts}) == 300
+        assert await process.receive() == []
+
+    async def test_a_delay_that_is_none_is_refused(self, world: World) -> None:
+        process = await world.process()
+        for delay in (-1, float("nan"), float("inf")):
+            with pytest.raises(InvalidParameter):
+                await process.publish(delay_seconds=delay)
+        assert await process.is_empty()
+
+    async def test_a_delay_beyond_the_broker_is_refused_with_its_maximum(self, world: World) -> None:
+        process = await world.process()
+        maximum = process.gateway.router.route(world.queue).capabilities.max_delay_seconds
+        if maximum is None:
+            pytest.skip("this broker delays without bound")
+        with pytest.raises(UnsupportedByBroker) as refusal:
+            await process.publish(delay_seconds=maximum + 1)
+        assert (refusal.value.problem_code, refusal.value.maximum) == ("delay_too_long", maximum)
+        await process.publish(delay_seconds=maximum)
+        stats = await process.stats()
+        assert (stats.depth, stats.delayed) == (0, 1)
+
+    async def test_what_an_entry_says_wins_over_the_parameters(self, world: World) -> None:
+        process = await world.process()
+        entry = json.dumps({"envelope": {"job": JOB, "data": {"n": 1}}, "delay_seconds": 0}).encode()
+        await process.gateway.publish(ANYONE, world.queue, entry, delay_seconds=3600)
+        assert data(await process.one()) == {"n": 1}
+
+    async def test_an_unknown_queue(self, world: World) -> None:
+        binding = world.broker.connect()
+        gateway = Gateway({binding.name: binding}, Router([Rule("orders.*", binding)]), TokenSealer(KEYS))
+        process = Process(world.queue, lambda _: gateway)
+        for verb in (process.publish, process.receive, process.stats, process.dead):
+            with pytest.raises(QueueNotFound):
+                await verb()
+
+    async def test_a_broker_that_is_down_is_a_typed_retryable_error_and_comes_back(self, world: World) -> None:
+        process = await world.process(broker_options=world.broker.impatient)
+        await process.publish({"n": 1})
+        async with world.broker.outage():
+            with pytest.raises(BrokerUnavailable) as refusal:
+                await process.publish({"n": 2})
+            assert refusal.value.retryable
+            (refused,) = await process.gateway.publish_many(ANYONE, world.queue, [draft({"n": 3})])
+            assert isinstance(refused, BrokerUnavailable)
+
+        async def accepted() -> bool:
+            try:
+                await process.publish({"n": 4})
+            except BrokerUnavailable:
+                return False
+            return True
+
+        await until(accepted)
+        assert [data(message)["n"] for message in await process.take(2)] == [1, 4]

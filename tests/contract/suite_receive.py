@@ -1,0 +1,200 @@
+"""Receiving: every message to one consumer at a time, in order, whoever waits and whoever goes away."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from app.clock import now_ms
+from app.errors import InvalidParameter, UnsupportedByBroker
+from app.model import Message
+from app.routing import Policy
+from tests.harness.world import PATIENCE, World, data, until
+
+CLOCK_SKEW_MS = 50
+"""Broker and gateway round times differently; on one host they agree within this."""
+
+
+def numbers(messages: list[Message]) -> list[int]:
+    return [data(message)["n"] for message in messages]
+
+
+class TestReceive:
+    async def test_a_hundred_in_a_hundred_out_in_order_and_none_twice(self, world: World) -> None:
+        process = await world.process()
+        for n in range(100):
+            await process.publish({"n": n})
+        assert numbers(await process.take(100)) == list(range(100))
+        assert await process.receive(100) == []
+
+    async def test_at_most_what_was_asked_for(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(5)])
+        assert numbers(await process.receive(3)) == [0, 1, 2]
+        assert numbers(await process.receive(3)) == [3, 4]
+
+    async def test_an_empty_queue_answers_after_the_wait(self, world: World) -> None:
+        process = await world.process()
+        assert await process.receive() == []
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        assert await process.receive(wait=0.3) == []
+        assert loop.time() - started >= 0.299
+
+    async def test_who_waits_gets_what_its_own_process_publishes(self, world: World) -> None:
+        process = await world.process()
+        waiting = process.waiting()
+        await asyncio.sleep(0.05)
+        await process.publish({"n": 1})
+        assert numbers(await waiting) == [1]
+
+    async def test_who_waits_gets_what_another_process_publishes(self, world: World) -> None:
+        consumer, producer = await world.process(), await world.process()
+        waiting = consumer.waiting()
+        await asyncio.sleep(0.05)
+        await producer.publish({"n": 1})
+        assert numbers(await waiting) == [1]
+
+    async def test_who_waits_gets_what_a_foreign_program_puts_there(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        await process.ack(message)
+        waiting = process.waiting()
+        await asyncio.sleep(0.05)
+        await world.broker.inject(world.queue, message.body)
+        assert [each.body for each in await waiting] == [message.body]
+
+    async def test_who_waits_is_woken_by_a_message_that_falls_due(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1}, delay_seconds=0.3)
+        assert numbers(await process.receive(wait=PATIENCE)) == [1]
+
+    async def test_who_waits_is_woken_by_a_lease_that_ends(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        await process.one(lease=0.3)
+        again = await process.one()
+        assert data(again) == {"n": 1}
+        assert again.redelivered
+
+    async def test_a_leased_message_is_nobody_elses(self, world: World) -> None:
+        process, other = await world.process(), await world.process()
+        await process.publish({"n": 1})
+        await process.one()
+        assert await process.receive() == []
+        assert await other.receive(wait=0.2) == []
+
+    async def test_concurrent_consumers_of_two_processes_share_without_overlap(self, world: World) -> None:
+        processes = [await world.process(), await world.process()]
+        got: list[int] = []
+
+        async def consume(index: int) -> None:
+            while messages := await processes[index % 2].receive(7, wait=0.2):
+                got.extend(numbers(messages))
+
+        consumers = [asyncio.create_task(consume(index)) for index in range(8)]
+        await processes[0].publish_all([{"n": n} for n in range(200)])
+        await asyncio.gather(*consumers)
+        assert sorted(got) == list(range(200))
+
+    async def test_a_thousand_waiters_first_come_first_served(self, world: World) -> None:
+        process = await world.process()
+        waiters = []
+        for _ in range(1000):
+            waiters.append(process.waiting())
+        await asyncio.sleep(0.05)
+        await process.publish_all([{"n": n} for n in range(10)])
+        first = [numbers(await waiter) for waiter in waiters[:10]]
+        assert first == [[n] for n in range(10)]
+        assert not any(waiter.done() for waiter in waiters[10:])
+        await process.publish_all([{"n": n} for n in range(10, 1000)])
+        rest = [numbers(await waiter) for waiter in waiters[10:]]
+        assert rest == [[n] for n in range(10, 1000)]
+
+    async def test_who_hangs_up_while_waiting_loses_nothing_and_holds_nothing(self, world: World) -> None:
+        process = await world.process()
+        waiting = process.waiting()
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await process.publish({"n": 1})
+        message = await process.one()
+        assert data(message) == {"n": 1}
+        assert message.attempts == 0, "a give-back is no attempt"
+        await process.ack(message)
+        assert await process.is_empty()
+
+    async def test_who_hangs_up_at_any_moment_loses_nothing(self, world: World) -> None:
+        process = await world.process()
+        delivered: list[int] = []
+        for n in range(30):
+            waiting = process.waiting()
+            publishing = asyncio.create_task(process.publish({"n": n}))
+            for _ in range(n):
+                await asyncio.sleep(0 if n % 2 else 0.0005)
+            waiting.cancel()
+            await publishing
+            try:
+                delivered += numbers(await waiting)
+            except asyncio.CancelledError:
+                (message,) = await process.take(1)
+                assert message.attempts == 0, "a give-back is no attempt"
+                delivered += numbers([message])
+        assert delivered == list(range(30))
+
+    async def test_messages_given_back_are_there_at_once_in_order_and_uncounted(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(4)])
+        await process.gateway.give_back(world.queue, await process.take(3))
+        messages = await process.take(4)
+        assert [message.attempts for message in messages] == [0] * 4
+        assert sorted(numbers(messages)) == list(range(4))
+
+    async def test_a_drained_gateway_ends_its_waits_and_loses_nothing(self, world: World) -> None:
+        process = await world.process()
+        waiting = process.waiting()
+        await asyncio.sleep(0.05)
+        await process.gateway.drain()
+        assert await waiting == []
+        await process.publish({"n": 1})
+
+        async def comes() -> bool:
+            return numbers(await process.receive()) == [1]
+
+        await until(comes)
+
+    async def test_the_lease_is_the_one_asked_for_else_the_policys(self, world: World) -> None:
+        process = await world.process(policy=Policy(lease_seconds=100))
+        await process.publish_all([{}] * 2)
+        for lease, seconds in ((None, 100), (7.5, 7.5)):
+            before = now_ms()
+            message = await process.one(lease)
+            expected = before + seconds * 1000
+            assert expected - CLOCK_SKEW_MS <= message.lease_expires_at <= now_ms() + seconds * 1000 + CLOCK_SKEW_MS
+
+    async def test_a_lease_beyond_the_broker_is_refused_with_its_maximum(self, world: World) -> None:
+        process = await world.process()
+        maximum = process.gateway.router.route(world.queue).capabilities.max_lease_seconds
+        with pytest.raises(UnsupportedByBroker) as refusal:
+            await process.receive(lease=maximum + 1)
+        assert (refusal.value.problem_code, refusal.value.maximum) == ("lease_too_long", maximum)
+        with pytest.raises(InvalidParameter):
+            await process.receive(lease=0)
+        await process.publish({"n": 1})
+        assert numbers([await process.one(lease=maximum)]) == [1]
+
+    async def test_a_message_past_its_time_to_live_is_dead_lettered(self, world: World) -> None:
+        process = await world.process(policy=Policy(ttl_seconds=0.2))
+        await process.publish({"n": 1})
+        await process.publish({"n": 2}, delay_seconds=0.3)
+        await asyncio.sleep(0.25)
+        await process.publish({"n": 3})
+        assert numbers([await process.one()]) == [3]
+
+        async def both_are_dead() -> bool:
+            assert await process.receive() == []
+            return len(await process.dead()) == 2
+
+        await until(both_are_dead)
+        assert {(letter.reason, letter.error) for letter in await process.dead()} == {("failed", "message expired")}

@@ -1,0 +1,374 @@
+"""Settling: a lease ends once, by whoever holds its token; what was handed out again cannot be settled by the past."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from app.clock import now_ms
+from app.errors import BabelgateError, InvalidAckToken, LeaseLost, UnsupportedByBroker
+from app.leases import TokenKey, TokenSealer
+from app.model import Extend, Message, Nack, Reject, Settlement
+from app.rights import ANYONE
+from app.routing import Policy
+from tests.harness.world import JOB, KEYS, Process, World, data, draft
+
+SHORT = 0.4
+"""A lease that a test lets expire: long enough for a call on a busy machine, short enough to wait for."""
+
+AFTER = SHORT + 0.3
+
+
+def kinds(outcomes: Sequence[BabelgateError | None]) -> list[type | None]:
+    return [type(outcome) if outcome is not None else None for outcome in outcomes]
+
+
+async def redelivered(process: Process) -> tuple[Message, Message]:
+    """A message whose first lease expired, as it was delivered then and as it is delivered now."""
+    await process.publish({"n": 1})
+    return await process.one(SHORT), await process.one()
+
+
+class TestSettle:
+    async def test_an_ack_removes(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(3)])
+        messages = await process.take(3, SHORT)
+        assert await process.ack(*messages) == [None] * 3
+        assert await process.is_empty()
+        await asyncio.sleep(AFTER)
+        assert await process.is_empty(), "an acked message came back with its lease"
+
+    async def test_acks_one_by_one_and_at_once(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(40)])
+        messages = await process.take(40)
+        assert await asyncio.gather(*(process.ack(message) for message in messages)) == [[None]] * 40
+        assert await process.is_empty()
+
+    async def test_many_acks_in_one_call(self, world: World) -> None:
+        process = await world.process()
+        size = process.gateway.router.route(world.queue).capabilities.max_batch + 1
+        await process.publish_all([{}] * size)
+        assert await process.ack(*await process.take(size)) == [None] * size
+        assert await process.is_empty()
+
+    async def test_an_ack_of_a_few_leaves_the_rest(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(4)])
+        messages = await process.take(4, SHORT)
+        assert await process.ack(messages[2], messages[0]) == [None, None]
+        assert [data(message)["n"] for message in await process.take(2)] == [1, 3]
+
+    async def test_equal_bodies_are_settled_one_by_one(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        body = (await process.one()).body
+        await world.broker.inject(world.queue, body, body, body)
+        first, second, third = await process.take(3)
+        assert await process.ack(second) == [None]
+        assert await process.nack(first) == [None]
+        assert await process.extend(third, lease=60) == [None]
+        again = await process.one()
+        assert again.attempts == 1
+        assert await process.ack(again, third) == [None, None]
+        assert await process.is_empty() is False, "the one that was published first is leased still"
+        assert (await process.stats()).in_flight == 1
+
+    async def test_a_double_ack_is_no_error(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        assert await process.ack(message) == [None]
+        assert await process.ack(message) == [None]
+        assert await process.ack(message, message) == [None, None]
+        assert await asyncio.gather(process.ack(message), process.ack(message)) == [[None], [None]]
+
+    async def test_a_token_twice_in_one_call(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": 1}, {"n": 2}])
+        first, second = await process.take(2)
+        assert await process.ack(first, second, first) == [None] * 3
+        assert await process.is_empty()
+
+    async def test_what_was_handed_out_again_is_lost_to_the_past(self, world: World) -> None:
+        process = await world.process()
+        past, present = await redelivered(process)
+        for verb in (process.ack, process.nack, process.reject):
+            assert kinds(await verb(past)) == [LeaseLost]
+        assert kinds(await process.extend(past, lease=60)) == [LeaseLost]
+        stats = await process.stats()
+        assert (stats.depth, stats.in_flight) == (0, 1), "the past touched the present lease"
+        assert await process.ack(present) == [None]
+        assert await process.is_empty()
+        assert await process.dead() == []
+
+    async def test_an_ack_after_the_deadline_either_counts_or_is_refused(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(SHORT)
+        await asyncio.sleep(AFTER)
+        (outcome,) = await process.ack(message)
+        if outcome is None:
+            assert await process.is_empty()
+        else:
+            assert isinstance(outcome, LeaseLost)
+            assert data(await process.one()) == {"n": 1}
+
+    @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+    async def test_a_token_that_is_not_ours_is_refused_alone(self, world: World, verb: str, queue: str) -> None:
+        process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
+        await process.publish({"n": 1})
+        await elsewhere.publish({"n": 2})
+        message, foreign = await process.one(), await elsewhere.one()
+        lease = TokenSealer(KEYS).open(message.ack_token, queue)
+        forged = TokenSealer([TokenKey(KEYS[0].id, b"a secret of somebody else's, as long")]).seal(lease)
+        bad = [forged, "no token at all", "", foreign.ack_token, message.ack_token[:-2]]
+        settlements = {
+            "ack": Settlement(acks=[*bad, message.ack_token]),
+            "nack": Settlement(nacks=[Nack([*bad, message.ack_token], 0)]),
+            "reject": Settlement(rejects=[Reject([*bad, message.ack_token])]),
+            "extend": Settlement(extends=[Extend([*bad, message.ack_token], 60)]),
+        }
+        assert kinds(await process.settle(settlements[verb])) == [InvalidAckToken] * 5 + [None]
+        assert (await elsewhere.stats()).in_flight == 1
+
+    @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+    async def test_nothing_but_bad_tokens(self, world: World, verb: str) -> None:
+        process = await world.process()
+        settlements = {
+            "ack": Settlement(acks=["x", "y"]),
+            "nack": Settlement(nacks=[Nack(["x", "y"])]),
+            "reject": Settlement(rejects=[Reject(["x", "y"])]),
+            "extend": Settlement(extends=[Extend(["x", "y"])]),
+        }
+        assert kinds(await process.settle(settlements[verb])) == [InvalidAckToken] * 2
+
+    async def test_a_nack_brings_the_message_back_now_and_counts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        first = await process.one()
+        assert await process.nack(first) == [None]
+        second = await process.one()
+        assert (second.attempts, second.redelivered) == (1, True)
+        assert data(second) == data(first)
+        assert json.loads(second.body)["meta"] == json.loads(first.body)["meta"]
+
+    async def test_a_nack_with_a_delay_brings_it_back_later(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await process.nack(await process.one(), delay=0.5)
+        stats = await process.stats()
+        assert (stats.depth, stats.in_flight) == (0, 0)
+        assert stats.delayed in (1, None)
+        assert await process.receive() == []
+        message = await process.one()
+        assert loop.time() - started >= 0.49
+        assert message.attempts == 1
+
+    async def test_a_nack_without_a_delay_follows_the_backoff_of_the_queue(self, world: World) -> None:
+        process = await world.process(policy=Policy(backoff_seconds=(0.2, 0.6)))
+        await process.publish({"n": 1})
+        loop = asyncio.get_running_loop()
+        for attempts, delay in enumerate([0.2, 0.6, 0.6]):
+            message = await process.one()
+            assert message.attempts == attempts
+            started = loop.time()
+            await process.nack(message, delay=None)
+            assert await process.receive() == []
+            again = await process.one()
+            assert loop.time() - started >= delay - 0.01
+            await process.gateway.give_back(world.queue, [again])
+
+    async def test_an_explicit_delay_wins_over_the_backoff_even_when_it_is_none(self, world: World) -> None:
+        process = await world.process(policy=Policy(backoff_seconds=(3600,)))
+        await process.publish({"n": 1})
+        await process.nack(await process.one(), delay=0)
+        assert (await process.one()).attempts == 1
+
+    async def test_a_delay_beyond_the_broker_is_refused_and_the_lease_goes_on(self, world: World) -> None:
+        process = await world.process()
+        maximum = process.gateway.router.route(world.queue).capabilities.max_delay_seconds
+        if maximum is None:
+            pytest.skip("this broker delays without bound")
+        await process.publish({"n": 1})
+        message = await process.one()
+        assert kinds(await process.nack(message, delay=maximum + 1)) == [UnsupportedByBroker]
+        assert await process.ack(message) == [None]
+
+    async def test_nacks_and_expiries_count_alike(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        seen = []
+        for end in ("nack", "expire", "nack", "expire", "ack"):
+            message = await process.one(SHORT if end == "expire" else None)
+            seen.append(message.attempts)
+            if end == "nack":
+                assert await process.nack(message) == [None]
+        assert seen == [0, 1, 2, 3, 4]
+
+    async def test_a_count_in_the_body_goes_on(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        fresh = await process.one()
+        body = fresh.body.replace(b'"attempts":0', b'"attempts":3')
+        assert body != fresh.body
+        await process.ack(fresh)
+        await world.broker.inject(world.queue, body)
+        message = await process.one()
+        assert (message.attempts, message.body) == (3, body)
+        await process.nack(message)
+        assert (await process.one()).attempts == 4
+
+    async def test_an_extended_lease_keeps_the_message(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(SHORT)
+        before = now_ms()
+        (result,) = await process.gateway.settle(
+            ANYONE, world.queue, Settlement(extends=[Extend([message.ack_token], 60)])
+        )
+        assert result.error is None
+        assert result.lease_expires_at is not None
+        assert before + 59_900 <= result.lease_expires_at <= now_ms() + 60_100
+        await asyncio.sleep(AFTER)
+        assert await process.receive() == []
+        assert await process.ack(message) == [None], "the token stays valid through extends"
+        assert await process.is_empty()
+
+    async def test_extends_add_up_to_nothing_and_the_last_one_counts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(60)
+        for lease in (600, 30, SHORT):
+            assert await process.extend(message, lease=lease) == [None]
+        again = await process.one()
+        assert again.attempts == 1, "a lease counts from its last extend"
+        assert kinds(await process.extend(message, lease=60)) == [LeaseLost]
+        assert await process.nack(again) == [None]
+
+    async def test_an_extended_lease_ends_by_every_verb(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(3)])
+        acked, nacked, rejected = messages = await process.take(3, 5)
+        assert await process.extend(*messages, lease=60) == [None] * 3
+        outcomes = await process.ack(acked) + await process.nack(nacked) + await process.reject(rejected)
+        assert outcomes == [None] * 3
+        assert [data(message)["n"] for message in await process.take(1)] == [1]
+        assert len(await process.dead()) == 1
+        assert await process.ack(acked) == [None]
+
+    async def test_an_ack_of_what_was_nacked_does_not_remove_it(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        await process.nack(message)
+        assert kinds(await process.ack(message)) == [LeaseLost]
+        assert data(await process.one()) == {"n": 1}
+
+    async def test_an_ack_of_what_was_rejected_leaves_the_dead_letter(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        await process.reject(message)
+        assert kinds(await process.ack(message)) == [LeaseLost]
+        assert len(await process.dead()) == 1
+
+    async def test_what_was_acked_cannot_be_raised_again(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        await process.ack(message)
+        for verb in (process.nack, process.reject):
+            assert kinds(await verb(message)) == [LeaseLost]
+        assert kinds(await process.extend(message, lease=60)) == [LeaseLost]
+        assert await process.is_empty()
+        assert await process.dead() == []
+
+    async def test_a_settle_that_is_repeated_acts_once(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": 1}, {"n": 2}])
+        nacked, rejected = await process.take(2)
+        for _ in range(2):
+            await process.nack(nacked)
+            await process.reject(rejected)
+        assert len(await process.receive(10)) == 1
+        assert len(await process.dead()) == 1
+
+    @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+    async def test_another_process_settles(self, world: World, verb: str) -> None:
+        receiver, other = await world.process(), await world.process()
+        await receiver.publish({"n": 1})
+        message = await receiver.one(5)
+        how = {"lease": 60.0} if verb == "extend" else {}
+        assert await getattr(other, verb)(message, **how) == [None]
+        stats = await receiver.stats()
+        expected = {"ack": (0, 0, 0), "nack": (1, 0, 0), "reject": (0, 0, 1), "extend": (0, 1, 0)}
+        assert (stats.depth, stats.in_flight, len(await receiver.dead())) == expected[verb]
+
+    async def test_all_verbs_in_one_call_each_counting_for_itself(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(6)])
+        tokens = [message.ack_token for message in await process.take(6)]
+        settlement = Settlement(
+            acks=[tokens[0], "bad", tokens[1]],
+            nacks=[Nack([tokens[2]], 0), Nack([tokens[3]], 3600)],
+            rejects=[Reject([tokens[4]], "no stock")],
+            extends=[Extend([tokens[5]], 60)],
+        )
+        results = await process.gateway.settle(ANYONE, world.queue, settlement)
+        assert [(result.action, result.index) for result in results] == [
+            ("ack", 0),
+            ("ack", 1),
+            ("ack", 2),
+            ("nack", 0),
+            ("nack", 1),
+            ("reject", 0),
+            ("extend", 0),
+        ]
+        assert [type(result.error) for result in results if result.error] == [InvalidAckToken]
+        assert [data(message)["n"] for message in await process.receive(10)] == [2]
+        assert [letter.error for letter in await process.dead()] == ["no stock"]
+
+    async def test_events_tell_what_happened(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(3)])
+        acked, nacked, rejected = await process.take(3)
+        await process.settle(
+            Settlement([acked.ack_token], [Nack([nacked.ack_token], 0)], [Reject([rejected.ack_token])])
+        )
+        await process.nack(rejected)
+        counted: dict[str, int] = {}
+        for event in process.events:
+            assert (event.queue, event.broker) == (world.queue, world.broker.name)
+            counted[event.kind] = counted.get(event.kind, 0) + event.count
+        assert counted == {
+            "accepted": 3,
+            "delivered": 3,
+            "acked": 1,
+            "nacked": 1,
+            "rejected": 1,
+            "dead_lettered": 1,
+            "lease_lost": 1,
+        }
+
+    async def test_order_goes_on_behind_a_settled_head(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(3)])
+        for n in range(3):
+            message = await process.one()
+            assert data(message) == {"n": n}
+            await process.ack(message)
+
+    async def test_a_draft_with_its_own_trace_keeps_it_through_a_nack(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_body(draft({"n": 1}, trace_id="order-4711", meta={"ext": {"shop": {"region": "eu"}}}))
+        await process.nack(await process.one())
+        envelope = json.loads((await process.one()).body)
+        assert (envelope["job"], envelope["trace_id"]) == (JOB, "order-4711")
+        assert envelope["meta"]["ext"] == {"shop": {"region": "eu"}}

@@ -1,0 +1,20 @@
+"""The contract, on SQLite."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.contract.suite_publish import TestPublish
+from tests.contract.suite_receive import TestReceive
+from tests.contract.suite_settle import TestSettle
+from tests.harness.sqlite import SqliteBroker
+
+__all__ = ["TestPublish", "TestReceive", "TestSettle"]
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> SqliteBroker:
+    """A file of the test's own."""
+    return SqliteBroker(tmp_path)

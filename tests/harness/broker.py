@@ -1,0 +1,56 @@
+"""A real broker as the contract suites need it: what each harness provides."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar
+
+from app.brokers import registry
+from app.brokers.binding import Binding
+from app.clock import now_ms
+
+
+class Broker(ABC):
+    """One running broker. ``name`` and ``url`` are what a configuration would say of it.
+
+    ``queue_options``: the options of an ordinary route. ``header_options``: those of a route whose messages carry
+    native headers, None where there is no such thing. ``impatient``: broker options that shorten the patience with a
+    broker that does not answer. ``embedded``: it lives in the gateways' own processes, so that a restart is theirs.
+    """
+
+    name: ClassVar[str]
+    embedded: ClassVar[bool] = False
+    queue_options: Mapping[str, Any] = {}
+    header_options: Mapping[str, Any] | None = None
+    impatient: Mapping[str, Any] = {}
+
+    @property
+    @abstractmethod
+    def url(self) -> str:
+        """The URL of the broker."""
+
+    def connect(self, options: Mapping[str, Any] | None = None) -> Binding:
+        """A binding of its own, as another process would have it; not yet open."""
+        return registry.connect(self.name, self.url, options or {}, now_ms)
+
+    @abstractmethod
+    async def restart(self) -> None:
+        """Stop in good order and start again on the same data."""
+
+    @abstractmethod
+    async def kill(self) -> None:
+        """Stop as a power cut would, and start again on the same data."""
+
+    @abstractmethod
+    def outage(self) -> AbstractAsyncContextManager[None]:
+        """While it lasts the broker takes no writes."""
+
+    @abstractmethod
+    async def inject(self, queue: str, *bodies: bytes) -> None:
+        """Put ``bodies`` on the queue as a foreign program would, unchecked."""
+
+    @abstractmethod
+    async def dead(self, queue: str) -> Sequence[bytes]:
+        """The dead-letter records as the broker stores them, oldest first."""

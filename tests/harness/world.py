@@ -1,0 +1,181 @@
+"""Gateways over one broker, as a test needs them: each with a binding of its own, like processes on several hosts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.brokers.binding import Binding, Stats
+from app.envelope import Limits
+from app.errors import BabelgateError
+from app.gateway import Gateway
+from app.leases import TokenKey, TokenSealer
+from app.model import DeadLetterFilter, DeadLetterView, Extend, Message, Nack, Receipt, RedriveResult, Reject, Settlement
+from app.observe.events import Event
+from app.rights import ANYONE
+from app.routing import Policy, Router, Rule
+from tests.harness.broker import Broker
+
+JOB = "urn:babel:test:made"
+KEYS = [TokenKey("test", b"the gateways of a test share a key")]
+PATIENCE = 10.0
+"""Seconds that a test waits for what must come, so that one where it never comes ends."""
+
+Wrap = Callable[[Binding], Binding]
+
+
+def draft(data: Any, **members: Any) -> bytes:
+    """The body of a publish: a draft."""
+    return json.dumps({"job": JOB, "data": data} | members, ensure_ascii=False).encode()
+
+
+def data(message: Message) -> Any:
+    """The payload of a received message."""
+    return json.loads(message.body)["data"]
+
+
+class Process:
+    """One gateway and the verbs of a client of ``queue``, short."""
+
+    def __init__(self, queue: str, make: Callable[[Process], Gateway]) -> None:
+        self.queue = queue
+        self.events: list[Event] = []
+        self._make = make
+        self.gateway = make(self)
+
+    async def start(self) -> None:
+        await self.gateway.start()
+
+    async def reopen(self) -> None:
+        """End, and start again, as another incarnation."""
+        await self.gateway.close()
+        self.gateway = self._make(self)
+        await self.gateway.start()
+
+    async def publish(self, data: Any = None, **how: Any) -> Receipt:
+        return await self.gateway.publish(ANYONE, self.queue, draft({} if data is None else data), **how)
+
+    async def publish_body(self, body: bytes) -> Receipt:
+        return await self.gateway.publish(ANYONE, self.queue, body)
+
+    async def publish_all(self, values: Sequence[Any]) -> list[Receipt]:
+        """Publish a message for each; fails unless all were accepted."""
+        results = await self.gateway.publish_many(ANYONE, self.queue, [draft(value) for value in values])
+        receipts = [result for result in results if isinstance(result, Receipt)]
+        assert len(receipts) == len(values), results
+        return receipts
+
+    async def receive(self, max_messages: int = 1, wait: float = 0, lease: float | None = None) -> list[Message]:
+        return await self.gateway.receive(
+            ANYONE, self.queue, max_messages=max_messages, wait_seconds=wait, lease_seconds=lease
+        )
+
+    async def one(self, lease: float | None = None) -> Message:
+        """The one message that must come."""
+        messages = await self.receive(1, PATIENCE, lease)
+        assert len(messages) == 1, "no message came"
+        return messages[0]
+
+    async def take(self, count: int, lease: float | None = None) -> list[Message]:
+        """The ``count`` messages that must come, in the order in which they do."""
+        taken: list[Message] = []
+        while len(taken) < count:
+            messages = await self.receive(min(count - len(taken), 100), PATIENCE, lease)
+            assert messages, f"{len(taken)} of {count} messages came"
+            taken += messages
+        return taken
+
+    def waiting(self, max_messages: int = 1, lease: float | None = None) -> asyncio.Task[list[Message]]:
+        """A client that waits."""
+        return asyncio.create_task(self.receive(max_messages, PATIENCE, lease))
+
+    async def settle(self, settlement: Settlement) -> list[BabelgateError | None]:
+        return [result.error for result in await self.gateway.settle(ANYONE, self.queue, settlement)]
+
+    async def ack(self, *messages: Message) -> list[BabelgateError | None]:
+        return await self.settle(Settlement(acks=tokens(messages)))
+
+    async def nack(self, *messages: Message, delay: float | None = 0, **why: Any) -> list[BabelgateError | None]:
+        return await self.settle(Settlement(nacks=[Nack(tokens(messages), delay, **why)]))
+
+    async def reject(self, *messages: Message, **why: Any) -> list[BabelgateError | None]:
+        return await self.settle(Settlement(rejects=[Reject(tokens(messages), **why)]))
+
+    async def extend(self, *messages: Message, lease: float) -> list[BabelgateError | None]:
+        return await self.settle(Settlement(extends=[Extend(tokens(messages), lease)]))
+
+    async def stats(self) -> Stats:
+        return (await self.gateway.queue(ANYONE, self.queue)).stats
+
+    async def dead(self, **where: Any) -> list[DeadLetterView]:
+        return (await self.gateway.dead_letters(ANYONE, self.queue, DeadLetterFilter(**where), 100, None))[0]
+
+    async def redrive(
+        self, limit: int | None = None, to_queue: str | None = None, dry_run: bool = False, **where: Any
+    ) -> RedriveResult:
+        filtered = DeadLetterFilter(**where)
+        return await self.gateway.redrive(ANYONE, self.queue, filtered, limit, to_queue, dry_run)
+
+    async def is_empty(self) -> bool:
+        """Whether nothing is ready, leased or delayed, as far as the broker can tell."""
+        stats = await self.stats()
+        return not (stats.depth or stats.in_flight or stats.delayed) and not await self.receive()
+
+
+class World:
+    """All the processes of a test, on one broker and one queue."""
+
+    def __init__(self, broker: Broker, queue: str) -> None:
+        self.broker = broker
+        self.queue = queue
+        self._processes: list[Process] = []
+
+    async def process(
+        self,
+        *,
+        start: bool = True,
+        queue: str | None = None,
+        policy: Policy = Policy(),
+        limits: Limits = Limits(),
+        queue_options: Mapping[str, Any] | None = None,
+        broker_options: Mapping[str, Any] | None = None,
+        wrap: Wrap = lambda binding: binding,
+    ) -> Process:
+        """A new process. ``wrap`` may put something between the gateway and its binding."""
+        options = self.broker.queue_options if queue_options is None else queue_options
+
+        def make(process: Process) -> Gateway:
+            binding = wrap(self.broker.connect(broker_options))
+            router = Router([], Rule("*", binding, policy, options=options))
+            return Gateway(
+                {binding.name: binding}, router, TokenSealer(KEYS), limits=limits, observe=process.events.append
+            )
+
+        process = Process(queue or self.queue, make)
+        self._processes.append(process)
+        if start:
+            await process.start()
+        return process
+
+    async def restart(self) -> None:
+        """Restart the broker in good order; where it lives in the gateways, restart these."""
+        await self.broker.restart()
+        if self.broker.embedded:
+            for process in self._processes:
+                await process.reopen()
+
+    async def close(self) -> None:
+        await asyncio.gather(*(process.gateway.close() for process in self._processes))
+
+
+def tokens(messages: Sequence[Message]) -> list[str]:
+    return [message.ack_token for message in messages]
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Wait until an awaited ``condition()`` is true; fails after the test's patience."""
+    async with asyncio.timeout(PATIENCE):
+        while not await condition():
+            await asyncio.sleep(0.02)
