@@ -101,7 +101,7 @@ def _draft(job: str, data: str, trace_id: str | None) -> bytes:
 
 
 def _sniff(lines: Lines) -> tuple[bytes, Lines]:
-    """A single document as its body; or, when an object fills the first line of several, NDJSON as its numbered lines."""
+    """A single document as its body; or, when an object fills the first of several lines, NDJSON as numbered lines."""
     nothing = (0, b"")
     first, second = next(lines, nothing), next(lines, nothing)
     if second[1] and _is_object(first[1]):
@@ -217,7 +217,7 @@ def _receive(
 ) -> int:
     """Receive once, print, and only then acknowledge; the number received."""
     messages = client.receive(queue, min(maximum, MESSAGES_PER_RECEIVE), wait, lease_seconds)
-    out = click.get_binary_stream("stdout")
+    out = sys.stdout.buffer
     for message in messages:
         # A body that another program wrote may have line breaks, but only between its tokens.
         out.write((message.envelope if bare else message.text).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
@@ -241,8 +241,8 @@ def queues(as_json: bool, url: str, token: str | None) -> None:
         for queue in found:
             _print_json(queue)
     else:
-        columns = ("queue", "broker", "depth", "in_flight", "delayed", "dead", "oldest_age_seconds")
-        rows = [[queue.get(column) for column in columns] for queue in found]
+        counts = ("depth", "in_flight", "delayed", "dead", "oldest_age_seconds")
+        rows = [[queue["queue"], queue["broker"], *map(queue["stats"].get, counts)] for queue in found]
         table(("QUEUE", "BROKER", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)"), rows)
 
 

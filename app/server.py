@@ -129,9 +129,11 @@ def _listen(settings: Settings) -> socket.socket:
 
 def _check(settings: Settings) -> None:
     """Refuse what cannot be served before anything listens."""
+    from app.keys import token_keys
     from app.wiring import resolve
 
     resolve(settings)
+    token_keys(settings)
     for key in ("tls_cert", "tls_key"):
         path = getattr(settings, key)
         if path is not None and not path.is_file():

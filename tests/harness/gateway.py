@@ -1,0 +1,152 @@
+"""A real ``babelgate serve`` in a process of its own, on a free port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import yaml
+
+START_SECONDS = 25
+STOP_SECONDS = 25
+_LISTENING = re.compile(rb"listening on (https?)://\S*?:(\d+)")
+_ROOT = Path(__file__).parents[2]
+
+
+class GatewayProcess:
+    """One gateway over ``directory``: its configuration file, its state and its log are there.
+
+    ``config`` is the YAML as a dict (host, port and state_dir are filled in), ``environ`` more variables. The port is
+    kept over restarts.
+    """
+
+    def __init__(
+        self, directory: Path, config: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None
+    ) -> None:
+        self.directory = directory
+        self.log = directory / "gateway.log"
+        self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
+        self._config = {"state_dir": str(directory), "port": 0, **(config or {})}
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def pid(self) -> int:
+        """The process that was started (with workers: their parent)."""
+        assert self._process is not None
+        return self._process.pid
+
+    def workers(self) -> list[int]:
+        """The processes that serve."""
+        children = [child.pid for child in psutil.Process(self.pid).children() if _is_worker(child)]
+        return children or [self.pid]
+
+    def start(self, *arguments: str, ready: bool = True) -> GatewayProcess:
+        """Start, and wait until /readyz answers 200 unless ``ready`` is false (then: until it listens)."""
+        path = self.directory / "babelgate.yaml"
+        path.write_text(yaml.safe_dump(self._config, sort_keys=False))
+        since = self.log.stat().st_size if self.log.exists() else 0
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "app", "serve", "--quiet", "--config", str(path), *arguments]
+            self._process = subprocess.Popen(
+                command, cwd=_ROOT, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        found = self._wait("listen", lambda: _LISTENING.search(self.log.read_bytes(), since))
+        scheme, port = found[1].decode(), int(found[2])
+        self.url = f"{scheme}://127.0.0.1:{port}{self._config.get('prefix', '')}"
+        self._config["port"] = port
+        if ready:
+            self._wait("be ready", self.is_ready)
+        return self
+
+    def is_ready(self) -> bool:
+        """Whether /readyz is 200."""
+        with contextlib.suppress(httpx.TransportError):
+            return httpx.get(f"{self.url}/readyz", timeout=5, verify=False).status_code == 200
+        return False
+
+    def client(self, **options: Any) -> httpx.Client:
+        """A client of this gateway; paths are relative to its URL."""
+        return httpx.Client(base_url=self.url, timeout=20, **options)
+
+    def terminate(self) -> None:
+        """Send SIGTERM and return at once."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self) -> int:
+        """The exit status, once it has ended."""
+        assert self._process is not None
+        return self._process.wait(STOP_SECONDS)
+
+    def stop(self) -> int:
+        """Stop it gracefully; the exit status."""
+        self.terminate()
+        return self.wait()
+
+    def kill(self) -> None:
+        """kill -9 of it and of its workers, as a power cut would."""
+        victims = [psutil.Process(self.pid), *psutil.Process(self.pid).children(recursive=True)]
+        for victim in victims:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+        assert self._process is not None
+        self._process.wait()
+        psutil.wait_procs(victims)
+
+    def close(self) -> None:
+        """End it in whatever state it is."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill()
+
+    def log_text(self) -> str:
+        """What it has printed, all starts together."""
+        return self.log.read_text("utf-8", "replace")
+
+    def _wait(self, what: str, condition: Any) -> Any:
+        assert self._process is not None
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise AssertionError(f"the gateway ended with {self._process.returncode}:\n{self.log_text()}")
+            if found := condition():
+                return found
+            time.sleep(0.02)
+        raise AssertionError(f"the gateway did not {what} within {START_SECONDS} s:\n{self.log_text()}")
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs; one that ended and waits to be reaped does not."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _is_worker(child: psutil.Process) -> bool:
+    # The other child that a parent of workers has is multiprocessing's resource tracker.
+    try:
+        return any("spawn_main" in part for part in child.cmdline())
+    except psutil.NoSuchProcess:
+        return False
+
+
+@contextlib.contextmanager
+def gateway(
+    directory: Path, config: Mapping[str, Any] | None = None, *arguments: str, environ: Mapping[str, str] | None = None
+) -> Iterator[GatewayProcess]:
+    """A ready gateway, ended with the block."""
+    process = GatewayProcess(directory, config, environ=environ)
+    try:
+        yield process.start(*arguments)
+    finally:
+        process.close()

@@ -1,0 +1,63 @@
+"""The token key: made once, whoever starts first."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from app import settings
+from app.errors import ConfigError
+from app.keys import KEY_FILE, token_keys
+
+PRINT_KEY = """
+import sys
+from pathlib import Path
+from app import settings
+from app.keys import token_keys
+print(token_keys(settings.load(None, {"BABELGATE_STATE_DIR": sys.argv[1]}))[0].secret.hex())
+"""
+
+
+@pytest.fixture
+def here(tmp_path):
+    return settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path / "state")})
+
+
+def test_is_made_once_and_private(here):
+    (key,) = token_keys(here)
+    assert token_keys(here) == [key]
+    assert len(key.secret) == 32
+    assert [path.name for path in here.state_dir.iterdir()] == [KEY_FILE]
+    assert stat.S_IMODE((here.state_dir / KEY_FILE).stat().st_mode) == 0o600
+
+
+def test_processes_that_start_at_once_agree(tmp_path):
+    command = [sys.executable, "-c", PRINT_KEY, str(tmp_path)]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert len({process.communicate()[0] for process in started}) == 1
+    assert [path.name for path in tmp_path.iterdir()] == [KEY_FILE]
+
+
+def test_configured_keys_win(tmp_path):
+    keys = json.dumps([{"id": "new", "secret": "n" * 32}, {"id": "old", "secret": "o" * 32}])
+    found = token_keys(settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path), "BABELGATE_TOKEN_KEYS": keys}))
+    assert [(key.id, key.secret) for key in found] == [("new", b"n" * 32), ("old", b"o" * 32)]
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", ["", "abc", "00" * 16, "zz" * 32, "ä"])
+def test_a_damaged_file_is_refused_in_words(here, content):
+    here.state_dir.mkdir()
+    (here.state_dir / KEY_FILE).write_text(content)
+    with pytest.raises(ConfigError, match="holds no key of 32 bytes"):
+        token_keys(here)
+
+
+def test_a_state_dir_that_cannot_be_is_refused_in_words(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="state_dir"):
+        token_keys(settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path / "file" / "x")}))

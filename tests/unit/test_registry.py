@@ -1,0 +1,91 @@
+"""URL schemes to bindings, and what is loaded when."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from app.brokers.registry import SCHEMES, connect, driver
+from app.clock import now_ms
+from app.errors import ConfigError
+
+CLIENTS = {"redis", "aio_pika", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
+
+
+def run(code: str) -> str:
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+
+
+def test_every_scheme_has_a_binding():
+    for scheme in SCHEMES:
+        assert driver("x", f"{scheme}://h").module.startswith("app.brokers.")
+        assert driver("x", f"{scheme.upper()}://h") is driver("x", f"{scheme}://h")
+
+
+def test_sqlite_is_connected_without_io(tmp_path):
+    binding = connect("local", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
+    assert binding.name == "local"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("url", ["kafkaesque://:hunter2@h", "hunter2", "", "://hunter2", "redis:/hunter2"])
+def test_an_unknown_scheme_lists_the_known_ones(url):
+    with pytest.raises(ConfigError) as caught:
+        connect("cache", url, {}, now_ms)
+    assert caught.value.key == "brokers.cache.url"
+    assert "sqlite://, redis://" in caught.value.reason
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://h:26379/mymaster", "redis+cluster://h:6379"])
+def test_sentinel_and_cluster_are_refused_in_words(url):
+    with pytest.raises(ConfigError) as caught:
+        connect("cache", url, {}, now_ms)
+    assert caught.value.key.startswith("brokers.cache")
+    assert url.partition("+")[2].partition(":")[0] in caught.value.reason.lower()
+
+
+def test_an_unknown_option_names_its_place():
+    with pytest.raises(ConfigError) as caught:
+        connect("local", "sqlite:///a.db", {"nonsense": 1}, now_ms)
+    assert caught.value.key == "brokers.local.nonsense"
+
+
+def test_a_missing_client_names_the_extra():
+    # A None in sys.modules is how Python itself marks a module that cannot be imported.
+    print_error = """
+import sys
+sys.modules["redis"] = sys.modules["redis.asyncio"] = None
+from app.brokers.registry import connect
+from app.clock import now_ms
+from app.errors import ConfigError
+try:
+    connect("cache", "redis://h", {}, now_ms)
+except ConfigError as error:
+    print(error)
+"""
+    assert run(print_error).strip() == "brokers.cache: the client is not installed: pip install 'babelgate[redis]'"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import app",
+        "import app.brokers.registry",
+        "import app.settings",
+        "from app.cli import cli; cli(['--help'], standalone_mode=False)",
+        "from app.cli import cli; cli(['serve', '--help'], standalone_mode=False)",
+    ],
+)
+def test_no_client_is_loaded_before_a_broker_is_configured(statement):
+    loaded = run(f"{statement}\nimport sys\nprint('LOADED', *sys.modules)").rpartition("LOADED")[2].split()
+    assert "app" in loaded
+    assert not CLIENTS & {name.partition(".")[0] for name in loaded}
+
+
+def test_help_loads_neither_the_web_framework_nor_the_settings():
+    code = "from app.cli import cli; cli(['--help'], standalone_mode=False)\nimport sys\nprint('LOADED', *sys.modules)"
+    loaded = set(run(code).rpartition("LOADED")[2].split())
+    assert not {"fastapi", "starlette", "uvicorn", "pydantic", "httpx", "rich", "yaml"} & loaded
