@@ -7,20 +7,25 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 
 from app.gateway import Gateway
+from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
-from app.http.views import DeadLetterPage, DeadLetterQuery, Purged, RedriveBody, RedriveView
 from app.model import DeadLetterFilter
 
-_EVERYTHING = RedriveBody()
+_EVERYTHING = views.RedriveRequest()
 
 
 def routes(gateway: Gateway) -> APIRouter:
     """The routes over ``gateway``."""
     router = APIRouter(prefix="/queues/{queue}", tags=["dead letters"])
 
-    @router.get("/dead-letters", operation_id="list_dead_letters", response_model=DeadLetterPage)
+    @router.get(
+        "/dead-letters",
+        operation_id="list_dead_letters",
+        summary="List dead letters",
+        response_model=views.DeadLetterPage,
+    )
     async def list_dead_letters(
-        caller: CallerOf, queue: QueueName, asked: Annotated[DeadLetterQuery, Query()]
+        caller: CallerOf, queue: QueueName, asked: Annotated[views.DeadLetterQuery, Query()]
     ) -> Response:
         """A page of dead letters, oldest first, all given conditions met. A page may be empty and have a next one."""
         where = DeadLetterFilter(asked.job, asked.reason, asked.before, asked.after, asked.trace_id)
@@ -41,19 +46,31 @@ def routes(gateway: Gateway) -> APIRouter:
         ]
         return json_answer({"dead_letters": page, "next_cursor": cursor})
 
-    @router.post("/dead-letters:redrive", operation_id="redrive_dead_letters", dependencies=NO_PARAMETERS)
-    async def redrive_dead_letters(caller: CallerOf, queue: QueueName, asked: RedriveBody = _EVERYTHING) -> RedriveView:
+    @router.post(
+        "/dead-letters:redrive",
+        operation_id="redrive_dead_letters",
+        summary="Send dead letters back",
+        dependencies=NO_PARAMETERS,
+    )
+    async def redrive_dead_letters(
+        caller: CallerOf, queue: QueueName, asked: views.RedriveRequest = _EVERYTHING
+    ) -> views.RedriveResult:
         """Send dead letters back: publish, confirm, then remove; nothing is lost when it stops half way.
 
         Needs the right `manage`, and `send` on another queue when `to_queue` names one.
         """
         where = DeadLetterFilter(**dict(asked.filter))
         result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run)
-        return RedriveView.model_validate(result)
+        return views.RedriveResult.model_validate(result)
 
-    @router.post("/dead-letters:purge", operation_id="purge_dead_letters", dependencies=NO_PARAMETERS)
-    async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> Purged:
+    @router.post(
+        "/dead-letters:purge",
+        operation_id="purge_dead_letters",
+        summary="Remove all dead letters",
+        dependencies=NO_PARAMETERS,
+    )
+    async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.Purged:
         """Remove all dead letters of the queue. Needs the right `manage`."""
-        return Purged(removed=await gateway.purge_dead_letters(caller, queue))
+        return views.Purged(removed=await gateway.purge_dead_letters(caller, queue))
 
     return router

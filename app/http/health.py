@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import PlainTextResponse
 
 from app.errors import BrokerUnavailable, Draining, InvalidParameter
 from app.gateway import Gateway
+from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf
 from app.http.problems import NotReady
-from app.http.views import BrokerState, Probe
 from app.observe.metrics import CONTENT_TYPE, Metrics
 from app.rights import ANYONE, Right
 
@@ -32,20 +33,38 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
     """The routes over ``gateway`` and ``metrics``."""
     router = APIRouter(tags=["operations"])
 
-    @router.get("/livez", operation_id="livez", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
-    async def livez() -> Probe:
+    @router.get(
+        "/livez",
+        operation_id="livez",
+        summary="Is the process alive?",
+        response_model_exclude_none=True,
+        dependencies=NO_PARAMETERS,
+    )
+    async def livez() -> views.Probe:
         """The process answers; no broker is asked."""
-        return Probe(status="ok")
+        return views.Probe(status="ok")
 
-    @router.get("/startupz", operation_id="startupz", response_model_exclude_none=True, dependencies=NO_PARAMETERS)
-    async def startupz() -> Probe:
+    @router.get(
+        "/startupz",
+        operation_id="startupz",
+        summary="Has it started?",
+        response_model_exclude_none=True,
+        dependencies=NO_PARAMETERS,
+    )
+    async def startupz() -> views.Probe:
         """200 once the gateway has started."""
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
-        return Probe(status="ok")
+        return views.Probe(status="ok")
 
-    @router.get("/readyz", operation_id="readyz", response_model_exclude_none=True, openapi_extra=_VERBOSE)
-    async def readyz(request: Request) -> Probe:
+    @router.get(
+        "/readyz",
+        operation_id="readyz",
+        summary="May it get requests?",
+        response_model_exclude_none=True,
+        openapi_extra=_VERBOSE,
+    )
+    async def readyz(request: Request) -> views.Probe:
         """200 once started, while not stopping, and with every required broker up; asks brokers for at most 2 s.
 
         `verbose` lists the brokers and what an operator should know of their set-up.
@@ -59,9 +78,17 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
         for state in states:
             if state.required and not state.up:
                 raise BrokerUnavailable(broker=state.broker, reason="it is required, and does not answer")
-        return Probe(status="ok", brokers=[BrokerState.model_validate(state) for state in states] if verbose else None)
+        return views.Probe(
+            status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] if verbose else None
+        )
 
-    @router.get("/metrics", operation_id="metrics", response_class=Response, dependencies=NO_PARAMETERS)
+    @router.get(
+        "/metrics",
+        operation_id="metrics",
+        summary="Counters for Prometheus",
+        response_class=PlainTextResponse,
+        dependencies=NO_PARAMETERS,
+    )
     async def show_metrics(caller: CallerOf) -> Response:
         """Counters of this process in Prometheus' text format. Needs the right `manage` on some queue."""
         caller.require_anywhere(Right.MANAGE)

@@ -69,6 +69,7 @@ _STATUS_HEADERS: dict[int, Json] = {
     429: _SECONDS,
     503: _SECONDS,
 }
+_MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
 _EVERYWHERE = (400, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
@@ -116,6 +117,7 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
     for answer in responses.values():
         if "$ref" not in answer:
+            answer["description"] = answer["description"].replace("Successful Response", "Done.")
             answer["headers"] = answer.get("headers", {}) | _REQUEST_ID
     probe = operation["operationId"].endswith("z")
     statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
@@ -126,7 +128,7 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     made = operation | {"parameters": parameters, "responses": dict(sorted(responses.items()))}
     if probe:
         made["security"] = []
-    return {name: value for name, value in made.items() if name != "parameters" or value}
+    return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
 
 
 def _generated(answer: Json) -> bool:

@@ -8,48 +8,61 @@ import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from app.gateway import Gateway
+from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
 from app.http.operations import PUBLISH_BODY, PUBLISH_QUERY
 from app.http.problems import MethodNotAllowed
 from app.http.schemas import PublishParameters, from_query
-from app.http.views import (
-    BrokerList,
-    BrokerView,
-    PeekedList,
-    PeekQuery,
-    ProjectionView,
-    Purged,
-    QueueList,
-    QueueView,
-)
 
 
 def routes(gateway: Gateway) -> APIRouter:
     """The routes over ``gateway``."""
     router = APIRouter()
 
-    @router.get("/queues", operation_id="list_queues", tags=["queues"], dependencies=NO_PARAMETERS)
-    async def list_queues(caller: CallerOf) -> QueueList:
+    @router.get(
+        "/queues",
+        operation_id="list_queues",
+        summary="List queues",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def list_queues(caller: CallerOf) -> views.QueueList:
         """The configured queues, and those that brokers can list, as far as the caller has a right on them."""
         found = await gateway.queues(caller)
-        return QueueList(queues=[QueueView.model_validate(info) for info in found])
+        return views.QueueList(queues=[views.Queue.model_validate(info) for info in found])
 
-    @router.post("/queues/{queue}:purge", operation_id="purge_queue", tags=["queues"], dependencies=NO_PARAMETERS)
-    async def purge_queue(caller: CallerOf, queue: QueueName) -> Purged:
+    @router.post(
+        "/queues/{queue}:purge",
+        operation_id="purge_queue",
+        summary="Empty a queue",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def purge_queue(caller: CallerOf, queue: QueueName) -> views.Purged:
         """Remove ready and delayed messages, not leased ones. Needs the right `manage`."""
-        return Purged(removed=await gateway.purge(caller, queue))
+        return views.Purged(removed=await gateway.purge(caller, queue))
 
-    @router.get("/queues/{queue}", operation_id="get_queue", tags=["queues"], dependencies=NO_PARAMETERS)
-    async def get_queue(caller: CallerOf, queue: QueueName) -> QueueView:
+    @router.get(
+        "/queues/{queue}",
+        operation_id="get_queue",
+        summary="One queue",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def get_queue(caller: CallerOf, queue: QueueName) -> views.Queue:
         """One queue: counts, capabilities and policy. Needs any right on it."""
         if queue.endswith(":purge"):
             raise MethodNotAllowed(allow="POST")
-        return QueueView.model_validate(await gateway.queue(caller, queue))
+        return views.Queue.model_validate(await gateway.queue(caller, queue))
 
     @router.get(
-        "/queues/{queue}/messages:peek", operation_id="peek_messages", tags=["consume"], response_model=PeekedList
+        "/queues/{queue}/messages:peek",
+        operation_id="peek_messages",
+        summary="Look at ready messages",
+        tags=["consume"],
+        response_model=views.PeekedList,
     )
-    async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[PeekQuery, Query()]) -> Response:
+    async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[views.PeekQuery, Query()]) -> Response:
         """Look at ready messages, oldest first, without reserving them; where the broker can."""
         found = await gateway.peek(caller, queue, asked.limit)
         return json_answer(
@@ -59,8 +72,9 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.post(
         "/queues/{queue}/messages:validate",
         operation_id="validate_message",
+        summary="Dry run of a publish",
         tags=["publish"],
-        response_model=ProjectionView,
+        response_model=views.Projection,
         openapi_extra={"parameters": PUBLISH_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
@@ -84,9 +98,15 @@ def routes(gateway: Gateway) -> APIRouter:
             }
         )
 
-    @router.get("/brokers", operation_id="list_brokers", tags=["queues"], dependencies=NO_PARAMETERS)
-    async def list_brokers(caller: CallerOf) -> BrokerList:
+    @router.get(
+        "/brokers",
+        operation_id="list_brokers",
+        summary="List brokers",
+        tags=["queues"],
+        dependencies=NO_PARAMETERS,
+    )
+    async def list_brokers(caller: CallerOf) -> views.BrokerList:
         """All configured brokers, asked now. Needs the right `manage` on some queue."""
-        return BrokerList(brokers=[BrokerView.model_validate(info) for info in await gateway.brokers(caller)])
+        return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in await gateway.brokers(caller)])
 
     return router

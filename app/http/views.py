@@ -40,7 +40,7 @@ class DeadLetterQuery(Strict):
     )
 
 
-class DeadLetterFilterBody(Strict):
+class DeadLetterFilter(Strict):
     """All given conditions hold; without any, every dead letter matches."""
 
     job: Text | None = None
@@ -50,18 +50,18 @@ class DeadLetterFilterBody(Strict):
     trace_id: Text | None = None
 
 
-class RedriveBody(Strict):
+class RedriveRequest(Strict):
     """What to send back, and where to."""
 
     limit: int | None = Field(default=None, ge=1, le=1_000_000, description="At most so many; 1000 by default.")
-    filter: DeadLetterFilterBody = DeadLetterFilterBody()
+    filter: DeadLetterFilter = DeadLetterFilter()
     to_queue: Annotated[str, Field(min_length=1, max_length=120)] | None = Field(
         default=None, description="Another queue than the one in the path."
     )
     dry_run: bool = Field(default=False, description="Only count what would be sent.")
 
 
-class RedriveView(View):
+class RedriveResult(View):
     """`failed` dead letters stay where they are; `errors` tells of the first of them."""
 
     scanned: int
@@ -77,7 +77,7 @@ class Purged(View):
     removed: int = Field(description="The number of messages removed.")
 
 
-class StatsView(View):
+class Stats(View):
     """`null`: the broker cannot tell."""
 
     depth: int | None = Field(description="Ready messages.")
@@ -87,7 +87,7 @@ class StatsView(View):
     oldest_age_seconds: float | None
 
 
-class CapabilitiesView(View):
+class Capabilities(View):
     max_delay_seconds: float | None = Field(description="0: no delays; null: no bound.")
     max_lease_seconds: float
     extendable: bool
@@ -100,7 +100,7 @@ class CapabilitiesView(View):
     headers: bool = Field(description="Whether messages carry native headers.")
 
 
-class PolicyView(View):
+class Policy(View):
     lease_seconds: float
     max_attempts: int
     backoff_seconds: list[float]
@@ -108,20 +108,20 @@ class PolicyView(View):
     dead_letter_retention_seconds: float | None
 
 
-class QueueView(View):
+class Queue(View):
     queue: str
     broker: str
     native_name: str
-    stats: StatsView
-    capabilities: CapabilitiesView
-    policy: PolicyView
+    stats: Stats
+    capabilities: Capabilities
+    policy: Policy
 
 
 class QueueList(View):
-    queues: list[QueueView]
+    queues: list[Queue]
 
 
-class BrokerView(View):
+class Broker(View):
     broker: str
     kind: str
     url: str = Field(description="Without its secrets.")
@@ -129,11 +129,11 @@ class BrokerView(View):
     up: bool
     detail: str | None = Field(description="What is wrong, when it is down.")
     warnings: list[str]
-    capabilities: CapabilitiesView
+    capabilities: Capabilities
 
 
 class BrokerList(View):
-    brokers: list[BrokerView]
+    brokers: list[Broker]
 
 
 class BrokerState(View):
@@ -148,7 +148,7 @@ class Probe(View):
     brokers: list[BrokerState] | None = Field(default=None, description="With `verbose` only.")
 
 
-class PeekedView(View):
+class PeekedMessage(View):
     """`envelope` is the stored body; `body_base64` stands in its place when that is no JSON."""
 
     headers: dict[str, str]
@@ -157,10 +157,10 @@ class PeekedView(View):
 
 
 class PeekedList(View):
-    messages: list[PeekedView]
+    messages: list[PeekedMessage]
 
 
-class DeadLetterItem(View):
+class DeadLetter(View):
     """`record` is the stored record; `record_base64` stands in its place when that is no JSON."""
 
     id: str | None
@@ -176,11 +176,11 @@ class DeadLetterItem(View):
 
 
 class DeadLetterPage(View):
-    dead_letters: list[DeadLetterItem]
+    dead_letters: list[DeadLetter]
     next_cursor: str | None
 
 
-class ProjectionView(View):
+class Projection(View):
     """What a publish would write, exactly: `envelope` is the canonical body, byte for byte."""
 
     queue: str

@@ -8,7 +8,6 @@ from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
     Counter,
-    disable_created_metrics,
     generate_latest,
 )
 
@@ -29,8 +28,6 @@ class Metrics:
     """The counters of one process, in a registry of their own."""
 
     def __init__(self) -> None:
-        # A second series per counter, with the time it began, is of no use to a rate.
-        disable_created_metrics()
         self._registry = CollectorRegistry(auto_describe=True)
 
         def counter(name: str, text: str, *more: str) -> Counter:
