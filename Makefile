@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
-LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
 .PHONY: run install test test-deps test-broker bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run

@@ -55,17 +55,18 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
 
 
 def greet(url: str, settings: Settings) -> None:
-    """Print lines to try: publish, receive, ack."""
+    """Print lines to paste: publish, receive, ack."""
     token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
-    curl = f"curl -s{' -k' if settings.tls_cert else ''}{token}"
+    curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
     queue = next((name for name in settings.queues if "*" not in name), "emails")
-    base = f"{url}/queues/{queue}"
+    messages = f"{url}/queues/{queue}/messages"
+    lease = r"""$(sed 's/.*"ack_token":"\([^"]*\)".*/\1/' message.json)"""
     click.echo(
-        f"""babelgate {__version__} serves {url}   (docs: {url}/docs)
+        rf"""babelgate {__version__} serves {url}   (docs: {url}/docs)
 
-  publish  {curl} {base}/messages -d '{{"job":"send_email","data":{{"to":"ada@example.com"}}}}'
-  receive  {curl} -X POST {base}/messages:receive
-  ack      {curl} {base}/messages:ack -d '{{"ack_tokens":["<ack_token>"]}}'
+  publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}
+  receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json
+  ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack
 """
     )
     sys.stdout.flush()

@@ -33,7 +33,7 @@ LAYERS: list[tuple[str, ...]] = [
 OWNERS: dict[str, tuple[str, ...]] = {
     "sqlite3": ("app.brokers.sqlite",),
     "fastapi": ("app.http",),
-    "starlette": ("app.http", "app.server", "app.lifecycle"),
+    "starlette": ("app.http", "app.wiring", "app.server", "app.lifecycle"),
     "prometheus_client": ("app.observe.metrics",),
     "yaml": ("app.sources", "app.http.openapi", "app.cli"),
     "uvicorn": ("app.server", "app.protocol"),

@@ -94,9 +94,12 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[list[str]]:
             continue
         if field.description:
             yield [f"`{key}`", _default(field.default), field.description]
-        suffix = {dict: ".NAME.", tuple: "[]."}.get(get_origin(field.annotation) or object, ".")
+        suffix = _SUFFIXES.get(get_origin(field.annotation), ".")
         if name != "default":
             yield from _fields(inner, key + suffix)
+
+
+_SUFFIXES: Mapping[Any, str] = {dict: ".NAME.", tuple: "[]."}
 
 
 def _model_of(annotation: Any) -> type[BaseModel] | None:
@@ -115,17 +118,18 @@ def _default(value: Any) -> str:
 
 
 def codes() -> str:
-    """Every error with a code of its own, by status: its code, whether to try again, and its sentence."""
-    own = [(meaning, error) for error, meaning in problems.MEANINGS.items() if "code" in vars(error)]
+    """Every error with a code of its own, by status: its code, whether to try again, and what it means."""
+    own = [pair for pair in problems.MEANINGS.items() if "code" in vars(pair[0]) and not pair[0].__subclasses__()]
     rows = [
-        [str(meaning.status), f"`{error.code}`", "yes" if error.retryable else "", _sentence(error)]
-        for meaning, error in sorted(own, key=lambda pair: (pair[0].status, pair[1].code))
+        [str(meaning.status), f"`{error.code}`", "yes" if error.retryable else "", _sentence(error, meaning.title)]
+        for error, meaning in sorted(own, key=lambda pair: (pair[1].status, pair[0].code))
     ]
-    return table(["status", "code", "retryable", "detail"], rows)
+    return table(["status", "code", "retryable", "meaning"], rows)
 
 
-def _sentence(error: type[BabelgateError]) -> str:
-    return re.sub(r"\{(\w+)\}", r"*\1*", error.__doc__ or "")
+def _sentence(error: type[BabelgateError], title: str) -> str:
+    text = re.sub(r"\{(\w+)\}", r"*\1*", error.__doc__ or "")
+    return title if text == "*reason*" else text
 
 
 PARTS: Mapping[str, Callable[[], str]] = {"capabilities": capabilities, "settings": settings, "codes": codes}

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from app import envelope
 from app.brokers import registry
 from tests.harness.generated_docs import PAGES, PARTS, ROOT, SAMPLES, rendered
 
@@ -25,6 +26,13 @@ def test_every_part_is_on_a_page() -> None:
 def test_every_driver_has_a_column() -> None:
     shown = {registry.driver("sample", url) for _, url, _ in SAMPLES}
     assert shown == set(registry.SCHEMES.values())
+
+
+def test_every_code_of_the_codec_is_explained() -> None:
+    codes = set(re.findall(r"``([a-z]+_[a-z_]+)``", envelope.__doc__ or ""))
+    assert "missing_urn" in codes
+    page = (ROOT / "docs" / "errors.md").read_text("utf-8")
+    assert codes - set(re.findall(r"`([a-z_]+)`", page)) == {"dead_letter"}
 
 
 def test_every_relative_link_leads_somewhere() -> None:
