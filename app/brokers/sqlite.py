@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.brokers.binding import (
@@ -184,7 +185,7 @@ class SqliteBinding:
             self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waits
         return self._running
 
-    def _submit(self, job: Job) -> Awaitable[list[Any]]:
+    def _submit(self, job: Job) -> asyncio.Future[list[Any]]:
         return self._started()[0].submit(job)
 
     async def _all(self, jobs: Sequence[Job]) -> list[Any]:
@@ -193,11 +194,20 @@ class SqliteBinding:
         return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
 
     async def _answered(self, job: Job, within_seconds: float) -> list[Any]:
+        answer = self._submit(job)
         try:
-            async with asyncio.timeout(within_seconds):
-                return await self._submit(job)
-        except TimeoutError:
-            raise BrokerUnavailable(self.name, f"no answer within {within_seconds:g} s") from None
+            await asyncio.wait([answer], timeout=within_seconds)
+            if not answer.done():
+                raise BrokerUnavailable(self.name, f"no answer within {within_seconds:g} s")
+        except (asyncio.CancelledError, BrokerUnavailable):
+            answer.add_done_callback(partial(self._unwanted, job))
+            raise
+        return answer.result()
+
+    def _unwanted(self, job: Job, answer: asyncio.Future[list[Any]]) -> None:
+        """Give back what was reserved for nobody."""
+        if not answer.cancelled() and answer.exception() is None and isinstance(job, Reserve) and self._running:
+            self._submit(Release(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
 
     async def _purged(self, job: Callable[[int | None], Job]) -> int:
         total = 0
@@ -213,15 +223,11 @@ class SqliteBinding:
         (next_due,) = await self._submit(Sweep(""))
         return next_due
 
-    def _committed(self, orphans: Sequence[Job], ready: set[str], due: int | None) -> None:
+    def _committed(self, ready: set[str], due: int | None) -> None:
         if self._running is not None:
             _, _, waits = self._running
             waits.wake(ready)
             waits.due(due)
-            for job in orphans:
-                if isinstance(job, Reserve) and job.results:
-                    keys = [parse(delivery.handle) for delivery in job.results]
-                    self._submit(Release(job.queue, keys))
 
 
 async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:

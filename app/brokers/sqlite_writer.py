@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -32,9 +32,8 @@ UNIT_MESSAGES = 250
 UNIT_BYTES = 1 << 20
 """The work between two looks at the clock, and the most that one job should ask for: this many messages or bytes."""
 
-Committed = Callable[[Sequence[Job], set[str], int | None], None]
-"""Told on the event loop, once per commit: jobs with results that nobody waits for any more, the queues with messages
-newly ready, and the earliest new due time (Unix ms)."""
+Committed = Callable[[set[str], int | None], None]
+"""Told on the event loop, once per commit: the queues with messages newly ready, the earliest new due time (Unix ms)."""
 
 
 class Writer:
@@ -197,15 +196,14 @@ class Writer:
             self._loop.call_soon_threadsafe(self._resolve, jobs, ready, due)
 
     def _resolve(self, jobs: list[Job], ready: set[str], due: int | None) -> None:
-        orphans: list[Job] = []
         for job in jobs:
             if job.future is None or job.future.done():
-                orphans.append(job)
-            elif job.error is not None:
+                continue  # nobody waits for it any more
+            if job.error is not None:
                 job.future.set_exception(job.error)
             else:
                 job.future.set_result(job.results)
-        self._committed(orphans, ready, due)
+        self._committed(ready, due)
 
 
 def _units(jobs: list[Job]) -> deque[list[Job]]:

@@ -1,0 +1,77 @@
+"""Every error of SQLite and of the operating system becomes one of the gateway's."""
+
+from __future__ import annotations
+
+import errno
+import sqlite3
+
+import pytest
+
+from app.brokers.sqlite_errors import ERRORS, translated
+from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
+
+# The names below belong to other functions of SQLite: what an authorizer is asked and answers, limits, and the type of a
+# result that is no error.
+NO_ERRORS = {"OK", "DENY", "IGNORE", "NOTICE", "WARNING", "ROW", "DONE"}
+AUTHORIZER = (
+    "CREATE_INDEX CREATE_TABLE CREATE_TEMP_INDEX CREATE_TEMP_TABLE CREATE_TEMP_TRIGGER CREATE_TEMP_VIEW CREATE_TRIGGER "
+    "CREATE_VIEW CREATE_VTABLE DELETE DROP_INDEX DROP_TABLE DROP_TEMP_INDEX DROP_TEMP_TABLE DROP_TEMP_TRIGGER "
+    "DROP_TEMP_VIEW DROP_TRIGGER DROP_VIEW DROP_VTABLE INSERT PRAGMA READ SELECT TRANSACTION UPDATE ATTACH DETACH "
+    "ALTER_TABLE REINDEX ANALYZE FUNCTION SAVEPOINT RECURSIVE"
+).split()
+PRIMARY = {
+    f"SQLITE_{name}": code
+    for attribute, code in vars(sqlite3).items()
+    if attribute.startswith("SQLITE_") and isinstance(code, int) and code <= 0xFF
+    for name in [attribute.removeprefix("SQLITE_")]
+    if name not in NO_ERRORS and name not in AUTHORIZER and not name.startswith(("LIMIT_", "DBCONFIG_"))
+}
+
+
+def failure(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError("it failed")
+    error.sqlite_errorcode = code
+    return error
+
+
+def test_the_module_names_the_errors_known_to_this_test() -> None:
+    assert {"SQLITE_BUSY", "SQLITE_FULL", "SQLITE_NOTADB"} <= PRIMARY.keys()
+
+
+@pytest.mark.parametrize("name", PRIMARY)
+def test_every_primary_code_is_mapped(name: str) -> None:
+    assert PRIMARY[name] in ERRORS
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (sqlite3.SQLITE_FULL, StorageFull),
+        (sqlite3.SQLITE_READONLY_DBMOVED, StorageReadOnly),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, BrokerUnavailable),
+        (sqlite3.SQLITE_IOERR_WRITE, BrokerUnavailable),
+        (sqlite3.SQLITE_CONSTRAINT_TRIGGER, BrokerRejected),
+        (0x7F, BrokerUnavailable),
+    ],
+)
+def test_an_extended_code_counts_as_its_primary_one(code: int, expected: type[Exception]) -> None:
+    error = translated(failure(code), "local")
+    assert type(error) is expected
+    assert (error.broker, error.reason) == ("local", "it failed")
+
+
+def test_an_input_output_error_leaves_the_outcome_of_a_commit_open() -> None:
+    assert isinstance(translated(failure(sqlite3.SQLITE_IOERR_FSYNC), "local", committing=True), OutcomeUnknown)
+    assert isinstance(translated(failure(sqlite3.SQLITE_FULL), "local", committing=True), StorageFull)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [(errno.EROFS, StorageReadOnly), (errno.ENOSPC, StorageFull), (errno.ENOENT, BrokerUnavailable)],
+)
+def test_errors_of_the_operating_system(number: int, expected: type[Exception]) -> None:
+    assert type(translated(OSError(number, "no"), "local")) is expected
+
+
+def test_what_is_neither_is_the_fault_of_the_message() -> None:
+    assert isinstance(translated(OverflowError("too big"), "local"), BrokerRejected)
