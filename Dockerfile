@@ -19,7 +19,7 @@ WORKDIR /var/lib/babelgate
 VOLUME /var/lib/babelgate
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s \
-    CMD ["python3", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:8080/livez', timeout=2)"]
+    CMD ["python3", "-c", "import http.client as h, os, sys; c = h.HTTPConnection('127.0.0.1', int(os.getenv('BABELGATE_PORT', '8080')), timeout=2); c.request('GET', '/livez'); sys.exit(c.getresponse().status != 200)"]
 # There is no default for who may come in: without configured tokens, or BABELGATE_AUTH=none, this address is refused.
 ENTRYPOINT ["babelgate"]
 CMD ["serve", "--host", "0.0.0.0"]

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import yaml
+
+from tests.harness.gateway import gateway
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -53,12 +59,15 @@ def test_the_image_says_nothing_about_who_may_come_in() -> None:
     assert not any("AUTH" in rest or "TOKEN" in rest for rest in arguments("ENV"))
 
 
-def test_the_health_check_asks_livez_with_what_is_in_the_image() -> None:
+def test_the_health_check_works(tmp_path: Path) -> None:
+    """Run as it stands, against a real gateway: healthy while it serves, unhealthy when it is gone."""
     (check,) = arguments("HEALTHCHECK")
-    command = json.loads(check[check.index("CMD") + 3 :])
-    assert command[0] == "python3"
-    assert "http://127.0.0.1:8080/livez" in command[-1]
-    assert arguments("EXPOSE") == ["8080"]
+    python, *rest = json.loads(check[check.index("CMD") + 3 :])
+    assert python == "python3"
+    with gateway(tmp_path) as process:
+        environ = os.environ | {"BABELGATE_PORT": str(httpx.URL(process.url).port)}
+        assert subprocess.run([sys.executable, *rest], env=environ).returncode == 0
+    assert subprocess.run([sys.executable, *rest], env=environ, stderr=subprocess.DEVNULL).returncode != 0
 
 
 @pytest.mark.parametrize("name", SERVICES)
