@@ -1,7 +1,7 @@
 """Ack tokens: signed, opaque, self-routing proofs of a lease.
 
-A token is base64url without padding of ``version key_id payload mac``: one byte of version, one byte of key-id length, the
-key id, the payload fields joined by line feeds, and the first 16 bytes of HMAC-SHA256 over all that stands before.
+A token is base64url without padding of ``version key_id payload mac``: one byte of version, one byte of key-id length,
+the key id, the payload fields joined by line feeds, and the first 16 bytes of HMAC-SHA256 over all that stands before.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ SLICE_SECONDS = 1.0
 """The longest wait handed to a binding: bounds how long a stop waits for it."""
 
 MAX_RESERVED = 256
-"""The most messages that one reserve asks for, whatever the demand: bounds memory."""
+"""The most messages that one reserve asks for on behalf of several receives: bounds memory."""
 
 log = logging.getLogger("babelgate.receiving")
 
@@ -151,10 +151,18 @@ class Receiver:
             self._poll_task = None
 
     async def _serve_head(self, line: _Line, wait_seconds: float) -> list[_Waiter]:
-        """One reserve for the head of ``line`` and all that ask for the same lease; returns these."""
+        """One reserve for the head of ``line`` and those behind it that ask for the same lease; returns them."""
         lease_seconds = next(iter(line)).lease_seconds
-        group = [waiter for waiter in line if waiter.lease_seconds == lease_seconds]
-        room = min(sum(waiter.room for waiter in group), MAX_RESERVED)
+        group: list[_Waiter] = []
+        room = 0
+        for waiter in line:
+            if waiter.lease_seconds != lease_seconds:
+                continue
+            # Nobody's share is cut short: the rest wait for the next reserve.
+            if group and room + waiter.room > MAX_RESERVED:
+                break
+            group.append(waiter)
+            room += waiter.room
         try:
             while True:
                 deliveries = await self._reserve(room, wait_seconds, lease_seconds)

@@ -1,0 +1,64 @@
+"""Ten thousand idle long polls on a hundred queues of one process: its memory and its CPU."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import resource
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import psutil
+
+from tests.bench.cases import queue
+from tests.bench.load import request
+from tests.harness.gateway import gateway
+from tests.harness.redis import redis_server
+
+WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
+
+
+async def _poll(port: int, names: list[str]) -> list[asyncio.StreamWriter]:
+    """Open all the long polls and leave them waiting."""
+    writers = []
+    for number in range(WAITERS):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("POST", f"/queues/{names[number % QUEUES]}/messages:receive?wait_seconds=30"))
+        writers.append(writer)
+        if number % 200 == 0:
+            await asyncio.sleep(0.02)
+    return writers
+
+
+async def _measure(port: int, pid: int) -> tuple[float, float]:
+    process = psutil.Process(pid)
+    writers = await _poll(port, [queue() for _ in range(QUEUES)])
+    await asyncio.sleep(2)
+    before, began = sum(process.cpu_times()[:2]), time.perf_counter()
+    await asyncio.sleep(SECONDS)
+    share = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
+    resident = process.memory_info().rss / 2**20
+    for writer in writers:
+        writer.close()
+    return resident, share * 100
+
+
+def main(directory: Path, broker: str) -> None:
+    """Print one line for ``broker`` (sqlite or redis)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with ExitStack() as stack:
+        home = directory / f"idle-{broker}"
+        home.mkdir()
+        url = f"sqlite:///{home}/bench.db"
+        if broker == "redis":
+            url = stack.enter_context(redis_server()).url()
+        process = stack.enter_context(gateway(home, {"brokers": {"main": url}, "default": {"broker": "main"}}))
+        resident, share = asyncio.run(_measure(httpx.URL(process.url).port or 0, process.pid))
+    print(
+        f"{broker}: {WAITERS} idle long polls on {QUEUES} queues: {resident:.0f} MiB resident, "
+        f"{share:.1f} % of one core over {SECONDS:.0f} s"
+    )

@@ -1,0 +1,114 @@
+"""A closed-loop HTTP load generator: N keep-alive connections, each with one request in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import cast
+
+@dataclass
+class Measured:
+    """What one run of a case showed. Latencies in seconds, one for each operation."""
+
+    operations: int = 0
+    seconds: float = 0.0
+    latencies: list[float] = field(default_factory=list)
+
+    def percentile(self, share: float) -> float:
+        ordered = sorted(self.latencies)
+        return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else 0.0
+
+
+def request(method: str, path: str, body: bytes = b"", content_type: str = "application/json") -> bytes:
+    """One HTTP/1.1 request."""
+    head = f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, step: Callable[[int, bytes], bytes | None], done: asyncio.Future[None]) -> None:
+        self._step = step
+        self._done = done
+        self._buffer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._next(0, b"")
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        while True:
+            head_end = self._buffer.find(b"\r\n\r\n")
+            if head_end < 0:
+                return
+            head = self._buffer[:head_end].lower()
+            at = head.find(b"content-length:")
+            length = int(head[at + 15 : (head + b"\r\n").find(b"\r\n", at)]) if at >= 0 else 0
+            end = head_end + 4 + length
+            if len(self._buffer) < end:
+                return
+            body, self._buffer = self._buffer[head_end + 4 : end], self._buffer[end:]
+            self._next(int(head[9:12]), body)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._done.done():
+            self._done.set_exception(error or ConnectionError("the server closed the connection"))
+
+    def _next(self, status: int, body: bytes) -> None:
+        try:
+            following = self._step(status, body)
+        except Exception as error:
+            if not self._done.done():
+                self._done.set_exception(error)
+            self._transport.close()
+            return
+        if following is None:
+            if not self._done.done():
+                self._done.set_result(None)
+            self._transport.close()
+        else:
+            self._transport.write(following)
+
+
+Step = Callable[[int, bytes], tuple[bytes, bool]]
+"""``(status, body)`` of the last response (0 at first) to the next request, and whether an operation has just ended."""
+
+
+async def drive(port: int, connections: int, operations: int, make_step: Callable[[int], Step]) -> Measured:
+    """Run ``operations`` over ``connections``; each connection speaks through its own step from ``make_step(number)``."""
+    measured = Measured()
+    loop = asyncio.get_running_loop()
+    started_operations = 0
+
+    def stepper(number: int) -> Callable[[int, bytes], bytes | None]:
+        step = make_step(number)
+        began = 0.0
+
+        def advance(status: int, body: bytes) -> bytes | None:
+            nonlocal began, started_operations
+            now = time.perf_counter()
+            following, ended = step(status, body)
+            if status and ended:
+                measured.latencies.append(now - began)
+                measured.operations += 1
+            if ended:
+                if started_operations >= operations:
+                    return None
+                started_operations += 1
+                began = time.perf_counter()
+            return following
+
+        return advance
+
+    started = time.perf_counter()
+    done = []
+    for number in range(connections):
+        future: asyncio.Future[None] = loop.create_future()
+        advance = stepper(number)
+        await loop.create_connection(lambda advance=advance, future=future: _Connection(advance, future), "127.0.0.1", port)
+        done.append(future)
+    await asyncio.gather(*done)
+    measured.seconds = time.perf_counter() - started
+    return measured
