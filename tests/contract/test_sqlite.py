@@ -6,12 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.suite_dead_letters import TestDeadLetters
+from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
 from tests.contract.suite_receive import TestReceive
+from tests.contract.suite_redrive import TestRedrive
 from tests.contract.suite_settle import TestSettle
 from tests.harness.sqlite import SqliteBroker
 
-__all__ = ["TestPublish", "TestReceive", "TestSettle"]
+__all__ = ["TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
 
 
 @pytest.fixture

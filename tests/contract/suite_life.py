@@ -1,0 +1,261 @@
+"""Life: restarts, outages and endings lose nothing; a queue can be looked at, emptied and listed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+
+import pytest
+
+from app.errors import BrokerUnavailable, LeaseLost
+from app.model import Settlement
+from app.rights import ANYONE
+from tests.harness.world import Process, World, data, until
+
+
+async def came_back(process: Process) -> None:
+    """Wait until the broker answers again."""
+
+    async def answers() -> bool:
+        try:
+            await process.stats()
+        except BrokerUnavailable:
+            return False
+        return True
+
+    await until(answers)
+
+
+class TestLife:
+    async def test_a_delayed_message_is_not_early(self, world: World) -> None:
+        process = await world.process()
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await process.publish({"n": 1}, delay_seconds=0.5)
+        stats = await process.stats()
+        assert (stats.depth, stats.in_flight, stats.delayed) in [(0, 0, 1), (0, 0, None)]
+        assert await process.receive() == []
+        message = await process.one()
+        assert loop.time() - started >= 0.49
+        assert (data(message), message.attempts, message.redelivered) == ({"n": 1}, 0, False)
+
+    async def test_delayed_messages_come_in_the_order_in_which_they_fall_due(self, world: World) -> None:
+        process = await world.process()
+        for n, delay in ((3, 0.6), (1, 0.2), (2, 0.4)):
+            await process.publish({"n": n}, delay_seconds=delay)
+        await process.publish({"n": 0})
+        assert [data(message)["n"] for message in await process.take(4)] == [0, 1, 2, 3]
+
+    async def test_equal_delayed_messages_do_not_merge(self, world: World) -> None:
+        process = await world.process()
+        body = json.dumps(
+            {
+                "envelope": {
+                    "job": "urn:babel:test:made",
+                    "trace_id": "t",
+                    "data": {},
+                    "meta": {"id": "m", "queue": world.queue, "lang": "go", "schema_version": 1, "created_at": 1},
+                    "attempts": 0,
+                },
+                "delay_seconds": 0.3,
+            }
+        ).encode()
+        for _ in range(3):
+            await process.publish_body(body)
+        messages = await process.take(3)
+        assert len({message.body for message in messages}) == 1
+        await process.ack(*messages)
+        assert await process.is_empty()
+
+    async def test_a_delay_is_kept_by_every_process(self, world: World) -> None:
+        """Nobody who knows the queue needs to be alive when the message falls due."""
+        publisher = await world.process()
+        await publisher.publish({"n": 1}, delay_seconds=0.3)
+        await publisher.gateway.close()
+        stranger = await world.process(queue=f"{world.queue}.other")
+        await asyncio.sleep(0.3)
+
+        async def is_ready() -> bool:
+            stats = (await stranger.gateway.queue(ANYONE, world.queue)).stats
+            return (stats.depth, stats.delayed) in [(1, 0), (1, None)]
+
+        await until(is_ready)
+
+    async def test_a_restart_of_the_broker_keeps_ready_delayed_leased_and_dead(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": "dead"}, {"n": "leased"}, {"n": "lost"}])
+        dead, leased, lost = await process.take(3, 1.5)
+        await process.reject(dead)
+        await process.extend(leased, lease=60)
+        await process.publish({"n": "ready"})
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await process.publish({"n": "delayed"}, delay_seconds=1.5)
+        await world.restart()
+        await came_back(process)
+        assert data(await process.one()) == {"n": "ready"}
+        assert len(await process.dead()) == 1
+        assert await process.ack(leased) == [None], "a lease outlives the broker's restart"
+        rest = await process.take(2)
+        assert loop.time() - started >= 1.4
+        assert sorted(data(message)["n"] for message in rest) == ["delayed", "lost"]
+        assert {data(message)["n"]: message.attempts for message in rest} == {"delayed": 0, "lost": 1}
+
+    async def test_a_killed_broker_has_all_that_it_accepted(self, world: World) -> None:
+        if world.broker.embedded:
+            pytest.skip("it dies with the gateway, whose death is tested with real processes")
+        process = await world.process()
+        accepted: list[int] = []
+
+        async def publish() -> None:
+            with contextlib.suppress(Exception):
+                for n in range(100_000):
+                    await process.publish({"n": n})
+                    accepted.append(n)
+
+        publishing = asyncio.create_task(publish())
+        while len(accepted) < 200:
+            await asyncio.sleep(0.01)
+        await world.broker.kill()
+        publishing.cancel()
+        await asyncio.wait([publishing])
+        await came_back(process)
+        found: list[int] = []
+        while messages := await process.receive(100):
+            found += [data(message)["n"] for message in messages]
+        assert set(accepted) <= set(found)
+        assert len(found) == len(set(found))
+
+    async def test_who_waits_through_a_restart_is_told_or_served(self, world: World) -> None:
+        process = await world.process()
+        waiting = process.waiting()
+        await asyncio.sleep(0.05)
+        await world.restart()
+        other = await world.process()
+        await came_back(other)
+        await other.publish({"n": 1})
+        try:
+            messages = await waiting
+        except BrokerUnavailable as error:
+            assert error.retryable
+            messages = []
+        if not messages:
+            messages = await process.take(1)
+        assert [data(message)["n"] for message in messages] == [1]
+
+    async def test_ping_tells_up_from_down(self, world: World) -> None:
+        binding = world.broker.connect()
+        await binding.open()
+        await binding.ping()
+        await binding.open()
+        await binding.ping()
+        if not world.broker.embedded:
+            async with world.broker.outage():
+                with pytest.raises(BrokerUnavailable):
+                    await binding.ping()
+        await binding.close()
+        await binding.close()
+
+    async def test_a_gateway_starts_with_its_broker_down_and_recovers_by_itself(self, world: World) -> None:
+        if world.broker.embedded:
+            pytest.skip("a broker inside the process is never down on its own")
+        async with world.broker.outage():
+            process = await world.process()
+            assert process.gateway.started
+            (broker,) = await process.gateway.brokers(ANYONE)
+            assert not broker.up
+            assert broker.detail
+            with pytest.raises(BrokerUnavailable):
+                await process.publish()
+        await came_back(process)
+        await process.publish({"n": 1})
+        assert data(await process.one()) == {"n": 1}
+        (broker,) = await process.gateway.brokers(ANYONE)
+        assert broker.up
+
+    async def test_a_close_with_leases_out_leaves_them_to_whoever_has_the_token(self, world: World) -> None:
+        first, second = await world.process(), await world.process()
+        await first.publish_all([{"n": 1}, {"n": 2}])
+        kept, forgotten = await first.take(2, 1)
+        await first.gateway.close()
+        assert await second.ack(kept) == [None]
+        again = await second.one()
+        assert again.body == forgotten.body
+        assert [type(outcome) for outcome in await second.ack(forgotten)] == [LeaseLost]
+
+    async def test_a_close_ends_the_waits_and_finishes_what_is_in_flight(self, world: World) -> None:
+        process, other = await world.process(), await world.process()
+        waits = [process.waiting() for _ in range(5)]
+        await asyncio.sleep(0.05)
+        publishing = [asyncio.create_task(other.publish({"n": n})) for n in range(50)]
+        await asyncio.sleep(0)
+        await asyncio.gather(process.gateway.close(), other.gateway.close())
+        received = [data(message)["n"] for wait in waits for message in await wait]
+        accepted = [task for task in publishing if task.exception() is None]
+        third = await world.process()
+        rest = [data(message)["n"] for message in await third.take(len(accepted) - len(received))]
+        assert len(accepted) == 50, "a publish in flight was dropped"
+        assert sorted(received + rest) == list(range(50))
+        await process.gateway.close()
+
+    async def test_counts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(6)])
+        await process.publish({"n": 6}, delay_seconds=3600)
+        acked, nacked, rejected, _ = await process.take(4)
+        await process.settle(Settlement(acks=[acked.ack_token]))
+        await process.nack(nacked, delay=3600)
+        await process.reject(rejected)
+        stats = await process.stats()
+        assert stats.depth == 2
+        assert stats.in_flight in (1, None)
+        assert stats.delayed in (2, None)
+        assert stats.dead in (1, None)
+        assert stats.oldest_age_seconds is None or 0 <= stats.oldest_age_seconds < 60
+
+    async def test_a_peek_shows_the_oldest_and_takes_nothing(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 0})
+        await process.one()
+        await process.publish_all([{"n": n} for n in range(1, 6)])
+        await process.publish({"n": 6}, delay_seconds=3600)
+        for _ in range(2):
+            peeked = await process.gateway.peek(ANYONE, world.queue, 3)
+            assert [json.loads(each.body)["data"]["n"] for each in peeked] == [1, 2, 3]
+        assert len(await process.gateway.peek(ANYONE, world.queue, 100)) == 5
+        assert [message.attempts for message in await process.take(5)] == [0] * 5
+
+    async def test_a_purge_takes_ready_and_delayed_but_not_leased_or_dead(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(4)])
+        leased, rejected = await process.take(2)
+        await process.reject(rejected)
+        await process.publish({"n": 4}, delay_seconds=3600)
+        assert await process.gateway.purge(ANYONE, world.queue) == 3
+        assert await process.gateway.purge(ANYONE, world.queue) == 0
+        stats = await process.stats()
+        assert (stats.depth, stats.delayed) in [(0, 0), (0, None)]
+        assert len(await process.dead()) == 1
+        assert await process.nack(leased) == [None]
+        assert data(await process.one()) == {"n": 0}
+
+    async def test_queues_do_not_mix(self, world: World, queue: str) -> None:
+        process, other = await world.process(), await world.process(queue=f"{queue}.other")
+        await process.publish({"n": 1})
+        await other.publish({"n": 2})
+        await other.publish({"n": 3}, delay_seconds=3600)
+        await other.reject(await other.one())
+        assert await process.gateway.purge(ANYONE, other.queue) == 1
+        assert await process.dead() == []
+        assert data(await process.one()) == {"n": 1}
+
+    async def test_the_overview_agrees(self, world: World) -> None:
+        process = await world.process()
+        await process.publish()
+        info = await process.gateway.queue(ANYONE, world.queue)
+        assert (info.queue, info.broker, info.stats.depth) == (world.queue, world.broker.name, 1)
+        listed = [each.queue for each in await process.gateway.queues(ANYONE)]
+        assert listed in ([world.queue], []), "it lists what the broker knows, or nothing"
+        (broker,) = await process.gateway.brokers(ANYONE)
+        assert (broker.broker, broker.up) == (world.broker.name, True)

@@ -1,0 +1,51 @@
+"""A process that redrives a queue and is killed between the publish and the removal of its second page.
+
+``python -m tests.harness.victim '{"url": …, "queue_options": {…}}' QUEUE``
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.brokers import registry
+from app.brokers.binding import DeadRecord, NativeQueue
+from app.clock import now_ms
+from app.gateway import Gateway
+from app.leases import TokenKey, TokenSealer
+from app.model import DeadLetterFilter
+from app.rights import ANYONE
+from app.routing import Router, Rule
+from tests.harness.passing import Passing
+
+
+class KilledAtTheSecondRemoval(Passing):
+    """Ends this process without a warning."""
+
+    removals = 0
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        self.removals += 1
+        if self.removals == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return await super().remove_dead(queue, records, cursor)
+
+
+async def redrive(broker: Mapping[str, Any], queue: str) -> None:
+    binding = KilledAtTheSecondRemoval(registry.connect("victim", broker["url"], {}, now_ms))
+    router = Router([], Rule("*", binding, options=broker["queue_options"]))
+    gateway = Gateway({binding.name: binding}, router, TokenSealer([TokenKey("victim", os.urandom(32))]))
+    await gateway.start()
+    await gateway.redrive(ANYONE, queue, DeadLetterFilter(), None, None, False)
+    await gateway.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(redrive(json.loads(sys.argv[1]), sys.argv[2]))
