@@ -1,0 +1,25 @@
+"""What every error answer must look like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+
+MEMBERS = ["type", "title", "status", "detail", "instance", "code", "retryable", "trace_id", "errors"]
+
+
+def problem(response: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The problem of ``response``, after checking its shape, status and code."""
+    assert response.headers["content-type"] == "application/problem+json", response.text
+    body: dict[str, Any] = response.json()
+    assert (response.status_code, body["code"]) == (status, code), response.text
+    assert list(body)[: len(MEMBERS)] == MEMBERS
+    assert body["status"] == status
+    assert body["type"] == f"urn:babelgate:problem:{code}"
+    assert body["instance"].startswith("/")
+    assert isinstance(body["retryable"], bool)
+    assert all(set(defect) == {"pointer", "code", "detail"} for defect in body["errors"])
+    assert "Traceback" not in response.text
+    assert response.headers["x-request-id"]
+    return body

@@ -1,0 +1,76 @@
+"""The real API over SQLite, in this process."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+
+import httpx
+import pytest
+import yaml
+
+from app import settings
+from app.wiring import build_app
+
+
+@pytest.fixture
+async def serve(tmp_path):
+    """A function of configuration keys that starts an application; all of them are closed with the test."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(*, started=True, **config):
+            path = tmp_path / "babelgate.yaml"
+            path.write_text(yaml.safe_dump({"state_dir": str(tmp_path), **config}))
+            app = build_app(settings.load(path, {}))
+            if started:
+                await app.gateway.start()
+            stack.push_async_callback(app.gateway.close)
+            return app
+
+        yield start
+
+
+@pytest.fixture
+async def connect():
+    """A function of an application that gives a client of it."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def open_client(app, token=None, **options):
+            headers = {"authorization": f"Bearer {token}"} if token else {}
+            transport = httpx.ASGITransport(app)
+            client = httpx.AsyncClient(
+                transport=transport,
+                base_url="http://localhost",
+                headers=headers | options.pop("headers", {}),
+                **options,
+            )
+            return await stack.enter_async_context(client)
+
+        yield open_client
+
+
+@pytest.fixture
+async def app(serve):
+    """An application without configuration: SQLite, anyone may call."""
+    return await serve()
+
+
+@pytest.fixture
+async def client(app, connect):
+    """A client of it."""
+    return await connect(app)
+
+
+@pytest.fixture
+def token_config():
+    """A function of rights per token that gives the ``auth`` key."""
+
+    def make(**rights):
+        return {
+            "tokens": [
+                {"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "rights": given}
+                for name, given in rights.items()
+            ]
+        }
+
+    return make

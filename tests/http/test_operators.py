@@ -1,0 +1,178 @@
+"""Queues, brokers, dead letters, probes, metrics, documentation."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness.problems import problem
+
+DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+
+
+async def dead_letter(client, queue, *jobs):
+    """Dead letters of these jobs."""
+    for job in jobs:
+        assert (await client.post(f"/queues/{queue}/messages", json=DRAFT | {"job": job})).status_code == 201
+        [message] = (await client.post(f"/queues/{queue}/messages:receive")).json()["messages"]
+        asked = {"ack_tokens": [message["ack_token"]]}
+        assert (await client.post(f"/queues/{queue}/messages:reject", json=asked)).status_code == 200
+
+
+async def jobs(client, queue, **where):
+    answer = await client.get(f"/queues/{queue}/dead-letters", params=where)
+    assert answer.status_code == 200
+    return [letter["job"] for letter in answer.json()["dead_letters"]]
+
+
+async def test_a_queue_and_the_list_of_queues(client, queue):
+    await client.post(f"/queues/{queue}/messages", json=DRAFT)
+    one = (await client.get(f"/queues/{queue}")).json()
+    assert one["stats"]["depth"] == 1
+    assert one["policy"]["max_attempts"] == 10
+    assert one["capabilities"]["ack_scope"] == "anywhere"
+    assert [info["queue"] for info in (await client.get("/queues")).json()["queues"]] == [queue]
+
+
+@pytest.mark.parametrize("name", ["a b", "é", "a:b", "x" * 121, "jobs.dlq"])
+async def test_a_bad_queue_name(client, name):
+    problem(await client.get(f"/queues/{name}"), 400, "invalid_parameter")
+    problem(await client.post(f"/queues/{name}/messages", json=DRAFT), 400, "invalid_parameter")
+
+
+async def test_a_queue_without_a_route(serve, connect):
+    client = await connect(await serve(brokers={"db": "sqlite:///x.db"}, queues={"known": {"broker": "db"}}))
+    problem(await client.get("/queues/other"), 404, "queue_not_found")
+    problem(await client.post("/queues/other/messages", json=DRAFT), 404, "queue_not_found")
+    upload = await client.post(
+        "/queues/other/messages:batch", content="{}", headers={"content-type": "application/x-ndjson"}
+    )
+    problem(upload, 404, "queue_not_found")
+
+
+async def test_brokers(client):
+    [broker] = (await client.get("/brokers")).json()["brokers"]
+    assert (broker["broker"], broker["kind"], broker["up"], broker["detail"]) == ("local", "sqlite", True, None)
+
+
+async def test_peek_leaves_the_messages(client, queue):
+    for _ in range(2):
+        await client.post(f"/queues/{queue}/messages", json=DRAFT)
+    for _ in range(2):
+        peeked = (await client.get(f"/queues/{queue}/messages:peek?limit=1")).json()["messages"]
+        assert [message["envelope"]["data"] for message in peeked] == [{"n": 1}]
+    problem(await client.get(f"/queues/{queue}/messages:peek?limit=0"), 400, "invalid_parameter")
+
+
+async def test_purge(client, queue):
+    await client.post(f"/queues/{queue}/messages", json=DRAFT)
+    assert (await client.post(f"/queues/{queue}:purge")).json() == {"removed": 1}
+    assert (await client.get(f"/queues/{queue}")).json()["stats"]["depth"] == 0
+
+
+async def test_dead_letters_are_filtered_and_paged(client, queue):
+    await dead_letter(client, queue, "a", "b", "a")
+    assert await jobs(client, queue) == ["a", "b", "a"]
+    assert await jobs(client, queue, job="a") == ["a", "a"]
+    assert await jobs(client, queue, reason="poison") == []
+    assert await jobs(client, queue, before=1) == []
+    assert await jobs(client, queue, after=1) == ["a", "b", "a"]
+    first = (await client.get(f"/queues/{queue}/dead-letters?limit=2")).json()
+    assert await jobs(client, queue, cursor=first["next_cursor"]) == ["a"]
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "before=x", "jop=a", "cursor="])
+async def test_bad_filters(client, queue, query):
+    problem(await client.get(f"/queues/{queue}/dead-letters?{query}"), 400, "invalid_parameter")
+
+
+async def test_redrive_dry_then_filtered_then_all(client, queue):
+    await dead_letter(client, queue, "a", "b", "c")
+    url = f"/queues/{queue}/dead-letters:redrive"
+    dry = (await client.post(url, json={"dry_run": True})).json()
+    assert (dry["matched"], dry["redriven"], dry["dry_run"]) == (3, 0, True)
+    some = (await client.post(url, json={"filter": {"job": "b"}, "to_queue": queue + "x"})).json()
+    assert some["redriven"] == 1
+    assert len((await client.post(f"/queues/{queue}x/messages:receive")).json()["messages"]) == 1
+    assert (await client.post(url)).json()["redriven"] == 2
+    assert await jobs(client, queue) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "pointer"),
+    [
+        ('{"limit":0}', "invalid_parameter", "/limit"),
+        ('{"filter":{"jop":"a"}}', "invalid_parameter", "/filter/jop"),
+        ('{"more":1}', "invalid_parameter", "/more"),
+        ("[]", "invalid_parameter", ""),
+        ("{", "invalid_json", ""),
+    ],
+)
+async def test_a_redrive_that_does_not_fit(client, queue, body, code, pointer):
+    answer = await client.post(f"/queues/{queue}/dead-letters:redrive", content=body)
+    assert problem(answer, 400, code)["errors"][0]["pointer"] == pointer
+
+
+async def test_dead_letters_can_be_removed(client, queue):
+    await dead_letter(client, queue, "a")
+    assert (await client.post(f"/queues/{queue}/dead-letters:purge")).json() == {"removed": 1}
+    assert await jobs(client, queue) == []
+
+
+async def test_probes_before_and_after_the_start_and_while_stopping(serve, connect):
+    app = await serve(started=False)
+    client = await connect(app)
+    assert (await client.get("/livez")).json() == {"status": "ok"}
+    problem(await client.get("/startupz"), 503, "not_ready")
+    assert problem(await client.get("/readyz"), 503, "not_ready")["retryable"]
+    await app.gateway.start()
+    assert (await client.get("/startupz")).status_code == 200
+    assert (await client.get("/readyz")).json() == {"status": "ok"}
+    await app.gateway.drain()
+    answer = await client.get("/readyz")
+    problem(answer, 503, "draining")
+    assert int(answer.headers["retry-after"]) > 0
+    assert (await client.get("/livez")).status_code == 200
+
+
+@pytest.mark.parametrize("query", ["verbose", "verbose=true", "verbose=1"])
+async def test_readiness_in_detail(client, query):
+    [broker] = (await client.get(f"/readyz?{query}")).json()["brokers"]
+    assert broker == {"broker": "local", "required": False, "up": True, "warnings": []}
+
+
+async def test_readiness_refuses_what_it_does_not_know(client):
+    problem(await client.get("/readyz?verbose=maybe"), 400, "invalid_parameter")
+    problem(await client.get("/readyz?x"), 400, "invalid_parameter")
+    assert (await client.get("/readyz?verbose=false")).json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_readiness_needs_the_required_brokers(serve, connect, tmp_path, required):
+    broken = {"url": f"sqlite:///{tmp_path}/missing/x.db", "required": required}
+    client = await connect(await serve(brokers={"broken": broken}, default={"broker": "broken"}))
+    answer = await client.get("/readyz?verbose")
+    if required:
+        assert "missing/x.db" not in problem(answer, 503, "broker_unavailable")["detail"]
+    else:
+        assert answer.json()["brokers"][0]["up"] is False
+    problem(await client.post("/queues/q/messages", json=DRAFT), 503, "broker_unavailable")
+
+
+async def test_metrics_count_what_happened(client, queue):
+    await dead_letter(client, queue, "a")
+    text = (await client.get("/metrics")).text
+    labels = f'broker="local",queue="{queue}"'
+    assert f"babelgate_published_total{{{labels}}} 1.0" in text
+    assert f"babelgate_delivered_total{{{labels}}} 1.0" in text
+    assert f'babelgate_settled_total{{broker="local",outcome="rejected",queue="{queue}"}} 1.0' in text
+    assert f'babelgate_dead_lettered_total{{broker="local",queue="{queue}",reason="failed"}} 1.0' in text
+
+
+async def test_the_documentation_needs_no_other_host(client):
+    page = (await client.get("/docs")).text
+    assert "//" not in page.replace("<!doctype html>", "")
+    for path in ("docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/start.js", "openapi.json"):
+        assert (await client.get("/" + path)).status_code == 200
+    assert "'self'" in (await client.get("/docs")).headers["content-security-policy"]
+    problem(await client.get("/docs/..%2f__init__.py"), 404, "not_found")
+    problem(await client.get("/docs/other.js"), 404, "not_found")

@@ -1,0 +1,161 @@
+"""Publish one, publish many, and what a publish would write."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.http.schemas import MAX_ENTRIES
+from tests.harness.problems import problem
+
+DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+async def test_a_draft_is_completed_and_accepted(client, queue):
+    answer = await client.post(f"/queues/{queue}/messages", json=DRAFT)
+    assert answer.status_code == 201
+    receipt = answer.json()
+    assert list(receipt) == ["id", "trace_id", "queue", "broker", "attempts", "created_at"]
+    assert (receipt["queue"], receipt["broker"], receipt["attempts"]) == (queue, "local", 0)
+
+
+async def test_a_delay_and_a_key_of_the_query_reach_the_broker(client, queue):
+    url = f"/queues/{queue}/messages"
+    assert (await client.post(url, params={"delay_seconds": "0.2", "ordering_key": "a"}, json=DRAFT)).status_code == 201
+    now = await client.post(f"{url}:receive")
+    assert now.json() == {"messages": []}
+    later = await client.post(f"{url}:receive", params={"wait_seconds": 10})
+    assert len(later.json()["messages"]) == 1
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "delay_seconds=-1",
+        "delay_seconds=nan",
+        "delay_seconds=x",
+        "delay_seconds=",
+        "delay_seconds=1&delay_seconds=2",
+        "delay_second=1",
+        "ordering_key=",
+        "ordering_key=%ff",
+    ],
+)
+async def test_parameters_out_of_range_are_refused(client, queue, query):
+    answer = await client.post(f"/queues/{queue}/messages?{query}", json=DRAFT)
+    problem(answer, 400, "invalid_parameter")
+    assert (await client.post(f"/queues/{queue}/messages:receive")).json() == {"messages": []}
+
+
+async def test_a_delay_beyond_the_broker_names_its_maximum(client, queue):
+    answer = await client.post(f"/queues/{queue}/messages", json={"envelope": DRAFT, "delay_seconds": 1e9})
+    assert problem(answer, 422, "delay_too_long")["maximum"] < 1e9
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'{"job":"a","data":{}} x', b"\xff", b"null"])
+async def test_a_body_that_is_no_json_object(client, queue, body):
+    problem(await client.post(f"/queues/{queue}/messages", content=body), 400, "invalid_json")
+
+
+async def test_all_defects_of_an_envelope_are_told(client, queue):
+    answer = await client.post(f"/queues/{queue}/messages", json={"job": " ", "data": [], "trace_id": "t"})
+    body = problem(answer, 422, "missing_urn")
+    assert [defect["pointer"] for defect in body["errors"]] == ["/job", "/data"]
+    assert body["trace_id"] == "t"
+
+
+async def test_a_body_over_the_limit_tells_size_and_limit(serve, connect, queue):
+    client = await connect(await serve(limits={"max_message_bytes": 2000}))
+    fits = json.dumps(DRAFT | {"data": {"x": "a" * 600}})
+    answer = await client.post(f"/queues/{queue}/messages", content=fits)
+    assert answer.status_code == 201, answer.text
+    body = json.dumps(DRAFT | {"data": {"x": "a" * 4000}}).encode()
+    refused = problem(await client.post(f"/queues/{queue}/messages", content=body), 413, "body_too_large")
+    assert (refused["actual"], refused["limit"]) == (len(body), 2000)
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json", "Application/JSON; charset=utf-8", "application/vnd.x+json", None]
+)
+async def test_json_types_are_taken(client, queue, kind):
+    headers = {"content-type": kind} if kind else {}
+    answer = await client.post(f"/queues/{queue}/messages", content=json.dumps(DRAFT), headers=headers)
+    assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("path", ["messages", "messages:batch", "messages:validate", "messages:ack"])
+async def test_other_types_are_not(client, queue, path):
+    answer = await client.post(f"/queues/{queue}/{path}", content="a=b", headers={"content-type": "text/plain"})
+    problem(answer, 415, "unsupported_media_type")
+    assert answer.headers["accept-encoding"] == "gzip"
+
+
+async def test_a_batch_where_all_is_well(client, queue):
+    answer = await client.post(f"/queues/{queue}/messages:batch", json=[DRAFT, {"envelope": DRAFT}])
+    assert answer.status_code == 201
+    body = answer.json()
+    assert (body["accepted"], body["failed"]) == (2, 0)
+    assert [list(result) for result in body["results"]] == [["index", "status", "id", "trace_id"]] * 2
+    got = await client.post(f"/queues/{queue}/messages:receive", params={"max_messages": 10})
+    ids = [message["envelope"]["meta"]["id"] for message in got.json()["messages"]]
+    assert ids == [result["id"] for result in body["results"]]
+
+
+@pytest.mark.parametrize("ndjson", [False, True])
+async def test_bad_entries_fail_alone(client, queue, ndjson):
+    entries = [json.dumps(DRAFT), "7", '{"job":"","data":{}}', json.dumps(DRAFT)]
+    content = "\r\n\n  \n".join(entries) if ndjson else "[" + ",".join(entries) + "]"
+    answer = await client.post(f"/queues/{queue}/messages:batch", content=content, headers=NDJSON if ndjson else {})
+    assert answer.status_code == 207
+    body = answer.json()
+    assert (body["accepted"], body["failed"]) == (2, 2)
+    assert [result["index"] for result in body["results"]] == [0, 1, 2, 3]
+    assert [result["status"] for result in body["results"]] == [201, 400, 422, 201]
+    assert body["results"][2]["code"] == body["results"][2]["errors"][0]["code"] == "missing_urn"
+
+
+@pytest.mark.parametrize(("content", "headers"), [("[]", {}), ("", NDJSON), ("\n \n", NDJSON)])
+async def test_an_empty_batch_is_accepted(client, queue, content, headers):
+    answer = await client.post(f"/queues/{queue}/messages:batch", content=content, headers=headers)
+    assert (answer.status_code, answer.json()) == (201, {"accepted": 0, "failed": 0, "results": []})
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[1", b"1"])
+async def test_a_batch_that_is_no_array(client, queue, body):
+    problem(await client.post(f"/queues/{queue}/messages:batch", content=body), 400, "invalid_json")
+
+
+async def test_an_array_has_a_bounded_number_of_entries(client, queue):
+    body = "[" + ",".join(["1"] * (MAX_ENTRIES + 1)) + "]"
+    refused = problem(await client.post(f"/queues/{queue}/messages:batch", content=body), 400, "invalid_parameter")
+    assert "ndjson" in refused["detail"]
+
+
+async def test_a_batch_takes_no_parameters(client, queue):
+    problem(await client.post(f"/queues/{queue}/messages:batch?delay_seconds=1", json=[]), 400, "invalid_parameter")
+
+
+async def test_an_overlong_line_fails_alone(serve, connect, queue):
+    client = await connect(await serve(limits={"max_message_bytes": 2000}))
+    long = json.dumps(DRAFT | {"data": {"x": "a" * 200_000}})
+    lines = [json.dumps(DRAFT), long, json.dumps(DRAFT), long]
+    answer = await client.post(f"/queues/{queue}/messages:batch", content="\n".join(lines), headers=NDJSON)
+    body = answer.json()
+    assert [result["status"] for result in body["results"]] == [201, 413, 201, 413]
+    assert str(len(long)) in body["results"][1]["detail"]
+
+
+async def test_validate_shows_what_would_be_written_and_writes_nothing(client, queue):
+    url = f"/queues/{queue}/messages"
+    body = '{"data": {"b": 1.10, "a": 12345678901234567890}, "job": "urn:babel:test:made"}'
+    answer = await client.post(f"{url}:validate", content=body)
+    assert answer.status_code == 200
+    seen = answer.json()
+    assert (seen["queue"], seen["broker"], seen["native_name"]) == (queue, "local", queue)
+    assert '"data":{"b":1.10,"a":12345678901234567890}' in answer.text
+    assert seen["size_bytes"] == len(json.dumps(seen["envelope"], separators=(",", ":"))) + 1  # the zero of 1.10
+    assert (await client.post(f"{url}:receive")).json() == {"messages": []}
+    problem(await client.post(f"{url}:validate", json={}), 422, "missing_urn")
+    problem(await client.post(f"{url}:validate?delay_seconds=-1", json=DRAFT), 400, "invalid_parameter")
