@@ -16,9 +16,11 @@ import yaml
 from app import cli, settings
 from app.wiring import resolve
 from tests.harness.gateway import gateway
+from tests.harness.redis import redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")
+REDIS_URL = "redis://127.0.0.1:6379/0"
 GATEWAY_URL = "http://127.0.0.1:8080"
 NEXT = "=== next block ==="
 
@@ -77,6 +79,23 @@ def test_the_lines_that_serve_prints_work(tmp_path: Path, capsys: pytest.Capture
         published, received, settled = [json.loads(text) for text in shell(lines, process.url, tmp_path)]
     assert received["messages"][0]["envelope"]["meta"]["id"] == published["id"]
     assert settled["settled"] == 1
+
+
+def test_redis_in_two_minutes(tmp_path: Path) -> None:
+    """Published with curl, consumed with the SDK, which publishes what curl receives."""
+    heading = "Redis in two minutes"
+    publish, receive = blocks(heading, "sh")
+    with redis_server() as server:
+        config = yaml.safe_load(blocks(heading, "yaml")[0].replace(REDIS_URL, server.url()))
+        with gateway(tmp_path, config) as process:
+            shell([publish], process.url, tmp_path)
+            consumer = blocks(heading, "python")[0].replace(REDIS_URL, server.url())
+            consumed = subprocess.run([sys.executable, "-c", consumer], capture_output=True, text=True, timeout=20)
+            assert consumed.stdout == "sending to ada@example.com\n", consumed.stderr
+            (received,) = shell([receive], process.url, tmp_path)
+    (message,) = json.loads(received)["messages"]
+    assert message["envelope"]["job"] == "urn:babel:emails:sent"
+    assert message["envelope"]["data"] == {"to": "ada@example.com"}
 
 
 def test_command_line(tmp_path: Path) -> None:
