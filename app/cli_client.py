@@ -6,6 +6,7 @@ gateway.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -33,20 +34,23 @@ Lines = Iterator[tuple[int, bytes]]
 
 
 def _connects(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` a Client as its first argument, made from options of its own; its errors end the program."""
+
+    @functools.wraps(command)
+    def connected(url: str, token: str | None, token_file: IO[str] | None, **arguments: Any) -> None:
+        from app.client import Client
+
+        secret = token or (token_file.read().strip() if token_file else None)
+        with gateway_errors(), Client(url, secret) as client:
+            command(client, **arguments)
+
     for option in (
-        click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token.  [env: BABELGATE_TOKEN]"),
-        click.option(
-            "--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="Where the gateway is."
-        ),
+        click.option("--token-file", type=click.File(), envvar="BABELGATE_TOKEN_FILE", help="A file that holds it."),
+        click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token; rather set BABELGATE_TOKEN."),
+        click.option("--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="Of the gateway."),
     ):
-        command = option(command)
-    return command
-
-
-def _client(url: str, token: str | None) -> Client:
-    from app.client import Client
-
-    return Client(url, token)
+        connected = option(connected)
+    return connected
 
 
 @click.command()
@@ -60,14 +64,13 @@ def _client(url: str, token: str | None) -> Client:
 @click.option("--ordering-key", help="Order or group a single message by this key, where the broker can.")
 @_connects
 def publish(
+    client: Client,
     queue: str,
     file: IO[bytes],
     job: str | None,
     data: str,
     trace_id: str | None,
     ndjson: bool,
-    url: str,
-    token: str | None,
     **parameters: Any,
 ) -> None:
     """Publish envelopes or drafts from FILE (default: stdin): one JSON object, an array, or one object per line.
@@ -75,19 +78,18 @@ def publish(
     Prints the receipt of a single message, else how many were accepted. Refused lines go to stderr, the others are
     published.
     """
-    with gateway_errors(), _client(url, token) as client:
-        if job is not None:
-            _print_json(client.publish(queue, _draft(job, data, trace_id), parameters))
-            return
-        lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
-        body, lines = (b"", lines) if ndjson else _sniff(lines)
-        if not body:
-            _publish_lines(client, queue, lines, file)
-        elif body.lstrip().startswith(b"["):
-            answer = client.publish_batch(queue, body)
-            _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"))
-        else:
-            _print_json(client.publish(queue, body, parameters))
+    if job is not None:
+        _print_json(client.publish(queue, _draft(job, data, trace_id), parameters))
+        return
+    lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+    body, lines = (b"", lines) if ndjson else _sniff(lines)
+    if not body:
+        _publish_lines(client, queue, lines, file)
+    elif body.lstrip().startswith(b"["):
+        answer = client.publish_batch(queue, body)
+        _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"))
+    else:
+        _print_json(client.publish(queue, body, parameters))
 
 
 def _draft(job: str, data: str, trace_id: str | None) -> bytes:
@@ -185,31 +187,31 @@ def _receives(command: Callable[..., None]) -> Callable[..., None]:
         click.argument("queue"),
     ):
         command = option(command)
-    return _connects(command)
+    return command
 
 
 @click.command()
 @_receives
 @click.option("--max", "maximum", type=click.IntRange(min=1), default=1, show_default=True, help="At most so many.")
 @click.option("--wait", type=float, default=0, show_default=True, help="Wait so many seconds for the first.")
-def receive(maximum: int, wait: float, url: str, token: str | None, **how: Any) -> None:
+@_connects
+def receive(client: Client, maximum: int, wait: float, **how: Any) -> None:
     """Receive messages from QUEUE, one JSON object per line. Without --ack they come again when their lease ends."""
-    with gateway_errors(), _client(url, token) as client:
-        left = maximum
-        while left and (received := _receive(client, left, wait, **how)):
-            left -= received
-            wait = 0
+    left = maximum
+    while left and (received := _receive(client, left, wait, **how)):
+        left -= received
+        wait = 0
 
 
 @click.command()
 @_receives
 @click.option("--max", "maximum", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
-def tail(maximum: int | None, url: str, token: str | None, **how: Any) -> None:
+@_connects
+def tail(client: Client, maximum: int | None, **how: Any) -> None:
     """Receive messages from QUEUE as they come, until Ctrl-C."""
-    with gateway_errors(), _client(url, token) as client:
-        left = sys.maxsize if maximum is None else maximum
-        while left:
-            left -= _receive(client, left, LONG_POLL_SECONDS, **how)
+    left = sys.maxsize if maximum is None else maximum
+    while left:
+        left -= _receive(client, left, LONG_POLL_SECONDS, **how)
 
 
 def _receive(
@@ -233,10 +235,9 @@ def _receive(
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print NDJSON.")
 @_connects
-def queues(as_json: bool, url: str, token: str | None) -> None:
+def queues(client: Client, as_json: bool) -> None:
     """List the queues and what is in them."""
-    with gateway_errors(), _client(url, token) as client:
-        found = client.queues()
+    found = client.queues()
     if as_json:
         for queue in found:
             _print_json(queue)
@@ -250,7 +251,7 @@ def queues(as_json: bool, url: str, token: str | None) -> None:
 @click.argument("queue")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
 @click.option("--job", help="Only this job.")
-@click.option("--reason", help="Only this reason: failed, rejected, poison ….")
+@click.option("--reason", help="Only this reason: failed, poison, unknown_urn.")
 @click.option("--before", type=int, help="Only those that failed before this time, Unix ms.")
 @click.option("--after", type=int, help="Only those that failed at this time or later, Unix ms.")
 @click.option("--trace-id", help="Only this trace id.")
@@ -258,14 +259,13 @@ def queues(as_json: bool, url: str, token: str | None) -> None:
 @click.option("--dry-run", is_flag=True, help="Only count.")
 @_connects
 def redrive(
-    queue: str, limit: int | None, to_queue: str | None, dry_run: bool, url: str, token: str | None, **conditions: Any
+    client: Client, queue: str, limit: int | None, to_queue: str | None, dry_run: bool, **conditions: Any
 ) -> None:
     """Send dead letters of QUEUE back. Stopped half way, it loses nothing and can be started again."""
     order: dict[str, Any] = {"dry_run": dry_run}
     order |= {name: value for name, value in (("limit", limit), ("to_queue", to_queue)) if value is not None}
     order["filter"] = {name: value for name, value in conditions.items() if value is not None}
-    with gateway_errors(), _client(url, token) as client:
-        result = client.redrive(queue, order)
+    result = client.redrive(queue, order)
     _print_json(result)
     if result["failed"]:
         sys.exit(REFUSED)

@@ -20,7 +20,7 @@ from app.settings import Settings
 logger = logging.getLogger("babelgate")
 
 CLOSE_SECONDS = 10
-"""What closing the brokers may take (each is bound to 5 s) before the process is ended the hard way."""
+"""What closing the brokers may take (5 s each, at once) before the process is ended the hard way."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object]
 
@@ -40,10 +40,11 @@ class GracefulStop:
     second signal skips the wait. A worker whose parent died stops in the same way.
     """
 
-    def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings, close_seconds: float = CLOSE_SECONDS) -> None:
         self._app = app
         self._gateway = gateway
-        self._settings = settings
+        self._drain_seconds = settings.drain_seconds
+        self._end_seconds = settings.drain_seconds + settings.shutdown_seconds + close_seconds
         self._stopping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
@@ -79,13 +80,12 @@ class GracefulStop:
                 before(signum, None)
 
     async def _drain(self, signum: int, before: _Handler) -> None:
-        settings = self._settings
-        self._end_after(settings.drain_seconds + settings.shutdown_seconds + CLOSE_SECONDS)
+        self._end_after(self._end_seconds)
         try:
             await self._gateway.drain()
-            if settings.drain_seconds:
+            if self._drain_seconds:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), settings.drain_seconds)
+                    await asyncio.wait_for(self._hurry.wait(), self._drain_seconds)
         finally:
             before(signum, None)
 

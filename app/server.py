@@ -30,7 +30,7 @@ WORKER_START_SECONDS = 30
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> int:
-    """Serve until a stop signal; returns the exit status. ``announce`` gets the base URL once the port is bound.
+    """Serve until a stop signal; returns the exit status. ``announce`` gets a URL that works, once the port is bound.
 
     Raises ConfigError when it cannot listen there, or a route cannot be served.
     """
@@ -43,9 +43,9 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         signal.signal(signum, lambda *_: sys.exit(0))
     address, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
-    host = f"[{address}]" if ":" in address else address
-    logger.info("listening on %s://%s:%s%s", scheme, host, port, settings.prefix)
-    announce(f"{scheme}://{host}:{port}{settings.prefix}")
+    logger.info("listening on %s://%s:%s%s", scheme, _in_url(address), port, settings.prefix)
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    announce(f"{scheme}://{_in_url(reachable)}:{port}{settings.prefix}")
     config = uvicorn_config(partial(create_app, settings), settings)
     if settings.workers > 1:
         supervisor = Multiprocess(config, [listener])
@@ -111,6 +111,10 @@ def raise_file_limit() -> int:
         return soft
     logger.info("open files: raised the soft limit from %d to %d", soft, hard)
     return hard
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
 
 
 def _listen(settings: Settings) -> socket.socket:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
 
 from pydantic import (
     AfterValidator,
@@ -31,6 +32,7 @@ from app.rights import Right
 MAX_LEASE_SECONDS = 43_200
 """12 hours: the longest lease of any supported broker (Amazon SQS's visibility time-out)."""
 _TAGS = ("auth: none", "auth: tokens")
+_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -47,6 +49,12 @@ def _queue_pattern(value: str) -> str:
     if value.endswith(".dlq"):
         raise ValueError("a dead-letter queue follows its parent's route and has none of its own")
     return value
+
+
+def _host_name(value: str) -> str:
+    if not _HOST.fullmatch(value.lower()):
+        raise ValueError("a host is a name or address without scheme and port; an IPv6 address stands in brackets")
+    return value.lower()
 
 
 QueuePattern = Annotated[str, AfterValidator(_queue_pattern)]
@@ -135,6 +143,8 @@ class AuthSettings(_Model):
     def _distinct(cls, tokens: tuple[TokenSettings, ...]) -> tuple[TokenSettings, ...]:
         if len({token.name for token in tokens}) < len(tokens):
             raise ValueError("two tokens have the same name")
+        if len({token.sha256.lower() for token in tokens}) < len(tokens):
+            raise ValueError("two entries are for one token")
         return tokens
 
 
@@ -165,7 +175,7 @@ class Settings(_Model):
         ]
         | None
     ) = Field(default=None, description="`none`: anyone may call. Left out: anyone on this machine.")
-    hosts: Annotated[tuple[str, ...], BeforeValidator(_commas)] = Field(
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], BeforeValidator(_commas)] = Field(
         default=(), description="Host names under which browsers reach this gateway, besides the loopback ones."
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
@@ -244,7 +254,7 @@ def _complete(tree: dict[str, Any]) -> None:
     """Fill in what a minimal configuration leaves out: one broker, and the route to the only broker."""
     if not tree.get("brokers"):
         file = Path(str(tree.get("state_dir", "."))) / "babelgate.db"
-        tree["brokers"] = {"local": {"url": f"sqlite:///{file}"}}
+        tree["brokers"] = {"local": {"url": f"sqlite:///{quote(str(file))}"}}
     brokers = tree["brokers"]
     if "default" in tree or tree.get("queues") or not isinstance(brokers, dict):
         return

@@ -45,7 +45,7 @@ def half_a_publish(process: GatewayProcess, queue: str) -> tuple[Connection, byt
     """A connection on which the first half of a publish was sent, and its other half."""
     body = json.dumps(DRAFT).encode()
     url = httpx.URL(process.url)
-    connection = Connection(url.host, url.port)
+    connection = Connection(url.host, url.port or 80)
     head = f"POST /queues/{queue}/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
     connection.send(head.encode() + b"Expect: 100-continue\r\n\r\n")
     # The server asks for the body: the request is in flight.

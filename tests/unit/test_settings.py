@@ -13,6 +13,10 @@ from app.settings import BrokerSettings
 SECRET = "hunter2-correct-horse"
 
 
+def token(name: str) -> str:
+    return f"{{name: {name}, sha256: {'ab' * 32}, rights: {{}}}}"
+
+
 @pytest.fixture
 def load(tmp_path):
     def load(yaml: str = "", **environ: str):
@@ -45,6 +49,9 @@ def test_no_configuration_is_one_sqlite_file_for_every_queue():
 def test_the_default_file_lies_in_state_dir():
     assert settings.load(None, {"BABELGATE_STATE_DIR": "/var/lib/x"}).brokers["local"].url == (
         "sqlite:////var/lib/x/babelgate.db"
+    )
+    assert settings.load(None, {"BABELGATE_STATE_DIR": "/a b?c%"}).brokers["local"].url == (
+        "sqlite:////a%20b%3Fc%25/babelgate.db"
     )
 
 
@@ -110,10 +117,10 @@ class TestEnvironment:
 
     def test_json_and_comma_lists(self, load):
         found = load(
-            QUEUES='{"orders.*": {"broker": "local", "backoff_seconds": [1, 2]}}', HOSTS="a.example, b.example"
+            QUEUES='{"orders.*": {"broker": "local", "backoff_seconds": [1, 2]}}', HOSTS="a.example, B.example,[::1]"
         )
         assert found.queues["orders.*"].backoff_seconds == (1, 2)
-        assert found.hosts == ("a.example", "b.example")
+        assert found.hosts == ("a.example", "b.example", "[::1]")
 
     def test_file_variants(self, load, tmp_path):
         secret = tmp_path / "secret"
@@ -205,6 +212,10 @@ class TestRefused:
             ("queues: {a.dlq: {broker: local}}", "queues.a.dlq", "dead-letter queue"),
             ("queues: {a: {broker: local, lease_seconds: 0}}", "queues.a.lease_seconds", "greater than 0"),
             ("queues: {a: {broker: local, lease_seconds: .inf}}", "queues.a.lease_seconds", "valid number"),
+            ("hosts: [a.example:80]", "hosts.0", "without scheme and port"),
+            ("hosts: ['http://a.example']", "hosts.0", "without scheme and port"),
+            (f"auth: {{tokens: [{token('a')}, {token('a')}]}}", "auth.tokens", "the same name"),
+            (f"auth: {{tokens: [{token('a')}, {token('b')}]}}", "auth.tokens", "two entries are for one token"),
             ("port: 70000", "port", "less than or equal to 65535"),
             ("workers: 0", "workers", "greater than or equal to 1"),
             ("prefix: a/", "prefix", "pattern"),

@@ -1,0 +1,325 @@
+"""The command line against a real gateway."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.harness.gateway import gateway
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-for-the-tests"
+SHOP_ONLY = "a-token-for-the-shop"
+
+
+def rights(name: str, token: str, queues: str) -> dict:
+    held = {queues: ["send", "listen", "manage"]}
+    return {"name": name, "sha256": sha256(token.encode()).hexdigest(), "rights": held}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory):
+    config = {
+        "auth": {"tokens": [rights("all", TOKEN, "*"), rights("shop", SHOP_ONLY, "shop.*")]},
+        "queues": {"named": {"broker": "local"}},
+        "default": {"broker": "local"},
+    }
+    with gateway(tmp_path_factory.mktemp("gateway"), config) as process:
+        yield process
+
+
+def run(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_")}
+    command = [sys.executable, "-m", "app", *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=clean | environ, timeout=25)
+
+
+@pytest.fixture
+def babelgate(running):
+    def babelgate(*arguments: str, stdin: bytes = b"", token: str = TOKEN) -> subprocess.CompletedProcess[bytes]:
+        done = run(*arguments, stdin=stdin, BABELGATE_URL=running.url, BABELGATE_TOKEN=token)
+        assert b"Traceback" not in done.stderr
+        return done
+
+    return babelgate
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def draft(n: int) -> bytes:
+    return b'{"job":"count","data":{"n":%d}}\n' % n
+
+
+class TestPublishAndReceive:
+    def test_one_message_by_options(self, babelgate, queue):
+        (receipt,) = lines(babelgate("publish", queue, "--job", "x", "--data", '{"price": 1.10}', "--trace-id", "t-1"))
+        done = babelgate("receive", queue, "--ack", "--envelope")
+        assert b'"price":1.10' in done.stdout
+        (envelope,) = lines(done)
+        assert (envelope["meta"]["id"], envelope["trace_id"]) == (receipt["id"], "t-1")
+        assert lines(babelgate("receive", queue)) == []
+
+    def test_one_document_of_many_lines(self, babelgate, queue):
+        lines(babelgate("publish", queue, stdin=b'{\n  "job": "x",\n  "data": {}\n}\n'))
+        (message,) = lines(babelgate("receive", queue))
+        assert (message["envelope"]["job"], message["attempts"]) == ("x", 0)
+
+    def test_an_array(self, babelgate, queue):
+        done = babelgate("publish", queue, stdin=b"[" + draft(1) + b"," + draft(2) + b"]")
+        assert lines(done) == [{"accepted": 2, "failed": 0}]
+
+    def test_a_file_of_many_lines(self, babelgate, queue, tmp_path):
+        path = tmp_path / "messages.ndjson"
+        path.write_bytes(b"\n".join(draft(n) for n in range(2_500)))
+        assert lines(babelgate("publish", queue, str(path))) == [{"accepted": 2_500, "failed": 0}]
+        received = lines(babelgate("receive", queue, "--max", "3000", "--ack", "--envelope"))
+        assert [envelope["data"]["n"] for envelope in received] == [*range(2_500)]
+
+    def test_a_terminal_sees_progress(self, running, queue, tmp_path):
+        path = tmp_path / "messages.ndjson"
+        path.write_bytes(b"".join(draft(n) for n in range(2_500)))
+        terminal, behind = pty.openpty()
+        environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN, "TERM": "xterm"}
+        command = [sys.executable, "-m", "app", "publish", queue, str(path)]
+        done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=behind, timeout=25)
+        os.close(behind)
+        shown = os.read(terminal, 65_536)
+        os.close(terminal)
+        assert (done.returncode, json.loads(done.stdout)["accepted"]) == (0, 2_500)
+        assert b"publishing" in shown
+
+    def test_a_reader_that_goes_away_leaves_messages_unacknowledged(self, running, babelgate, queue):
+        babelgate("publish", queue, "--ndjson", stdin=b"".join(draft(n) for n in range(3)))
+        environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
+        command = [sys.executable, "-m", "app", "receive", queue, "--ack", "--lease", "0.2", "--max", "3"]
+        with subprocess.Popen(
+            command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as receiver:
+            assert receiver.stdout and receiver.stderr
+            receiver.stdout.close()
+            assert (receiver.wait(20), receiver.stderr.read()) == (1, b"")
+        again = lines(babelgate("receive", queue, "--wait", "5"))
+        assert again[0]["envelope"]["data"] == {"n": 0}
+
+    def test_a_token_may_stand_in_a_file(self, running, queue, tmp_path):
+        path = tmp_path / "token"
+        path.write_text(TOKEN + "\n")
+        done = run("publish", queue, "--job", "x", BABELGATE_URL=running.url, BABELGATE_TOKEN_FILE=str(path))
+        assert done.returncode == 0
+
+    def test_bad_lines_are_told_by_number_and_the_others_published(self, babelgate, queue):
+        stdin = draft(1) + b"\n" + b"not json\n" + b'{"data":{}}\n' + draft(2)
+        done = babelgate("publish", queue, "--ndjson", stdin=stdin)
+        assert (done.returncode, json.loads(done.stdout)) == (1, {"accepted": 2, "failed": 2})
+        told = done.stderr.decode().splitlines()
+        assert [line.split(":")[0] for line in told] == ["line 3", "line 4"]
+        assert "missing_urn" in told[1]
+
+    def test_a_refused_envelope(self, babelgate, queue):
+        done = babelgate("publish", queue, stdin=b'{"data": 1}')
+        assert (done.returncode, done.stdout) == (1, b"")
+        assert done.stderr.startswith(b"missing_urn: ")
+        assert b"/data: invalid_data" in done.stderr
+
+    def test_received_lines_can_be_published_again(self, babelgate, queue):
+        babelgate("publish", queue, stdin=draft(1) + draft(2))
+        received = babelgate("receive", queue, "--max", "5", "--envelope", "--ack")
+        for line in received.stdout.splitlines():
+            body = json.loads(line) | {"meta": json.loads(line)["meta"] | {"queue": f"{queue}.copy"}}
+            assert babelgate("publish", f"{queue}.copy", stdin=json.dumps(body).encode()).returncode == 0
+        assert len(lines(babelgate("receive", f"{queue}.copy", "--max", "5"))) == 2
+
+    def test_without_ack_messages_come_again(self, babelgate, queue):
+        babelgate("publish", queue, "--job", "x")
+        assert len(lines(babelgate("receive", queue, "--lease", "0.2"))) == 1
+        (again,) = lines(babelgate("receive", queue, "--wait", "10"))
+        assert again["redelivered"]
+
+    def test_tail_prints_as_messages_come_and_ends_with_an_interrupt(self, running, babelgate, queue):
+        environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
+        command = [sys.executable, "-m", "app", "tail", queue, "--ack"]
+        with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+            assert tail.stdout
+            for n in range(2):
+                babelgate("publish", queue, stdin=draft(n))
+                assert json.loads(tail.stdout.readline())["envelope"]["data"] == {"n": n}
+            tail.send_signal(signal.SIGINT)
+            _, errors = tail.communicate(timeout=20)
+        assert (tail.returncode, errors) == (130, b"")
+
+
+class TestQueuesAndRedrive:
+    def test_queues(self, babelgate):
+        babelgate("publish", "named", "--job", "x")
+        table = babelgate("queues").stdout.decode().splitlines()
+        assert table[0].split()[:3] == ["QUEUE", "BROKER", "READY"]
+        (row,) = [line for line in table if line.startswith("named ")]
+        assert row.split()[:3] == ["named", "local", "1"]
+        assert "named" in [found["queue"] for found in lines(babelgate("queues", "--json"))]
+
+    def test_redrive(self, babelgate, running, queue):
+        babelgate("publish", queue, stdin=draft(1) + draft(2) + b'{"job":"other","data":{}}')
+        with running.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
+            got = client.post(f"queues/{queue}/messages:receive", params={"max_messages": 3}).json()["messages"]
+            tokens = [message["ack_token"] for message in got]
+            client.post(f"queues/{queue}/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
+        (dry,) = lines(babelgate("redrive", queue, "--dry-run", "--job", "count"))
+        assert (dry["matched"], dry["redriven"]) == (2, 0)
+        assert lines(babelgate("receive", queue)) == []
+        (done,) = lines(babelgate("redrive", queue, "--job", "count", "--limit", "1", "--to-queue", f"{queue}.again"))
+        assert (done["redriven"], done["complete"]) == (1, False)
+        (rest,) = lines(babelgate("redrive", queue, "--reason", "failed"))
+        assert (rest["redriven"], rest["complete"]) == (2, True)
+        assert len(lines(babelgate("receive", queue, "--max", "9"))) == 2
+
+
+class TestExitCodes:
+    def test_refused_is_1_and_readable(self, babelgate, queue):
+        unknown = babelgate("publish", queue, "--job", "x", token="nobody's")
+        assert (unknown.returncode, unknown.stderr.partition(b":")[0]) == (1, b"unauthenticated")
+        foreign = babelgate("receive", queue, token=SHOP_ONLY)
+        assert (foreign.returncode, foreign.stderr.partition(b":")[0]) == (1, b"forbidden")
+        assert babelgate("publish", "shop.a", "--job", "x", token=SHOP_ONLY).returncode == 0
+        assert babelgate("publish", "no queue/at all", "--job", "x").returncode == 1
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            ["publish"],
+            ["publish", "q", "--nonsense"],
+            ["publish", "q", "/nowhere/file"],
+            ["publish", "q", "--job", "x", "--data", "{"],
+            ["receive", "q", "--max", "0"],
+            ["nonsense"],
+        ],
+    )
+    def test_usage_is_2(self, arguments):
+        assert run(*arguments).returncode == 2
+
+    @pytest.mark.parametrize(
+        "command", [["queues"], ["publish", "q", "--job", "x"], ["receive", "q"], ["redrive", "q"]]
+    )
+    def test_unreachable_is_3(self, command):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = listener.getsockname()[1]
+        done = run(*command, "--url", f"http://127.0.0.1:{port}")
+        assert (done.returncode, done.stdout) == (3, b"")
+        assert done.stderr.startswith(b"no answer from http://127.0.0.1")
+
+    def test_a_url_that_is_none_is_3(self):
+        assert run("queues", "--url", "nonsense").returncode == 3
+
+
+class TestCheckConfig:
+    CONFIG = """
+brokers:
+  local: sqlite:///%s/a.db
+  cache: {url: "redis://user:hunter2@127.0.0.1:1/0", required: true}
+queues:
+  "orders.*": {broker: cache, native_name: "shop.{queue}", backoff_seconds: [1, 10]}
+  emails: {broker: cache, lease_seconds: 30, max_attempts: 5}
+default: {broker: local}
+"""
+
+    @pytest.fixture
+    def check(self, tmp_path):
+        def check(yaml: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+            path = tmp_path / "babelgate.yaml"
+            path.write_text(yaml)
+            done = run("check-config", "--config", str(path), *arguments)
+            assert b"hunter2" not in done.stdout + done.stderr
+            assert b"Traceback" not in done.stderr
+            return done
+
+        return check
+
+    def test_prints_the_routes_in_the_order_of_lookup(self, check, tmp_path):
+        done = check(self.CONFIG % tmp_path)
+        assert done.returncode == 0, done.stderr
+        brokers, routes = done.stdout.decode().split("\n\n")
+        assert "redis://user:***@127.0.0.1:1/0" in brokers
+        assert [line.split() for line in routes.splitlines()[1:]] == [
+            ["emails", "cache", "emails", "30", "5", "-", "-"],
+            ["orders.*", "cache", "shop.{queue}", "60", "10", "1,10", "-"],
+            ["(any", "other)", "local", "{queue}", "60", "10", "-", "-"],
+        ]
+        # The broker that is down is no reason to refuse: the service would start.
+        assert b"warning: The broker cache is not available" in done.stderr
+        assert b"no auth is configured" in done.stderr
+        assert [path.name for path in tmp_path.iterdir()] == ["babelgate.yaml"]
+
+    def test_offline_connects_to_nothing(self, check, tmp_path):
+        done = check(self.CONFIG % tmp_path, "--offline")
+        assert (done.returncode, b"not available" in done.stderr) == (0, False)
+
+    @pytest.mark.parametrize(
+        ("yaml", "told"),
+        [
+            ("nonsense: 1\nport: x", ["nonsense: unknown key", "port: "]),
+            ("queues: {a: {broker: local, nonsense: 1}}", ["queues.a.nonsense: "]),
+            ("brokers: {a: {url: 'sqlite:///a.db', nonsense: 1}}", ["brokers.a.nonsense: "]),
+            ("brokers: {a: 'redis+cluster://:hunter2@h'}", ["brokers.a.url: "]),
+            ("brokers: {a: 'hunter2'}", ["brokers.a.url: the URL must start with one of sqlite://"]),
+            ("queues: {'a*': {broker: local, native_name: x}}", ["queues.a*.native_name: must hold {queue}"]),
+            (
+                "queues: {a: {broker: local, native_name: x}, b: {broker: local, native_name: x}}",
+                ["queues.b.native_name: queues.a has the native queue 'x'"],
+            ),
+            (
+                "brokers: {r: 'redis://h'}\nqueues: {a: {broker: r, layout: laravel, frames: true}}",
+                ["queues.a.frames: "],
+            ),
+            ("auth: none\nhost: 0.0.0.0\nport: 99999", ["port: "]),
+            ("host: 0.0.0.0", ["host: 0.0.0.0 can be reached"]),
+        ],
+    )
+    def test_refuses_and_names_the_key(self, check, yaml, told):
+        done = check(yaml, "--offline")
+        assert done.returncode == 1
+        found = done.stderr.decode().splitlines()
+        assert len(found) >= len(told)
+        for line, expected in zip(sorted(found), sorted(told), strict=False):
+            assert line.startswith(expected)
+
+
+def test_version():
+    assert run("--version").stdout.startswith(b"babelgate, version ")
+
+
+def test_serve_greets_with_lines_that_work(tmp_path):
+    environ = {n: v for n, v in os.environ.items() if not n.startswith("BABELGATE_")}
+    command = [sys.executable, "-m", "app", "serve", "--port", "0"]
+    environ["BABELGATE_STATE_DIR"] = str(tmp_path)
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as serving:
+        assert serving.stdout
+        try:
+            url = serving.stdout.readline().split()[3].decode()
+            text = ""
+            while "ack " not in text:
+                text += serving.stdout.readline().decode()
+            commands = [line.strip().split(None, 1)[1] for line in text.splitlines() if "curl" in line]
+            assert httpx.get(f"{url}/livez").status_code == 200
+
+            def sh(command: str) -> dict:
+                return json.loads(subprocess.run(["sh", "-c", command], check=True, capture_output=True).stdout)
+
+            published = sh(commands[0])
+            (message,) = sh(commands[1])["messages"]
+            assert message["envelope"]["meta"]["id"] == published["id"]
+            assert sh(commands[2].replace("<ack_token>", message["ack_token"]))["settled"] == 1
+        finally:
+            serving.terminate()
+            assert serving.wait(20) == 0
