@@ -6,6 +6,7 @@ Published messages are ready in the order of publication, and return to their pl
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -250,7 +251,8 @@ def _parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) 
 
 
 def _cursor(cursor: str | None) -> int:
-    try:
-        return int(cursor or 0)
-    except ValueError:
-        raise InvalidParameter(name="cursor", reason="not a cursor that this queue gave out") from None
+    if cursor is None:
+        return 0
+    if not re.fullmatch("[0-9]{1,18}", cursor):
+        raise InvalidParameter(name="cursor", reason="not a cursor that this queue gave out")
+    return int(cursor)

@@ -33,7 +33,7 @@ UNIT_BYTES = 1 << 20
 """The work between two looks at the clock, and the most that one job should ask for: this many messages or bytes."""
 
 Committed = Callable[[set[str], int | None], None]
-"""Told on the event loop, once per commit: the queues with messages newly ready, the earliest new due time (Unix ms)."""
+"""Told on the event loop, once per commit: queues with messages newly ready, the earliest new due time (Unix ms)."""
 
 
 class Writer:

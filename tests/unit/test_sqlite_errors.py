@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sqlite3
 
 import pytest
@@ -10,21 +11,15 @@ import pytest
 from app.brokers.sqlite_errors import ERRORS, translated
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
 
-# The names below belong to other functions of SQLite: what an authorizer is asked and answers, limits, and the type of a
-# result that is no error.
-NO_ERRORS = {"OK", "DENY", "IGNORE", "NOTICE", "WARNING", "ROW", "DONE"}
-AUTHORIZER = (
-    "CREATE_INDEX CREATE_TABLE CREATE_TEMP_INDEX CREATE_TEMP_TABLE CREATE_TEMP_TRIGGER CREATE_TEMP_VIEW CREATE_TRIGGER "
-    "CREATE_VIEW CREATE_VTABLE DELETE DROP_INDEX DROP_TABLE DROP_TEMP_INDEX DROP_TEMP_TABLE DROP_TEMP_TRIGGER "
-    "DROP_TEMP_VIEW DROP_TRIGGER DROP_VIEW DROP_VTABLE INSERT PRAGMA READ SELECT TRANSACTION UPDATE ATTACH DETACH "
-    "ALTER_TABLE REINDEX ANALYZE FUNCTION SAVEPOINT RECURSIVE"
-).split()
+# Constants of other functions of SQLite: what an authorizer is asked and answers, limits, results that are no errors.
+OTHERS = re.compile(
+    "OK|DENY|IGNORE|NOTICE|WARNING|ROW|DONE|LIMIT_.*|DBCONFIG_.*|(CREATE|DROP)_.*|DELETE|INSERT|PRAGMA|READ|SELECT|"
+    "TRANSACTION|UPDATE|ATTACH|DETACH|ALTER_TABLE|REINDEX|ANALYZE|FUNCTION|SAVEPOINT|RECURSIVE"
+)
 PRIMARY = {
-    f"SQLITE_{name}": code
-    for attribute, code in vars(sqlite3).items()
-    if attribute.startswith("SQLITE_") and isinstance(code, int) and code <= 0xFF
-    for name in [attribute.removeprefix("SQLITE_")]
-    if name not in NO_ERRORS and name not in AUTHORIZER and not name.startswith(("LIMIT_", "DBCONFIG_"))
+    name: code
+    for name, code in vars(sqlite3).items()
+    if name.startswith("SQLITE_") and code <= 0xFF and not OTHERS.fullmatch(name.removeprefix("SQLITE_"))
 }
 
 
