@@ -64,6 +64,8 @@ class TestSettle:
         assert [data(message)["n"] for message in await process.take(2)] == [1, 3]
 
     async def test_equal_bodies_are_settled_one_by_one(self, world: World) -> None:
+        if world.broker.merges_equal_bodies:
+            pytest.skip("this layout holds equal bodies once")
         process = await world.process()
         await process.publish({"n": 1})
         body = (await process.one()).body

@@ -26,7 +26,13 @@ def server() -> Iterator[RedisServer]:
         yield running
 
 
+class LaravelBroker(RedisBroker):
+    """The layout keeps leased and delayed messages as members of a set."""
+
+    merges_equal_bodies = True
+
+
 @pytest.fixture
-def broker(server: RedisServer) -> RedisBroker:
+def broker(server: RedisServer) -> LaravelBroker:
     """The server, in this layout."""
-    return RedisBroker(server, "laravel")
+    return LaravelBroker(server, "laravel")

@@ -18,10 +18,12 @@ class Broker(ABC):
     ``queue_options``: the options of an ordinary route. ``header_options``: those of a route whose messages carry
     native headers, None where there is no such thing. ``impatient``: broker options that shorten the patience with a
     broker that does not answer. ``embedded``: it lives in the gateways' own processes, so that a restart is theirs.
+    ``merges_equal_bodies``: of several messages that are equal to the byte it leases or delays one.
     """
 
     name: ClassVar[str]
     embedded: ClassVar[bool] = False
+    merges_equal_bodies: ClassVar[bool] = False
     queue_options: Mapping[str, Any] = {}
     header_options: Mapping[str, Any] | None = None
     impatient: Mapping[str, Any] = {}

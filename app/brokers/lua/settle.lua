@@ -14,7 +14,7 @@ elseif verb == 'back' then
   push = 'LPUSH'
 end
 
-local counts, outcomes, tombstones = layout.counts(q), {}, {}
+local counts, outcomes, tombstones, ended = layout.counts(q), {}, {}, {}
 for step = 1, count do
   -- Backwards to the head, so that what was first is first again.
   local i = verb == 'back' and count + 1 - step or step
@@ -42,9 +42,10 @@ for step = 1, count do
     end
     tombstones[#tombstones + 1] = score(math.max(deadline, now + TOMBSTONE))
     tombstones[#tombstones + 1] = verb .. id
+    ended[id] = true
     outcomes[i] = 1
   else
-    outcomes[i] = id and redis.call('ZSCORE', settled, verb .. id) and 1 or 0
+    outcomes[i] = id and (ended[id] or redis.call('ZSCORE', settled, verb .. id)) and 1 or 0
   end
 end
 
