@@ -28,6 +28,7 @@ _NO_BRACKETS = bytes(code for code in range(256) if code not in _STEPS)
 _SHAPES = bytes(ord("0") if 48 <= code <= 57 else ord("e") if code == 69 else code for code in range(256))
 # The largest double has 309 digits before the point: a shorter run of digits without an exponent is finite.
 _LONG_RUN = b"0" * 309
+_find_exponent = re.compile(rb"0e").search
 _INT_DIGITS = 40
 _values = msgspec.json.Decoder()
 
@@ -193,7 +194,7 @@ def _canonical_escape(escape: re.Match[str]) -> str:
 
 def exceeds_depth(body: bytes, limit: int) -> bool:
     """Whether the valid JSON text ``body`` has more than ``limit`` levels of nesting; the outermost is the first."""
-    if body.count(b"{") + body.count(b"[") <= limit:
+    if len(body) < 2 * limit or body.count(b"{") + body.count(b"[") <= limit:
         return False
     brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
     return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > limit
@@ -202,9 +203,9 @@ def exceeds_depth(body: bytes, limit: int) -> bool:
 def surely_finite(raw: bytes) -> bool:
     """Whether it is certain, at little cost, that each number of the valid JSON text ``raw`` is a finite double."""
     shapes = raw.translate(_SHAPES)
-    if _LONG_RUN in shapes:
+    if len(raw) > len(_LONG_RUN) and _LONG_RUN in shapes:
         return False
-    if b"0e" in shapes:
+    if _find_exponent(shapes):
         try:
             _values.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

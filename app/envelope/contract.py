@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from msgspec import Struct
+
 from app.jsontext import Member, ObjectText
 
 Lang = Literal["php", "go", "python", "java", "dotnet", "node"]
@@ -40,8 +42,8 @@ class Limits:
             raise ValueError(f"max_depth must be between 3 and {_MAX_DEPTH}")
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+# Structs where one is made per message: a frozen dataclass takes ten times as long to build.
+class Envelope(Struct, frozen=True):
     """A message ready to be written: canonical ``body``, and its members. ``created_at`` is Unix ms."""
 
     body: bytes
@@ -53,8 +55,7 @@ class Envelope:
     lang: str
 
 
-@dataclass(frozen=True, slots=True)
-class Publication:
+class Publication(Struct, frozen=True):
     """What a client asked to publish. ``delay_seconds`` and ``ordering_key`` are None where the client gave none."""
 
     envelope: Envelope
@@ -63,8 +64,7 @@ class Publication:
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """A valid envelope found on a queue.
 
     ``attempts`` may be negative, as the contract accepts it. ``created_at`` is Unix ms. ``warnings``: RFC 6901 pointers

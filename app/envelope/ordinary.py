@@ -1,8 +1,8 @@
 """The short way for ordinary bodies; whatever is unusual goes the complete way.
 
-msgspec splits the frame and proves the syntax, the types and the paired surrogates, also inside ``data``, which it leaves
-as it was written. It does not prove UTF-8, finite numbers and depth, nor tell repeated keys: those are proven here, or
-excluded.
+msgspec splits the frame and proves the syntax, the types and the paired surrogates, also inside ``data``, which it
+leaves as it was written. It does not prove UTF-8, finite numbers and depth, nor tell repeated keys: those are proven
+here, or excluded.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
 _decode = msgspec.json.Decoder(_Frame).decode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BACKSLASH, _BRACE = b"\\{"
 _NO_META = _Meta()
 _NO_HEADERS: dict[str, str] = {}
 
@@ -87,13 +88,10 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
     except _UNUSUAL:
         return None
     raw = bytes(frame.data)
-    if (
-        raw[0] != 123
-        or b"\\u" in body
-        or b"\\/" in body
-        or exceeds_depth(body, limits.max_depth)
-        or not surely_finite(raw)
-    ):
+    escapes = _BACKSLASH in body
+    if raw[0] != _BRACE or exceeds_depth(raw, limits.max_depth - 1) or not surely_finite(raw):
+        return None
+    if escapes and (b"\\u" in body or b"\\/" in body):
         return None
     meta = _NO_META if frame.meta is UNSET else frame.meta
     attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
@@ -116,9 +114,12 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
         return None
     if not (job.strip(BLANK) and trace_id.strip(BLANK)):
         return None
-    head = f'{{"job":{quote(job)},"trace_id":{quote(trace_id)},"data":'
+    # Without a backslash in the body no string of it needs one.
+    texts = map(quote, (job, trace_id, id_)) if escapes else (f'"{job}"', f'"{trace_id}"', f'"{id_}"')
+    quoted_job, quoted_trace_id, quoted_id = texts
+    head = f'{{"job":{quoted_job},"trace_id":{quoted_trace_id},"data":'
     tail = (
-        f',"meta":{{"id":{quote(id_)},"queue":{quote(queue)},"lang":"{lang}","schema_version":1,'
+        f',"meta":{{"id":{quoted_id},"queue":{quote(queue)},"lang":"{lang}","schema_version":1,'
         f'"created_at":{created_at}}},"attempts":{attempts}}}'
     )
     canonical = head.encode() + msgspec.json.format(raw, indent=-1) + tail.encode()
@@ -146,15 +147,15 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
     meta = frame.meta
     raw = bytes(frame.data)
     if (
-        raw[0] != 123
+        raw[0] != _BRACE
         # A second "data" would be unchecked; its name may be spelled with escapes.
         or body.count(b'"data"') != 1
-        or b"\\u" in body
+        or (_BACKSLASH in body and b"\\u" in body)
         or meta.schema_version != 1
         or not INT64_MIN <= frame.attempts <= INT64_MAX
         or not INT64_MIN <= meta.created_at <= INT64_MAX
         or not (frame.job.strip(BLANK) and frame.trace_id.strip(BLANK))
-        or exceeds_depth(body, read_depth(limits))
+        or exceeds_depth(raw, read_depth(limits) - 1)
         or not surely_finite(raw)
     ):
         return None
