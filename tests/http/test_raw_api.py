@@ -1,0 +1,87 @@
+"""The API as raw sockets see it: what clients of other languages send, publishes and receives for real."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+
+import pytest
+
+from app import settings
+from app.server import uvicorn_config
+from app.wiring import build_app
+from tests.harness.sockets import Connection, serving
+
+H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
+LIMIT = 4_096
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    state = str(tmp_path_factory.mktemp("state"))
+    found = settings.load(None, {"BABELGATE_STATE_DIR": state, "BABELGATE_LIMITS__MAX_MESSAGE_BYTES": str(LIMIT)})
+    with serving(uvicorn_config(partial(build_app, found), found)) as where:
+        yield where
+
+
+@pytest.fixture
+def connection(address):
+    with Connection(*address) as opened:
+        yield opened
+
+
+def draft(n: int) -> bytes:
+    return json.dumps({"job": "count", "data": {"n": n}}).encode()
+
+
+def post(queue: str, action: str, body: bytes = b"", headers: str = "", length: int | None = None) -> bytes:
+    size = len(body) if length is None else length
+    head = f"POST /queues/{queue}/{action} HTTP/1.1\r\nHost: 127.0.0.1\r\n{headers}Content-Length: {size}\r\n\r\n"
+    return head.encode() + body
+
+
+def received(connection: Connection, queue: str) -> list[int]:
+    connection.send(post(queue, "messages:receive?max_messages=100"))
+    return [message["envelope"]["data"]["n"] for message in json.loads(connection.reply().body)["messages"]]
+
+
+def test_publish_with_an_h2c_offer(connection, queue):
+    connection.send(post(queue, "messages", draft(1), H2C))
+    assert connection.reply().status == 201
+    assert received(connection, queue) == [1]
+
+
+def test_publish_that_asks_before_it_sends(connection, queue):
+    connection.send(post(queue, "messages", length=len(draft(2)), headers="Expect: 100-continue\r\n"))
+    assert connection.head()[0] == 100
+    connection.send(draft(2))
+    assert connection.reply().status == 201
+    assert received(connection, queue) == [2]
+
+
+def test_a_body_that_is_announced_too_large_is_not_asked_for(connection, queue):
+    connection.send(post(queue, "messages", length=100 * LIMIT * 1_000, headers="Expect: 100-continue\r\n"))
+    reply = connection.reply()
+    assert (reply.status, reply.interim) == (413, ())
+    assert json.loads(reply.body)["code"] == "body_too_large"
+
+
+def test_pipelined_publishes_are_answered_in_order(connection, queue):
+    connection.send(b"".join(post(queue, "messages", draft(n), H2C if n % 3 else "") for n in range(30)))
+    assert [connection.reply().status for _ in range(30)] == [201] * 30
+    assert received(connection, queue) == [*range(30)]
+
+
+def test_a_chunked_batch(connection, queue):
+    lines = [draft(n) + b"\n" for n in range(10)]
+    head = f"POST /queues/{queue}/messages:batch HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-ndjson\r\n"
+    connection.send((head + H2C + "Transfer-Encoding: chunked\r\n\r\n").encode())
+    connection.send(*(b"%x\r\n%s\r\n" % (len(line), line) for line in [*lines, b""]))
+    reply = connection.reply()
+    assert (reply.status, json.loads(reply.body)["accepted"]) == (201, 10)
+    assert received(connection, queue) == [*range(10)]
+
+
+def test_a_failed_request_leaves_the_connection_usable(connection, queue):
+    connection.send(post(queue, "messages", b"{", H2C) + post(queue, "messages", draft(1)))
+    assert [connection.reply().status for _ in range(2)] == [400, 201]

@@ -1,0 +1,69 @@
+"""Routes that ask for more than their broker can do are refused at start-up, by key."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from app.checks import SAMPLE, check
+from app.errors import ConfigError
+from app.routing import Policy, Router, Rule
+from tests.harness.memory import CAPABLE, MemoryBinding
+
+LIMITED = MemoryBinding("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))
+NO_DELAY = MemoryBinding("none", replace(CAPABLE, max_delay_seconds=0))
+ABLE = MemoryBinding("able")
+
+
+def refusal(*rules: Rule, default: Rule | None = None) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        check(Router(rules, default))
+    return caught.value
+
+
+def test_routes_come_in_the_order_of_lookup():
+    rules = [Rule("b.*", ABLE, native_name="x.{queue}"), Rule("a", ABLE), Rule("c", ABLE)]
+    found = check(Router(rules, Rule("*", ABLE)))
+    assert [(key, route.native.name) for key, route in found] == [
+        ("queues.a", "a"),
+        ("queues.c", "c"),
+        ("queues.b.*", f"x.b.{SAMPLE}"),
+        ("default", SAMPLE),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("binding", "policy", "key", "limit"),
+    [
+        (LIMITED, Policy(lease_seconds=301), "lease_seconds", "300"),
+        (LIMITED, Policy(backoff_seconds=(1, 901, 2)), "backoff_seconds", "900"),
+        (NO_DELAY, Policy(backoff_seconds=(0.5,)), "backoff_seconds", "0 seconds"),
+        (ABLE, Policy(dead_letter_retention_seconds=60), "dead_letter_retention_seconds", "out of reach"),
+    ],
+)
+def test_a_lacking_capability_is_refused_everywhere(binding, policy, key, limit):
+    for match, place in (("a", "queues.a"), ("a.*", "queues.a.*")):
+        error = refusal(Rule(match, binding, policy))
+        assert (error.key, limit in error.reason) == (f"{place}.{key}", True)
+    assert refusal(default=Rule("*", binding, policy)).key == f"default.{key}"
+
+
+def test_what_just_fits_is_served():
+    policy = Policy(lease_seconds=300, backoff_seconds=(1, 900))
+    assert len(check(Router([Rule("a", LIMITED, policy), Rule("b", NO_DELAY, Policy(backoff_seconds=(0,)))]))) == 2
+
+
+def test_an_unknown_option_names_its_place():
+    assert refusal(Rule("a", ABLE, options={"frames": True})).key == "queues.a.frames"
+
+
+def test_two_ways_to_one_native_queue_are_refused():
+    error = refusal(Rule("a", ABLE, native_name="x"), Rule("b", ABLE, native_name="x"))
+    assert (error.key, "queues.a" in error.reason) == ("queues.b.native_name", True)
+    assert len(check(Router([Rule("a", ABLE, native_name="x"), Rule("b", LIMITED, native_name="x")]))) == 2
+
+
+def test_a_pattern_needs_a_native_name_per_queue():
+    assert refusal(Rule("a.*", ABLE, native_name="x")).key == "queues.a.*.native_name"
+    assert refusal(default=Rule("*", ABLE, native_name="x")).key == "default.native_name"
