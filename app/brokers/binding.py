@@ -8,8 +8,10 @@ A binding raises only errors of :mod:`app.errors`: vendor exceptions are transla
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from msgspec import Struct
 
 from app.errors import BabelgateError
 
@@ -27,19 +29,17 @@ class NativeQueue:
     options: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers."""
 
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     ordering_key: str | None = None
     delay_seconds: float = 0
     dedup_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(Struct, frozen=True):
     """One reserved message.
 
     ``handle`` is an opaque string of at most 256 ASCII characters without control characters; on an ``anywhere``
@@ -50,34 +50,31 @@ class Delivery:
     body: bytes
     handle: str
     lease_expires_at: int
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
     delivery_count: int = 0
     redelivered: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Peeked:
+class Peeked(Struct, frozen=True):
     """A message looked at without reserving it."""
 
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(Struct, frozen=True):
     """A reserved message to dead-letter: its ``handle``, and the ``dead_letter`` block to add to its body."""
 
     handle: str
     block: Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DeadRecord:
+class DeadRecord(Struct, frozen=True):
     """A dead letter at rest. ``key`` is the binding's own, for :meth:`DeadLetters.remove_dead`."""
 
     key: Any
     body: bytes
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +158,7 @@ class Binding(Protocol):
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        """Available again after ``delay_seconds``; the count grows by one when ``failed`` (a give-back is no attempt)."""
+        """Available again after ``delay_seconds``; counted when ``failed`` (a give-back is no attempt)."""
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
@@ -198,7 +195,9 @@ class DeadLetters(Protocol):
         The record is ``app.envelope.dead_letter_record(body, block)``.
         """
 
-    async def read_dead(self, queue: NativeQueue, cursor: str | None, limit: int) -> tuple[Sequence[DeadRecord], str | None]:
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
         """A page of dead letters, oldest first, and the cursor after it (``None``: no more)."""
 
     async def remove_dead(

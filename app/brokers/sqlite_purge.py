@@ -29,7 +29,7 @@ class Purge(Sweep):
         for job in jobs:
             last_id = tx.value("last_id") if job.last_id is None else job.last_id
             queue_id = tx.queue_id(job.queue)
-            found = tx.run("purgeable", {"queue_id": queue_id, "last_id": last_id, "limit": _PURGED_AT_ONCE})
+            found = tx.run("purgeable", queue_id, last_id, _PURGED_AT_ONCE)
             ids = [id for (id,) in found]
             tx.run("purge_ready", queue_id, array(ids))
             tx.run("remove_held", array(ids))

@@ -42,9 +42,7 @@ class Proxy:
         if self._server is not None:
             self._server.close()
         self.cut()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks)
 
     def cut(self) -> None:
         """Cut all connections now."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
+import redis
+
+from app.brokers.redis import RedisBinding, connect
+from app.clock import now_ms
+from tests.harness.broker import Broker
 from tests.harness.ci import missing
 
 _READY_SECONDS = 20.0
@@ -146,3 +153,74 @@ def redis_server(
             yield server
         finally:
             server.kill()
+
+
+@contextmanager
+def client(server: RedisServer, database: int = 0) -> Iterator[redis.Redis]:
+    """A plain client, bytes in and out, as a foreign program or an operator would use."""
+    plain = redis.Redis.from_url(server.url(database), socket_timeout=10)
+    try:
+        yield plain
+    finally:
+        plain.close()
+
+
+@asynccontextmanager
+async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[RedisBinding]:
+    """An open binding, as one process has it."""
+    opened = connect("cache", url, options or {}, now_ms)
+    try:
+        await opened.open()
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until ``condition`` holds, which must come true by itself."""
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+class RedisBroker(Broker):
+    """A server of its own for a contract suite, in one of the layouts."""
+
+    name = "cache"
+
+    def __init__(self, server: RedisServer, layout: str = "list") -> None:
+        self.server = server
+        self.queue_options = {"layout": layout}
+        self.header_options = {"frames": True} if layout == "list" else None
+        self._prefix = "" if layout == "list" else "queues:"
+
+    @property
+    def url(self) -> str:
+        return self.server.url()
+
+    async def restart(self) -> None:
+        self.server.stop()
+        await asyncio.to_thread(self.server.start)
+
+    async def kill(self) -> None:
+        self.server.kill()
+        await asyncio.to_thread(self.server.start)
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        """Nobody listens."""
+        self.server.stop()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.server.start)
+
+    async def inject(self, queue: str, *bodies: bytes) -> None:
+        with client(self.server) as plain:
+            plain.rpush(self._prefix + queue, *bodies)
+
+    async def dead(self, queue: str) -> Sequence[bytes]:
+        with client(self.server) as plain:
+            return [record for record in plain.lrange(f"{self._prefix}{queue}.dlq", 0, -1) if isinstance(record, bytes)]
