@@ -26,6 +26,7 @@ from app.http.schemas import (
     SettleRequest,
     from_body,
     from_query,
+    given,
 )
 from app.model import Extend, Message, Nack, Reject, Settlement
 
@@ -74,7 +75,7 @@ class Consuming:
             exchange.queue,
             max_messages=asked.max_messages,
             wait_seconds=asked.wait_seconds,
-            lease_seconds=asked.lease_seconds,
+            lease_seconds=given(asked.lease_seconds),
         )
         if not asked.wait_seconds:
             return await receiving
@@ -169,7 +170,7 @@ def _listed(messages: Sequence[Message]) -> Received:
 
 async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
     if not messages:
-        await exchange.answer(204, b"", headers=[NO_STORE])
+        await exchange.answer_nothing([NO_STORE])
         return
     message = messages[0]
     headers = [

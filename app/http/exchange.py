@@ -71,6 +71,13 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         await self.send({"type": "http.response.body", "body": body})
 
+    async def answer_nothing(self, headers: RawHeaders) -> None:
+        """Send 204, which has neither body nor length."""
+        self.started = True
+        sent = [(b"x-request-id", self.request_id), *headers]
+        await self.send({"type": "http.response.start", "status": 204, "headers": sent})
+        await self.send({"type": "http.response.body", "body": b""})
+
     async def answer_stream(self, status: int, length: int, parts: AsyncIterable[bytes]) -> None:
         """Send a JSON answer of ``length`` bytes in parts."""
         headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), (b"x-request-id", self.request_id)]

@@ -51,14 +51,9 @@ def query_of(kind: type[Struct]) -> list[Json]:
     """The fields of ``kind`` as query parameters."""
     _, components = msgspec.json.schema_components([kind], ref_template=REF)
     return [
-        {"name": name, "in": "query", "required": False, "schema": _without_null(schema)}
+        {"name": name, "in": "query", "required": False, "schema": schema}
         for name, schema in components[kind.__name__]["properties"].items()
     ]
-
-
-def _without_null(schema: Json) -> Json:
-    options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
-    return options[0] if options else schema
 
 
 PUBLISH_BODY: Json = {

@@ -10,7 +10,7 @@ from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
 from app.http.ndjson import CHUNK_LINES, publish_stream
 from app.http.results import entry_result
-from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query
+from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
 from app.model import Receipt
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
@@ -28,11 +28,15 @@ class Publishing:
     async def one(self, exchange: Exchange) -> None:
         """Publish the body; 201 once it is durable."""
         query = exchange.scope["query_string"]
-        given = from_query(query, PublishParameters) if query else _NOTHING
+        asked = from_query(query, PublishParameters) if query else _NOTHING
         require_json(exchange)
         body = await read(exchange, self._limits.max_entry_bytes)
         receipt = await self._gateway.publish(
-            exchange.caller, exchange.queue, body, delay_seconds=given.delay_seconds, ordering_key=given.ordering_key
+            exchange.caller,
+            exchange.queue,
+            body,
+            delay_seconds=given(asked.delay_seconds),
+            ordering_key=given(asked.ordering_key),
         )
         await exchange.answer(201, msgspec.json.encode(receipt))
 

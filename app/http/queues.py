@@ -12,7 +12,7 @@ from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
 from app.http.operations import PUBLISH_BODY, PUBLISH_QUERY
 from app.http.problems import MethodNotAllowed
-from app.http.schemas import PublishParameters, from_query
+from app.http.schemas import PublishParameters, from_query, given
 
 
 def routes(gateway: Gateway) -> APIRouter:
@@ -84,8 +84,8 @@ def routes(gateway: Gateway) -> APIRouter:
             caller,
             queue,
             await request.body(),
-            delay_seconds=asked.delay_seconds,
-            ordering_key=asked.ordering_key,
+            delay_seconds=given(asked.delay_seconds),
+            ordering_key=given(asked.ordering_key),
         )
         return json_answer(
             {

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 
@@ -23,13 +23,14 @@ Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds, may be
 LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[60])]
 
 Read = TypeVar("Read", bound=Struct)
+Value = TypeVar("Value")
 
 
 class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The query of a publish."""
 
-    delay_seconds: Delay | None = None
-    ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | None = None
+    delay_seconds: Delay | UnsetType = UNSET
+    ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | UnsetType = UNSET
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
@@ -41,7 +42,7 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
     max_messages: Annotated[int, Meta(ge=1, le=100)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=30, description="Long poll; seconds, may be decimal.")] = 0
-    lease_seconds: LeaseTime | None = None
+    lease_seconds: LeaseTime | UnsetType = UNSET
 
 
 class Failure(Struct, forbid_unknown_fields=True, frozen=True):
@@ -162,6 +163,11 @@ class SettleOutcome(Struct, frozen=True):
     settled: int
     failed: int
     results: list[TokenResult]
+
+
+def given(value: Value | UnsetType) -> Value | None:
+    """The value of a parameter that may be left out. None is no default for one: the text ``null`` would mean it."""
+    return None if isinstance(value, UnsetType) else value
 
 
 def from_body(body: bytes, kind: type[Read]) -> Read:

@@ -1,0 +1,154 @@
+"""Who may do what: tokens, rights on every route, and the rule that keeps web pages out."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.http.rest import OPEN
+from app.rights import Right
+from tests.harness.problems import problem
+
+DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+TOKENS = {"ack_tokens": ["x"]}
+
+# Every route, what it is sent, and the right it needs. None: any right on the queue will do.
+ROUTES = [
+    ("POST", "/queues/{queue}/messages", DRAFT, Right.SEND),
+    ("POST", "/queues/{queue}/messages:batch", [DRAFT], Right.SEND),
+    ("POST", "/queues/{queue}/messages:validate", DRAFT, Right.SEND),
+    ("POST", "/queues/{queue}/messages:receive", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/messages:receive", None, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:ack", TOKENS, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:nack", TOKENS, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:reject", TOKENS, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:extend", TOKENS, Right.LISTEN),
+    ("POST", "/queues/{queue}/messages:settle", {"acks": ["x"]}, Right.LISTEN),
+    ("GET", "/queues/{queue}/messages:peek", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/dead-letters", None, Right.LISTEN),
+    ("POST", "/queues/{queue}/dead-letters:redrive", {}, Right.MANAGE),
+    ("POST", "/queues/{queue}/dead-letters:purge", None, Right.MANAGE),
+    ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
+    ("GET", "/queues/{queue}", None, None),
+]
+ANYWHERE = [("GET", "/brokers"), ("GET", "/metrics")]
+
+
+async def test_the_table_names_every_route(client):
+    paths = (await client.get("/openapi.json")).json()["paths"]
+    served = {(method.upper(), path) for path, item in paths.items() for method in item if method != "parameters"}
+    known = {(method, path) for method, path, _, _ in ROUTES} | set(ANYWHERE) | {("GET", "/queues")}
+    assert served == known | {("GET", path) for path in OPEN if path.endswith("z")}
+
+
+@pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
+async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_config, method, path, body, right):
+    rights = {each.value: {"mine.*": [each.value]} for each in Right}
+    app = await serve(auth=token_config(**rights, nobody={"other": ["send", "listen", "manage"]}))
+    anonymous = await connect(app)
+    answer = await anonymous.request(method, path.format(queue="mine.a"), json=body)
+    problem(answer, 401, "unauthenticated")
+    assert answer.headers["www-authenticate"].startswith("Bearer")
+    for name in [*rights, "nobody"]:
+        client = await connect(app, name)
+        answer = await client.request(method, path.format(queue="mine.a"), json=body)
+        if name != "nobody" and right in (name, None):
+            assert answer.status_code not in (401, 403), answer.text
+        else:
+            problem(answer, 403, "forbidden")
+        foreign = await client.request(method, path.format(queue="theirs"), json=body)
+        problem(foreign, 403, "forbidden")
+
+
+@pytest.mark.parametrize(("method", "path"), ANYWHERE)
+async def test_operators_need_manage_on_some_queue(serve, connect, token_config, method, path):
+    app = await serve(auth=token_config(operator={"a": ["manage"]}, worker={"*": ["send", "listen"]}))
+    assert (await (await connect(app, "operator")).request(method, path)).status_code == 200
+    problem(await (await connect(app, "worker")).request(method, path), 403, "forbidden")
+    problem(await (await connect(app)).request(method, path), 401, "unauthenticated")
+
+
+async def test_queues_are_listed_as_far_as_one_may_see_them(serve, connect, token_config):
+    app = await serve(auth=token_config(a={"a": ["listen"]}, ab={"a": ["send"], "b": ["manage"]}, all={"*": ["send"]}))
+    everyone = await connect(app, "all")
+    for name in "abc":
+        assert (await everyone.post(f"/queues/{name}/messages", json=DRAFT)).status_code == 201
+    for token, seen in {"a": ["a"], "ab": ["a", "b"], "all": ["a", "b", "c"]}.items():
+        listed = (await (await connect(app, token)).get("/queues")).json()["queues"]
+        assert [info["queue"] for info in listed] == seen
+
+
+async def test_redriving_elsewhere_needs_send_there(serve, connect, token_config):
+    app = await serve(auth=token_config(m={"a": ["manage"]}, both={"a": ["manage"], "b": ["send"]}))
+    url, asked = "/queues/a/dead-letters:redrive", {"to_queue": "b"}
+    problem(await (await connect(app, "m")).post(url, json=asked), 403, "forbidden")
+    assert (await (await connect(app, "both")).post(url, json=asked)).status_code == 200
+
+
+@pytest.mark.parametrize("path", sorted(OPEN))
+async def test_open_paths_need_no_credential(serve, connect, token_config, path):
+    app = await serve(auth=token_config(a={"a": ["send"]}))
+    client = await connect(app)
+    assert (await client.get(path)).status_code == 200
+    assert (await client.get(path, headers={"host": "10.1.2.3:8080"})).status_code == 200
+
+
+@pytest.mark.parametrize("given", ["", "Bearer", "Bearer ", "Bearer nope", "Basic good", "good", "bearer\tgood"])
+async def test_bad_credentials(serve, connect, token_config, given):
+    app = await serve(auth=token_config(good={"*": ["send"]}))
+    client = await connect(app, headers={"authorization": given})
+    problem(await client.get("/queues"), 401, "unauthenticated")
+    problem(await client.get("/nowhere"), 401, "unauthenticated")
+    good = await connect(app, headers={"authorization": "bearer good"})
+    assert (await good.get("/queues")).status_code == 200
+
+
+async def test_the_stored_hash_is_no_credential(serve, connect, token_config):
+    config = token_config(good={"*": ["send"]})
+    app = await serve(auth=config)
+    problem(await (await connect(app, config["tokens"][0]["sha256"])).get("/queues"), 401, "unauthenticated")
+
+
+FOREIGN = [
+    {"host": "evil.example"},
+    {"host": "evil.example:8080"},
+    {"host": "localhost.evil.example"},
+    {"host": "127.0.0.1.evil.example:80"},
+    {"host": "10.0.0.1"},
+    {"origin": "https://evil.example"},
+    {"origin": "null"},
+    {"sec-fetch-site": "cross-site"},
+]
+OWN = [
+    {"host": "localhost:8080"},
+    {"host": "LOCALHOST"},
+    {"host": "127.0.0.1:1"},
+    {"host": "[::1]:8080"},
+    {"host": "[::1]"},
+    {"host": "mq.example:8080"},
+    {"origin": "http://localhost:8080"},
+    {"origin": "https://mq.example"},
+    {"sec-fetch-site": "same-origin"},
+]
+
+
+@pytest.mark.parametrize("headers", FOREIGN)
+@pytest.mark.parametrize("auth", [{}, {"auth": "none"}])
+async def test_pages_of_others_are_kept_out(serve, connect, headers, auth, queue):
+    client = await connect(await serve(hosts=["mq.example"], **auth))
+    for method, path in (("POST", "messages"), ("GET", "messages:receive"), ("GET", "messages:peek")):
+        answer = await client.request(method, f"/queues/{queue}/{path}", headers=headers)
+        problem(answer, 403, "forbidden")
+
+
+@pytest.mark.parametrize("headers", OWN)
+async def test_own_names_are_let_in(serve, connect, headers, queue):
+    client = await connect(await serve(hosts=["mq.example"]))
+    answer = await client.post(f"/queues/{queue}/messages", json=DRAFT, headers=headers)
+    assert answer.status_code == 201, answer.text
+
+
+async def test_with_tokens_the_host_does_not_matter(serve, connect, token_config):
+    client = await connect(
+        await serve(auth=token_config(good={"*": ["send"]})), "good", headers={"host": "any.example"}
+    )
+    assert (await client.get("/queues")).status_code == 200
