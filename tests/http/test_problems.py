@@ -1,0 +1,166 @@
+"""Whatever goes wrong is a problem of one shape."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import logging
+
+import httpx
+import pytest
+
+from app import errors
+from app.gateway import Gateway
+from app.http import problems
+from app.http.api import create_api
+from app.http.auth import Auth
+from app.http.body import RequestLimits
+from app.leases import TokenKey, TokenSealer
+from app.routing import Router, Rule
+from tests.harness.memory import MemoryBinding
+from tests.harness.problems import problem
+
+DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
+
+
+def error_classes():
+    for module in (errors, problems):
+        for _, cls in inspect.getmembers(importlib.import_module(module.__name__), inspect.isclass):
+            if issubclass(cls, errors.BabelgateError):
+                yield cls
+
+
+@pytest.mark.parametrize("cls", sorted(set(error_classes()), key=lambda cls: cls.__name__))
+def test_every_error_has_a_meaning_of_its_own(cls):
+    assert cls in problems.MEANINGS
+    assert 400 <= problems.MEANINGS[cls].status <= 599
+
+
+def test_a_new_error_means_what_its_parent_does():
+    class Newer(errors.BrokerUnavailable):
+        """{broker} {reason}"""
+
+    assert problems.status_of(Newer(broker="b", reason="r")) == 503
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code", "allow"),
+    [
+        ("GET", "/", 404, "not_found", None),
+        ("GET", "/nowhere", 404, "not_found", None),
+        ("GET", "/livez/", 404, "not_found", None),
+        ("POST", "/queues/a/messages:nothing", 404, "not_found", None),
+        ("POST", "/queues/a/b/c", 404, "not_found", None),
+        ("POST", "/queues//messages", 400, "invalid_parameter", None),
+        ("GET", "/queues/a/messages", 405, "method_not_allowed", "POST"),
+        ("DELETE", "/queues/a/messages:receive", 405, "method_not_allowed", "POST, GET"),
+        ("PUT", "/queues/a", 405, "method_not_allowed", "GET"),
+        ("GET", "/queues/a:purge", 405, "method_not_allowed", "POST"),
+        ("OPTIONS", "/queues", 405, "method_not_allowed", "GET"),
+        ("POST", "/livez", 405, "method_not_allowed", "GET"),
+        ("POST", "/queues/a%2Fb/messages", 400, "invalid_parameter", None),
+        ("POST", "/queues/a%2fmessages", 400, "invalid_parameter", None),
+        ("GET", "/queues/a%2Fb", 400, "invalid_parameter", None),
+        ("POST", "/queues/%FF/messages", 400, "invalid_parameter", None),
+        ("GET", "/livez?x=1", 400, "invalid_parameter", None),
+        ("GET", "/queues?x", 400, "invalid_parameter", None),
+        ("POST", "/queues/a:purge?x=", 400, "invalid_parameter", None),
+    ],
+)
+async def test_what_no_endpoint_serves(client, method, path, status, code, allow):
+    answer = await client.request(method, path)
+    problem(answer, status, code)
+    assert answer.headers.get("allow") == allow
+
+
+async def test_a_head_receives_nothing(client, queue):
+    await client.post(f"/queues/{queue}/messages", json=DRAFT)
+    answer = await client.head(f"/queues/{queue}/messages:receive")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST, GET")
+    assert (await client.get(f"/queues/{queue}")).json()["stats"]["in_flight"] == 0
+
+
+async def test_an_escaped_colon_is_one(client, queue):
+    assert (await client.post(f"/queues/{queue}/messages%3Areceive")).json() == {"messages": []}
+
+
+@pytest.mark.parametrize("given", ["mine", "x" * 128, "a/b;c=d"])
+async def test_a_sane_request_id_is_echoed(client, given):
+    for path in ("/livez", "/nowhere", "/queues/q/messages:peek"):
+        assert (await client.get(path, headers={"x-request-id": given})).headers["x-request-id"] == given
+
+
+@pytest.mark.parametrize("given", ["", "x" * 129, "a b", "é".encode()])
+async def test_another_one_is_replaced(client, given):
+    seen = {(await client.get("/livez", headers={"x-request-id": given})).headers["x-request-id"] for _ in range(2)}
+    assert len(seen) == 2
+    assert given not in seen
+
+
+@pytest.fixture
+async def faulty(connect):
+    """A client of a gateway whose broker fails as told, and that broker."""
+    binding = MemoryBinding()
+    sealer = TokenSealer([TokenKey("k", bytes(32))])
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer)
+    await gateway.start()
+    yield await connect(create_api(gateway, auth=Auth(), limits=RequestLimits())), binding
+    await gateway.close()
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "retry_after"),
+    [
+        (errors.BrokerUnavailable(broker="b", reason="down"), 503, True),
+        (errors.OutcomeUnknown(broker="b", reason="silent"), 504, False),
+        (errors.BrokerRejected(broker="b", reason="no"), 502, False),
+        (errors.StorageFull(broker="b", reason="full"), 503, True),
+        (errors.StorageReadOnly(broker="b", reason="ro"), 503, False),
+        (errors.Overloaded(reason="too much"), 429, True),
+    ],
+)
+async def test_faults_of_a_broker_are_told_apart(faulty, fault, status, retry_after):
+    client, binding = faulty
+    binding.faults = {"publish": fault, "stats": fault}
+    answer = await client.post("/queues/q/messages", json=DRAFT)
+    assert problem(answer, status, fault.code)["retryable"] is fault.retryable
+    assert ("retry-after" in answer.headers) is retry_after
+    problem(await client.get("/queues/q"), status, fault.code)
+    entry = (await client.post("/queues/q/messages:batch", json=[DRAFT])).json()["results"][0]
+    assert (entry["status"], entry["code"]) == (status, fault.code)
+
+
+@pytest.mark.parametrize(("method", "path"), [("POST", "/queues/q/messages"), ("GET", "/queues/q")])
+async def test_what_nobody_expected_is_logged_and_not_told(faulty, caplog, method, path):
+    client, binding = faulty
+    binding.faults = {"publish": ZeroDivisionError("a secret"), "stats": ZeroDivisionError("a secret")}
+    with caplog.at_level(logging.ERROR, "babelgate.http"):
+        answer = await client.request(method, path, json=DRAFT if method == "POST" else None)
+    problem(answer, 500, "internal_error")
+    assert "secret" not in answer.text
+    [record] = caplog.records
+    assert answer.headers["x-request-id"] in record.getMessage()
+    assert record.exc_info is not None
+    assert record.exc_info[0] is ZeroDivisionError
+
+
+async def test_what_a_broker_lacks_is_told(faulty):
+    client, _ = faulty
+    for method, path in (("GET", "messages:peek"), ("GET", "dead-letters"), ("POST", "dead-letters:redrive")):
+        answer = await client.request(method, f"/queues/q/{path}")
+        assert answer.status_code == 422
+        problem(answer, 422, answer.json()["code"])
+
+
+@pytest.mark.parametrize("how", ["prefix", "root_path", "stripped"])
+async def test_a_path_prefix(serve, how):
+    app = await serve(prefix="" if how == "root_path" else "/mq")
+    transport = httpx.ASGITransport(app, root_path="/mq" if how == "root_path" else "")
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+        base = "" if how == "stripped" else "/mq"
+        assert (await client.post(f"{base}/queues/q/messages", json=DRAFT)).status_code == 201
+        assert (await client.get(f"{base}/queues/q")).status_code == 200
+        assert (await client.get(f"{base}/livez")).status_code == 200
+        problem(await client.get(f"{base}/nowhere"), 404, "not_found")
+        if how != "root_path":
+            assert (await client.get(f"{base}/openapi.json")).json()["servers"] == [{"url": "/mq"}]
