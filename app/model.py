@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from msgspec import Struct
+
 from app.brokers.binding import Capabilities, Stats
 from app.errors import BabelgateError
 
 Action = Literal["ack", "nack", "reject", "extend"]
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(Struct, frozen=True):
     """An accepted message. ``created_at`` in Unix ms."""
 
     id: str
@@ -24,8 +25,7 @@ class Receipt:
     created_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True):
     """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count."""
 
     ack_token: str
@@ -36,8 +36,7 @@ class Message:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Nack:
+class Nack(Struct, frozen=True):
     """Tokens to hand back. ``delay_seconds`` None: the queue's backoff."""
 
     ack_tokens: Sequence[str]
@@ -46,8 +45,7 @@ class Nack:
     exception: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+class Reject(Struct, frozen=True):
     """Tokens to dead-letter now."""
 
     ack_tokens: Sequence[str]
@@ -55,16 +53,14 @@ class Reject:
     exception: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Extend:
+class Extend(Struct, frozen=True):
     """Tokens whose lease is to end ``lease_seconds`` from now."""
 
     ack_tokens: Sequence[str]
     lease_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(Struct, frozen=True):
     """What one settle call asks for. ``index`` in the results counts within each action's tokens, in order."""
 
     acks: Sequence[str] = ()
@@ -73,8 +69,7 @@ class Settlement:
     extends: Sequence[Extend] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SettleResult:
+class SettleResult(Struct, frozen=True):
     """The fate of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
 
     index: int

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from app.brokers.binding import Delivery
 from app.errors import BabelgateError
@@ -19,8 +20,7 @@ MAX_RESERVED = 256
 log = logging.getLogger("babelgate.receiving")
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(Struct, frozen=True):
     """A delivery fit to be handed out, with its reconciled ``attempts``."""
 
     delivery: Delivery

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 EventKind = Literal[
     "accepted",
@@ -19,8 +20,7 @@ EventKind = Literal[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
     ``reason``: why a message was dead-lettered, or the code of a poison one. The facts of a message are given where
