@@ -87,7 +87,7 @@ class TestLife:
     async def test_a_restart_of_the_broker_keeps_ready_delayed_leased_and_dead(self, world: World) -> None:
         process = await world.process()
         await process.publish_all([{"n": "dead"}, {"n": "leased"}, {"n": "lost"}])
-        dead, leased, lost = await process.take(3, 1.5)
+        dead, leased, _ = await process.take(3, 1.5)
         await process.reject(dead)
         await process.extend(leased, lease=60)
         await process.publish({"n": "ready"})
@@ -109,16 +109,18 @@ class TestLife:
             pytest.skip("it dies with the gateway, whose death is tested with real processes")
         process = await world.process()
         accepted: list[int] = []
+        running = asyncio.Event()
 
         async def publish() -> None:
             with contextlib.suppress(Exception):
                 for n in range(100_000):
                     await process.publish({"n": n})
                     accepted.append(n)
+                    if n == 200:
+                        running.set()
 
         publishing = asyncio.create_task(publish())
-        while len(accepted) < 200:
-            await asyncio.sleep(0.01)
+        await running.wait()
         await world.broker.kill()
         publishing.cancel()
         await asyncio.wait([publishing])

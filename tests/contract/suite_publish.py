@@ -112,7 +112,7 @@ class TestPublish:
         headers = {
             "traceparent": "00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-980c512d6f4a8fba-01",
             "tracestate": "vendor=1,other=2",
-            "Shop-Region": "EU; quoted=\"yes\", ümlaut ☕",
+            "Shop-Region": 'EU; quoted="yes", ümlaut ☕',
         }
         envelope = {"job": JOB, "data": {"n": 1}}
         await process.publish_body(json.dumps({"envelope": envelope, "headers": headers}).encode())

@@ -87,7 +87,7 @@ class TestSettle:
         assert await process.ack(message) == [None]
         assert await process.ack(message) == [None]
         assert await process.ack(message, message) == [None, None]
-        assert await asyncio.gather(process.ack(message), process.ack(message)) == [[None], [None]]
+        assert await asyncio.gather(*(process.ack(message) for _ in range(2))) == [[None], [None]]
 
     async def test_a_token_twice_in_one_call(self, world: World) -> None:
         process = await world.process()

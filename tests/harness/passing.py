@@ -8,7 +8,6 @@ from typing import Any
 from app.brokers.binding import (
     Capabilities,
     DeadLetter,
-    DeadLetters,
     DeadRecord,
     Delivery,
     NativeQueue,
@@ -23,9 +22,8 @@ class Passing:
     """Binding and DeadLetters, as ``inner`` does them."""
 
     def __init__(self, inner: Any) -> None:
-        assert isinstance(inner, DeadLetters)
-        self.inner: Any = inner
-        self.name: str = self.inner.name
+        self.inner = inner
+        self.name: str = inner.name
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         return self.inner.native_queue(name, options)

@@ -18,10 +18,10 @@ class SqliteBroker(Broker):
 
     name = "local"
     embedded = True
-    header_options = {}
-    impatient = {"busy_timeout_seconds": 0.2}
 
     def __init__(self, directory: Path) -> None:
+        self.header_options = {}
+        self.impatient = {"busy_timeout_seconds": 0.2}
         self.path = directory / "messages.db"
 
     @property

@@ -8,11 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from app.brokers.binding import Binding, Stats
-from app.envelope import Limits
 from app.errors import BabelgateError
 from app.gateway import Gateway
 from app.leases import TokenKey, TokenSealer
-from app.model import DeadLetterFilter, DeadLetterView, Extend, Message, Nack, Receipt, RedriveResult, Reject, Settlement
+from app.model import (
+    DeadLetterFilter,
+    DeadLetterView,
+    Extend,
+    Message,
+    Nack,
+    Receipt,
+    RedriveResult,
+    Reject,
+    Settlement,
+)
 from app.observe.events import Event
 from app.rights import ANYONE
 from app.routing import Policy, Router, Rule
@@ -20,6 +29,7 @@ from tests.harness.broker import Broker
 
 JOB = "urn:babel:test:made"
 KEYS = [TokenKey("test", b"the gateways of a test share a key")]
+ORDINARY = Policy()
 PATIENCE = 10.0
 """Seconds that a test waits for what must come, so that one where it never comes ends."""
 
@@ -137,8 +147,7 @@ class World:
         *,
         start: bool = True,
         queue: str | None = None,
-        policy: Policy = Policy(),
-        limits: Limits = Limits(),
+        policy: Policy = ORDINARY,
         queue_options: Mapping[str, Any] | None = None,
         broker_options: Mapping[str, Any] | None = None,
         wrap: Wrap = lambda binding: binding,
@@ -149,9 +158,7 @@ class World:
         def make(process: Process) -> Gateway:
             binding = wrap(self.broker.connect(broker_options))
             router = Router([], Rule("*", binding, policy, options=options))
-            return Gateway(
-                {binding.name: binding}, router, TokenSealer(KEYS), limits=limits, observe=process.events.append
-            )
+            return Gateway({binding.name: binding}, router, TokenSealer(KEYS), observe=process.events.append)
 
         process = Process(queue or self.queue, make)
         self._processes.append(process)
@@ -177,5 +184,7 @@ def tokens(messages: Sequence[Message]) -> list[str]:
 async def until(condition: Callable[[], Any]) -> None:
     """Wait until an awaited ``condition()`` is true; fails after the test's patience."""
     async with asyncio.timeout(PATIENCE):
-        while not await condition():
+        holds = await condition()
+        while not holds:
             await asyncio.sleep(0.02)
+            holds = await condition()

@@ -204,6 +204,7 @@ async def test_who_hangs_up_as_the_message_arrives_gives_it_back() -> None:
     await turn()
     source.put(1, 2)
     while source.receiver.waiters:
+        assert not gone.done()
         await asyncio.sleep(0)
     gone.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,0 +1,148 @@
+"""A reply that never comes: the write is told as unknown, and is never made a second time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from app.brokers.binding import Outcome
+from app.errors import BrokerUnavailable, OutcomeUnknown
+from app.model import Message
+from app.rights import ANYONE
+from tests.harness.proxy import Proxy, proxy
+from tests.harness.redis import RedisBroker, RedisServer, redis_server
+from tests.harness.world import Process, World, data, draft, until
+
+pytestmark = pytest.mark.redis
+
+
+class ProxiedBroker(RedisBroker):
+    """The server as it is reached through a proxy."""
+
+    def __init__(self, server: RedisServer, between: Proxy, layout: str) -> None:
+        super().__init__(server, layout)
+        self._between = between
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._between.port}/0"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def between(server: RedisServer) -> AsyncIterator[Proxy]:
+    async with proxy("127.0.0.1", server.port) as running:
+        yield running
+
+
+@pytest.fixture(params=["list", "laravel"])
+async def world(
+    server: RedisServer, between: Proxy, queue: str, request: pytest.FixtureRequest
+) -> AsyncIterator[World]:
+    """Gateways behind the proxy."""
+    world = World(ProxiedBroker(server, between, request.param), queue)
+    yield world
+    await world.close()
+
+
+async def warm(world: World) -> Process:
+    """A process that is connected and has used every verb, so that what follows is one write."""
+    process = await world.process()
+    for settle in (process.ack, process.nack, process.reject):
+        await process.publish()
+        await settle(await process.one())
+    await process.publish(delay_seconds=3600)
+    await process.gateway.purge(ANYONE, world.queue)
+    await process.gateway.purge_dead_letters(ANYONE, world.queue)
+    return process
+
+
+async def recovered(process: Process) -> None:
+    async def answers() -> bool:
+        try:
+            await process.stats()
+        except (BrokerUnavailable, OutcomeUnknown):
+            return False
+        return True
+
+    await until(answers)
+
+
+@pytest.mark.parametrize("delay", [0, 0.2], ids=["now", "delayed"])
+async def test_a_publish(world: World, between: Proxy, delay: float) -> None:
+    process = await warm(world)
+    between.drop_replies = True
+    with pytest.raises(OutcomeUnknown) as unknown:
+        await process.publish({"mark": "only once"}, delay_seconds=delay)
+    between.drop_replies = False
+    assert unknown.value.retryable
+    assert between.sent.count(b"only once") == 1
+    await recovered(process)
+    message = await process.one()
+    assert data(message) == {"mark": "only once"}
+    await process.ack(message)
+    assert await process.is_empty()
+
+
+async def test_a_batch(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    between.drop_replies = True
+    results = await process.gateway.publish_many(ANYONE, world.queue, [draft({"mark": f"no {n}."}) for n in range(3)])
+    between.drop_replies = False
+    assert [type(result) for result in results] == [OutcomeUnknown] * 3
+    assert [between.sent.count(b"no %d." % n) for n in range(3)] == [1] * 3
+    await recovered(process)
+    messages = await process.take(3)
+    assert [data(message)["mark"] for message in messages] == ["no 0.", "no 1.", "no 2."]
+    await process.ack(*messages)
+    assert await process.is_empty()
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "reject"])
+async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, between: Proxy, verb: str) -> None:
+    process = await warm(world)
+    await process.publish({"n": 1})
+    message = await process.one()
+
+    async def settle(message: Message) -> list[Outcome]:
+        return await getattr(process, verb)(message)
+
+    between.drop_replies = True
+    assert [type(outcome) for outcome in await settle(message)] == [OutcomeUnknown]
+    between.drop_replies = False
+    await recovered(process)
+    await settle(message)
+    assert len(await process.receive(10)) == (verb == "nack")
+    dead = [json.loads(letter.record)["data"] for letter in await process.dead()]
+    assert dead == ([{"n": 1}] if verb == "reject" else [])
+
+
+async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    await process.publish({"n": 1})
+    between.drop_replies = True
+    with pytest.raises(OutcomeUnknown):
+        await process.receive(lease=0.5)
+    between.drop_replies = False
+    await recovered(process)
+    assert data(await process.one()) == {"n": 1}
+
+
+async def test_a_gateway_goes_on_after_its_connections_were_cut(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    waiting = process.waiting()
+    await process.publish({"n": 1})
+    await process.ack(*await waiting)
+    between.cut()
+    await recovered(process)
+    await process.publish({"n": 2})
+    message = await process.one()
+    assert data(message) == {"n": 2}
+    assert await process.ack(message) == [None]
