@@ -7,12 +7,15 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Mapping
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.brokers import registry
 from tests.architecture.sources import ROOT, binding_family, imports, modules
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -32,13 +35,19 @@ def normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+@cache
+def providers() -> Mapping[str, list[str]]:
+    """Import name to the installed distributions that provide it."""
+    return packages_distributions()
+
+
 def needed(module: str) -> set[str]:
     """The distributions that a module of ``app`` imports; what nothing installed provides stands for itself."""
     tops = {name.split(".")[0] for name in imports(modules()[module])} - set(sys.stdlib_module_names) - {"app"}
-    providers = packages_distributions()
+    known = providers()
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's.
     parents = {"starlette": "fastapi", "pydantic-core": "pydantic"}
-    dists = {normalized(providers.get(top, [top])[0]) for top in tops}
+    dists = {normalized(known.get(top, [top])[0]) for top in tops}
     return {parents.get(dist, dist) for dist in dists}
 
 
@@ -102,3 +111,9 @@ def test_loading_the_program_loads_no_broker_client() -> None:
     assert tops.isdisjoint(
         {"redis", "hiredis", "aio_pika", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
     )
+
+
+def test_every_driver_has_the_extra_of_its_name() -> None:
+    for driver in registry.SCHEMES.values():
+        assert driver.module in modules()
+        assert driver.extra is None or (driver.module == f"app.brokers.{driver.extra}" and driver.extra in EXTRAS)
