@@ -41,14 +41,13 @@ def providers() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
-def needed(module: str) -> set[str]:
-    """The distributions that a module of ``app`` imports; what nothing installed provides stands for itself."""
-    tops = {name.split(".")[0] for name in imports(modules()[module])} - set(sys.stdlib_module_names) - {"app"}
-    known = providers()
+def needed(path: Path) -> set[str]:
+    """The distributions that a source file imports; what nothing installed provides stands for itself."""
+    tops = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"app", "tests"}
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's.
     parents = {"starlette": "fastapi", "pydantic-core": "pydantic"}
-    dists = {normalized(known.get(top, [top])[0]) for top in tops}
-    return {parents.get(dist, dist) for dist in dists}
+    found = {normalized(providers().get(top, [top])[0]) for top in tops}
+    return {parents.get(name, name) for name in found}
 
 
 def pins(lock: str) -> dict[str, str]:
@@ -61,11 +60,16 @@ def test_every_import_is_declared(module: str) -> None:
     """A binding may import the client of the extra named like itself; everything else, the core dependencies only."""
     family = binding_family(module)
     extra = EXTRAS.get(family.rpartition(".")[2], []) if family else []
-    assert needed(module) <= names(PROJECT["dependencies"]) | names(extra)
+    assert needed(modules()[module]) <= names(PROJECT["dependencies"]) | names(extra)
+
+
+def test_every_import_of_the_tests_is_declared() -> None:
+    used = set().union(*(needed(path) for path in (ROOT / "tests").rglob("*.py")))
+    assert used <= names(PROJECT["dependencies"]) | names(EXTRAS["redis"]) | names(EXTRAS["dev"])
 
 
 def test_every_core_dependency_is_used() -> None:
-    used = set().union(*(needed(module) for module in modules()))
+    used = set().union(*(needed(path) for path in modules().values()))
     assert names(PROJECT["dependencies"]) - used == INDIRECT
 
 
