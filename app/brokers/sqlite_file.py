@@ -22,7 +22,8 @@ APPLICATION_ID = 0x62_62_71_67
 SCHEMA = ("schema_1",)
 """The steps that lead from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
 
-_POLL_SECONDS = 0.0005
+_POLL_SECONDS = 0.00025
+"""Short beside a commit of about 1 ms, and the same for all: nobody waits longer for having waited long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ class Reader:
         return await self._run(query)
 
     async def close(self) -> None:
-        """Finish what runs, and close."""
+        """End a query that runs, and close."""
+        if self._connection is not None:
+            self._connection.interrupt()
         await asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)
         self._executor.shutdown(wait=False)
 

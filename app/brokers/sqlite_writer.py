@@ -181,7 +181,8 @@ class Writer:
     def _roll_back(self) -> None:
         self._queue_ids.clear()
         if self._connection is not None and self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # one that fails leaves a transaction that the next BEGIN trips over
+                self._connection.execute("ROLLBACK")
 
     def _disconnect(self, checkpoint: bool = False) -> None:
         connection, self._connection = self._connection, None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 import sqlite3
 from collections import Counter
 from collections.abc import Callable
@@ -157,6 +159,18 @@ async def test_the_wait_for_a_foreign_lock_is_bounded(tmp_path: Path, queue: str
             other.execute("ROLLBACK")
         await line.publish(b"d")
         assert await line.bodies() == [b"a", b"d"]
+
+
+async def test_the_wait_for_a_turn_is_bounded(tmp_path: Path, queue: str) -> None:
+    async with opened(tmp_path / "q.db", busy_timeout_seconds=0.2) as binding:
+        line = Line(binding, queue)
+        descriptor = os.open(tmp_path / "q.db-turn", os.O_RDWR)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        with pytest.raises(BrokerUnavailable):
+            await line.publish(b"a")
+        os.close(descriptor)
+        await line.publish(b"b")
+        assert await line.bodies() == [b"b"]
 
 
 async def test_a_file_that_was_removed_is_made_anew(tmp_path: Path, queue: str) -> None:
