@@ -24,6 +24,8 @@ from redis.exceptions import (
 from app.brokers.redis_errors import translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
+_GRACE_SECONDS = 0.1
+
 # Classes of redis-py's ConnectionError that are a reply all the same: the connection goes on.
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
 
@@ -45,6 +47,7 @@ class Line:
         self._writer: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._progress = 0.0
+        self._suspect = False
         self.alive = True
         self._reader = self._loop.create_task(self._read())
 
@@ -59,12 +62,13 @@ class Line:
             future.set_exception(BrokerUnavailable(broker=self._broker, reason="the connection is closed"))
             return future
         self._unsent.extend(self._connection.pack_command(*command))
+        if not self._awaited:
+            self._progress = self._loop.time()
         self._unwritten += 1
         self._awaited.append(future)
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
         if self._watch is None:
-            self._progress = self._loop.time()
             self._watch = self._loop.call_later(self._reply_seconds, self._look)
         return future
 
@@ -110,10 +114,12 @@ class Line:
         if not self._awaited:
             return
         silent = self._loop.time() - self._progress
-        if silent >= self._reply_seconds:
+        if silent >= self._reply_seconds and self._suspect:
             self._break(f"no reply within {self._reply_seconds:g} s")
-        else:
-            self._watch = self._loop.call_later(self._reply_seconds - silent, self._look)
+            return
+        # A first time it may be this process that stood still, and the reply lies there unread.
+        self._suspect = silent >= self._reply_seconds
+        self._watch = self._loop.call_later(max(self._reply_seconds - silent, _GRACE_SECONDS), self._look)
 
     def _break(self, reason: str) -> None:
         self.alive = False

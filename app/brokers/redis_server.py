@@ -94,7 +94,9 @@ class Server:
         Moves nothing. Waits on a connection of its own, for which there is no cap: a waited queue costs one.
         """
         seconds = min(max(seconds, 0.001), SLICE_SECONDS)
-        line = self._idle.pop() if self._idle else await self._dial(2 * SLICE_SECONDS)
+        line = next((idle for idle in iter(self._take, None) if idle.alive), None) or await self._dial(
+            2 * SLICE_SECONDS
+        )
         self._waiting.add(line)
         try:
             # From the head to the head: an element is found where it was, and no other waiter is woken in vain.
@@ -153,6 +155,9 @@ class Server:
         if not attempt.cancelled():
             attempt.exception()
 
+    def _take(self) -> Line | None:
+        return self._idle.pop() if self._idle else None
+
     async def _dial(self, reply_seconds: float) -> Line:
         return await connect(self._broker, self._connector(), CONNECT_SECONDS, reply_seconds)
 
@@ -160,6 +165,8 @@ class Server:
         line = await self._dial(REPLY_SECONDS)
         try:
             self._check(await line.send(b"INFO", b"server"))
+        except OutcomeUnknown as error:
+            raise BrokerUnavailable(broker=self._broker, reason=error.reason) from error
         except BaseException:
             await line.close()
             raise

@@ -16,7 +16,7 @@ IDLE_SECONDS = 1.0
 """The longest pause: another process may have added something due sooner than what was known."""
 
 _SHORTEST_SECONDS = 0.005
-_LOOK_SECONDS = 5.0
+_LOOK_SECONDS = 2.0
 _QUEUES_PER_CALL = b"20"
 _MESSAGES_PER_QUEUE = b"100"
 _MAX_RECLAIM_SECONDS = 30.0

@@ -130,11 +130,11 @@ class TestALostReply:
             await line.send(b"PING")
         await line.close()
 
-    async def test_a_patient_line_lives_on(self, between: Proxy) -> None:
-        line = await dial("cache", connector(f"redis://127.0.0.1:{between.port}", {})(), 5, 0.1)
-        for _ in range(3):
-            assert await line.send(b"PING") == b"PONG"
-            await asyncio.sleep(0.06)
+    async def test_the_patience_counts_from_the_command(self, between: Proxy) -> None:
+        line = await dial("cache", connector(f"redis://127.0.0.1:{between.port}", {})(), 5, 0.4)
+        assert await line.send(b"PING") == b"PONG"
+        await asyncio.sleep(0.35)
+        assert await line.send(b"BLPOP", b"nothing here", b"0.2") is None
         assert line.alive
         await line.close()
 
@@ -235,6 +235,14 @@ class TestWaiting:
         plain.rpush(queue, BODY)
         assert [each.body for each in await one.reserve(native, 1, 5, 30)] == [BODY]
 
+    async def test_connections_that_broke_while_idle_are_not_used(
+        self, one: RedisBinding, native: NativeQueue, between: Proxy
+    ) -> None:
+        assert await one.reserve(native, 1, 0.01, 30) == ()
+        between.cut()
+        await asyncio.sleep(0.05)
+        assert not await one.server.wait(b"nothing here", 0.01)
+
 
 class TestRefusals:
     async def test_nobody_listens(self, queue: str) -> None:
@@ -313,6 +321,16 @@ class TestRefusals:
         with pytest.raises(BrokerUnavailable, match="password"):
             await one.open()
         await one.close()
+
+    async def test_no_room_for_another_client(self, one: RedisBinding, server: RedisServer, plain: redis.Redis) -> None:
+        allowed = plain.config_get("maxclients")["maxclients"]
+        plain.config_set("maxclients", 1)
+        late = connect("cache", server.url(), {}, now_ms)
+        with pytest.raises(BrokerUnavailable):
+            await late.open()
+        plain.config_set("maxclients", allowed or "")
+        await late.open()
+        await late.close()
 
     async def test_a_cluster(self) -> None:
         with redis_server(arguments=["--cluster-enabled", "yes", "--cluster-port", str(free_port())]) as server:
