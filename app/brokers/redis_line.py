@@ -1,7 +1,7 @@
 """One connection to Redis, shared: commands go out in order, replies come back in order.
 
-redis-py connects, authenticates, speaks TLS and RESP. Its client is left out: it costs more time for a command than all
-the rest of a publish, takes a connection for each caller, and repeats commands whose reply was lost.
+redis-py connects, authenticates, speaks TLS and RESP. Its client is left out: it repeats commands whose reply was lost,
+and takes a connection and a write of its own for each concurrent call.
 """
 
 from __future__ import annotations
