@@ -59,7 +59,7 @@ _QUEUE: Json = {
     "in": "path",
     "required": True,
     "description": "1 to 120 of `A-Z a-z 0-9 . _ -`. A dead-letter queue (`….dlq`) is reached through its parent.",
-    "schema": {"type": "string", "pattern": r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,118}[A-Za-z0-9_]$"},
+    "schema": {"type": "string", "pattern": r"^(?!\.{1,2}$)(?!.*\.dlq$)[A-Za-z0-9._-]{1,120}$"},
     "example": "emails",
 }
 _REQUEST_ID = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Milliseconds = Annotated[int, Field(ge=0, le=2**63 - 1, description="Unix milliseconds UTC.")]
+Milliseconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="Unix milliseconds UTC.")]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
