@@ -28,8 +28,8 @@ def fetch() -> None:
         return
     _HOME.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=_HOME) as folder:
-        command = [*_pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-binary", "babelqueue"]
-        subprocess.run([*command, "--dest", folder, _DISTRIBUTION.replace("-", "==")], check=True)
+        command = [*_pip(), "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--dest", folder]
+        subprocess.run([*command, "--no-binary", "babelqueue", _DISTRIBUTION.replace("-", "==")], check=True)
         archive = Path(folder) / f"{_DISTRIBUTION}.tar.gz"
         actual = hashlib.sha256(archive.read_bytes()).hexdigest()
         if actual != _SHA256:
