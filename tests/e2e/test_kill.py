@@ -1,0 +1,92 @@
+"""kill -9 in the middle of everything: what was accepted is delivered, what was acked never comes again.
+
+The clients keep a ledger of every single message; it decides, not a sample.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.gateway import GatewayProcess
+from tests.harness.redis import redis_server
+from tests.harness.traffic import Ledger, Traffic
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+LEASE = 3.0
+"""Seconds: what a killed gateway had handed out comes again after so long."""
+
+
+@pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
+def broker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A broker that outlives the gateways."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/messages.db"
+    else:
+        with redis_server() as server:
+            yield server.url()
+
+
+def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *arguments: str) -> list[GatewayProcess]:
+    """Ready gateways on one broker that share their token key."""
+    started = []
+    for index in range(count):
+        home = directory / f"gateway-{index}"
+        home.mkdir()
+        config: dict[str, Any] = {
+            "brokers": {"main": broker_url},
+            "default": {"broker": "main", "lease_seconds": LEASE},
+            "state_dir": str(directory),
+        }
+        replica = GatewayProcess(home, config)
+        stack.callback(replica.close)
+        started.append(replica.start(*arguments))
+    return started
+
+
+async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, queue: str, count: int) -> Ledger:
+    """Traffic of ``count`` messages; after a third and two thirds of it a gateway is killed and started again."""
+    traffic = Traffic([victim.url for victim in victims], queue, LEASE)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(traffic.run(count))
+        for third in (1, 2):
+            await traffic.accepted(count * third // 3)
+            victim = victims[third % len(victims)]
+            await asyncio.to_thread(victim.kill)
+            await asyncio.to_thread(victim.start, *arguments)
+    return traffic.ledger
+
+
+def check(ledger: Ledger, count: int) -> None:
+    assert ledger.unanswered["publish"] > 0, "the kill hit nothing"
+    assert len(ledger.accepted) > count // 2
+    assert ledger.accepted - ledger.delivered.keys() == set(), "accepted and never delivered"
+    assert ledger.resurrected == [], "delivered after it was acked"
+    assert len(ledger.acked) > count // 2
+
+
+async def test_one_gateway(tmp_path: Path, broker_url: str, queue: str) -> None:
+    count = 10_000
+    with ExitStack() as stack:
+        gateways = replicas(stack, tmp_path, broker_url, 1)
+        check(await kill_in_the_middle(gateways, queue=queue, count=count), count)
+
+
+async def test_a_gateway_with_two_workers(tmp_path: Path, broker_url: str, queue: str) -> None:
+    count, workers = 4_000, ("--workers", "2")
+    with ExitStack() as stack:
+        gateways = replicas(stack, tmp_path, broker_url, 1, *workers)
+        check(await kill_in_the_middle(gateways, *workers, queue=queue, count=count), count)
+
+
+async def test_two_replicas_that_settle_what_the_other_handed_out(tmp_path: Path, broker_url: str, queue: str) -> None:
+    count = 4_000
+    with ExitStack() as stack:
+        gateways = replicas(stack, tmp_path, broker_url, 2)
+        check(await kill_in_the_middle(gateways, queue=queue, count=count), count)

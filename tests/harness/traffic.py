@@ -1,0 +1,142 @@
+"""Clients that publish, receive and ack over HTTP through whatever happens, and the ledger of what they were told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+_PAUSE = 0.05
+"""Seconds before a client tries to connect again."""
+
+
+class Client:
+    """One keep-alive connection, opened when it is needed. Lean, because the clients share the machine."""
+
+    def __init__(self, url: str) -> None:
+        self._host = urlsplit(url)
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def post(self, path: str, body: bytes) -> tuple[int, Any]:
+        """Status and parsed body of the answer. Raises OSError or EOFError where the request got none.
+
+        Waits for a gateway that cannot be connected to: nothing was written to it.
+        """
+        reader, writer = self._streams = self._streams or await self._connect()
+        try:
+            head = f"POST {path} HTTP/1.1\r\nHost: {self._host.netloc}\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+            answer = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+            length = int(answer.partition("content-length:")[2].partition("\r\n")[0])
+            return int(answer.split()[1]), json.loads(await reader.readexactly(length))
+        except (OSError, EOFError):
+            self.close()
+            raise
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        while True:
+            try:
+                return await asyncio.open_connection(self._host.hostname, self._host.port)
+            except OSError:
+                await asyncio.sleep(_PAUSE)
+
+    def close(self) -> None:
+        """Drop the connection."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+
+class Ledger:
+    """What the clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
+
+    ``resurrected``: delivered after it was acked. ``unanswered``: calls that no answer came to.
+    """
+
+    def __init__(self) -> None:
+        self.accepted: set[int] = set()
+        self.delivered: Counter[int] = Counter()
+        self.acked: set[int] = set()
+        self.resurrected: list[int] = []
+        self.unanswered: Counter[str] = Counter()
+
+    def deliver(self, number: int) -> None:
+        self.delivered[number] += 1
+        if number in self.acked:
+            self.resurrected.append(number)
+
+
+class Traffic:
+    """Publishers and consumers of one queue, spread over ``urls``; what one URL handed out another settles."""
+
+    def __init__(self, urls: Sequence[str], queue: str, lease_seconds: float) -> None:
+        self.ledger = Ledger()
+        self._urls = urls
+        self._path = f"/queues/{queue}/messages"
+        self._lease = lease_seconds
+        self._publishing = True
+        self._last_delivery = 0.0
+
+    async def run(self, count: int, publishers: int = 48, consumers: int = 12) -> None:
+        """Publish ``count`` numbers, each tried once, and consume until nothing comes any more."""
+        numbers = iter(range(count))
+        async with asyncio.TaskGroup() as group:
+            eating = [group.create_task(self._consume(index)) for index in range(consumers)]
+            await asyncio.gather(*(self._publish(index, numbers) for index in range(publishers)))
+            self._publishing = False
+            await asyncio.gather(*eating)
+
+    async def accepted(self, count: int) -> None:
+        """Wait until so many are accepted."""
+        accepted = self.ledger.accepted
+        while len(accepted) < count:
+            await asyncio.sleep(0.01)
+            accepted = self.ledger.accepted
+
+    async def _publish(self, index: int, numbers: Iterator[int]) -> None:
+        client = self._client(index)
+        for number in numbers:
+            body = b'{"job":"urn:babel:test:numbered","data":{"number":%d}}' % number
+            answer = await self._post(client, "publish", self._path, body)
+            if answer is not None and answer[0] == 201:
+                self.ledger.accepted.add(number)
+        client.close()
+
+    async def _consume(self, index: int) -> None:
+        receiving, settling = self._client(index), self._client(index + 1)
+        wanted = json.dumps({"max_messages": 20, "wait_seconds": 0.5, "lease_seconds": self._lease}).encode()
+        while self._publishing or not self._is_quiet():
+            answer = await self._post(receiving, "receive", f"{self._path}:receive", wanted)
+            if answer is None or answer[0] != 200 or not answer[1]["messages"]:
+                continue
+            self._last_delivery = asyncio.get_running_loop().time()
+            messages = answer[1]["messages"]
+            numbers = [message["envelope"]["data"]["number"] for message in messages]
+            for number in numbers:
+                self.ledger.deliver(number)
+            tokens = json.dumps({"ack_tokens": [message["ack_token"] for message in messages]}).encode()
+            settled = await self._post(settling, "ack", f"{self._path}:ack", tokens)
+            # One token that failed is answered by its own problem; several by a list of results.
+            if settled is not None and settled[0] in (200, 207):
+                for number, result in zip(numbers, settled[1]["results"], strict=True):
+                    if result["status"] == 200:
+                        self.ledger.acked.add(number)
+        receiving.close()
+        settling.close()
+
+    def _client(self, index: int) -> Client:
+        return Client(self._urls[index % len(self._urls)])
+
+    def _is_quiet(self) -> bool:
+        """Whether all leases that were out have ended since the last delivery, and nothing came back."""
+        return asyncio.get_running_loop().time() - self._last_delivery > self._lease + 1
+
+    async def _post(self, client: Client, what: str, path: str, body: bytes) -> tuple[int, Any] | None:
+        try:
+            return await client.post(path, body)
+        except (OSError, EOFError):
+            self.ledger.unanswered[what] += 1
+            return None
