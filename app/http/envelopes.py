@@ -32,7 +32,7 @@ _META: Json = {
 }
 _DRAFT_META: Json = {
     "type": "object",
-    "properties": {"lang": _LANG, "ext": {"type": "object", "description": "Extensions, by vendor."}},
+    "properties": {"lang": _LANG, "ext": {"description": "Extensions: an object, by vendor."}},
     "propertyNames": _without((*FORBIDDEN_META, "id", "queue", "schema_version", "created_at")),
 }
 
@@ -57,7 +57,7 @@ SCHEMAS: Json = {
         "properties": {
             "job": _TEXT | {"examples": ["urn:babel:emails:welcome"]},
             "data": {"type": "object"},
-            "trace_id": {"type": "string"},
+            "trace_id": {"type": ["string", "null"]},
             "meta": _DRAFT_META,
         },
         "propertyNames": _without((*FORBIDDEN, "attempts", "urn", "dead_letter")),
@@ -68,14 +68,16 @@ SCHEMAS: Json = {
         "required": ["envelope"],
         "properties": {
             "envelope": {"anyOf": [{"$ref": "#/components/schemas/Draft"}, {"$ref": "#/components/schemas/Envelope"}]},
-            "delay_seconds": {"type": "number", "minimum": 0},
-            "ordering_key": _TEXT | {"description": "Orders or groups, where the broker can."},
+            "delay_seconds": {"type": ["number", "null"], "minimum": 0},
+            "ordering_key": _TEXT
+            | {"type": ["string", "null"], "description": "Orders or groups, where the broker can."},
             "headers": {
                 "description": "Native headers, where the broker has them.",
-                "type": "object",
+                "type": ["object", "null"],
                 "propertyNames": _TEXT,
                 "additionalProperties": {"type": "string"},
             },
+            "idempotency_key": {"type": "null", "description": "Not supported yet, and refused."},
         },
         "additionalProperties": False,
     },

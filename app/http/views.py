@@ -16,6 +16,12 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class StrictBody(BaseModel):
+    """A JSON request: a number is no boolean, and a string no number."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
 class View(BaseModel):
     """An answer, read from the gateway's values."""
 
@@ -40,7 +46,7 @@ class DeadLetterQuery(Strict):
     )
 
 
-class DeadLetterFilter(Strict):
+class DeadLetterFilter(StrictBody):
     """All given conditions hold; without any, every dead letter matches."""
 
     job: Text | None = None
@@ -50,12 +56,12 @@ class DeadLetterFilter(Strict):
     trace_id: Text | None = None
 
 
-class RedriveRequest(Strict):
+class RedriveRequest(StrictBody):
     """What to send back, and where to."""
 
     limit: int | None = Field(default=None, ge=1, le=1_000_000, description="At most so many; 1000 by default.")
     filter: DeadLetterFilter = DeadLetterFilter()
-    to_queue: Annotated[str, Field(min_length=1, max_length=120)] | None = Field(
+    to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="Another queue than the one in the path."
     )
     dry_run: bool = Field(default=False, description="Only count what would be sent.")

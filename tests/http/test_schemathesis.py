@@ -1,0 +1,47 @@
+"""Schemathesis holds a running gateway against its own OpenAPI document: examples, bounds, fuzzing, and links."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.gateway import gateway
+
+ROOT = Path(__file__).parents[2]
+CONFIG = Path(__file__).with_name("schemathesis.toml")
+EXAMPLES = 15
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_service_keeps_its_document(tmp_path):
+    with gateway(tmp_path) as server:
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "schemathesis.cli",
+                "--config-file",
+                str(CONFIG),
+                "run",
+                f"{server.url}/openapi.json",
+            ),
+            *("--phases", "examples,coverage,fuzzing,stateful", "--checks", "all", "--max-examples", str(EXAMPLES)),
+            *("--seed", "1", "--continue-on-failure", "--no-color", "--warnings", "off"),
+        ]
+        run = subprocess.run(command, cwd=tmp_path, env=_environ(), capture_output=True, text=True)
+        assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-2_000:]
+        assert server.is_ready()
+    assert re.search(r"Operations: +(\d\d) selected / \1 total", run.stdout), run.stdout
+    # Publish, receive and settle are linked; without links the stateful phase would have nothing to do.
+    assert "API Links:    0 covered" not in run.stdout
+    assert "Traceback" not in server.log_text()
+
+
+def _environ():
+    return os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
