@@ -19,7 +19,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import cases, idle, raw_redis
+from tests.bench import cases, codec, idle, raw_redis
 from tests.bench.load import Measured
 from tests.bench.servers import Server, all_servers
 
@@ -107,7 +107,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     if not arguments.only or "codec" in arguments.only:
-        pass
+        codec.main()
         print()
     with tempfile.TemporaryDirectory() as directory:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from tests.bench.load import Measured, Step, drive, request
 
@@ -43,22 +43,26 @@ def _repeat(path: str, body: bytes, wanted: int) -> Callable[[int], Step]:
     return make
 
 
-async def post(port: int, connections: int, operations: int, path: str) -> Measured:
-    """One request a message: the bare application, or a single publish."""
-    return await drive(port, connections, operations, _repeat(path, ENVELOPE, 201))
+async def publish(port: int, queue: str, connections: int, operations: int) -> Measured:
+    """One request a message; the bare application takes it as well."""
+    return await drive(port, connections, operations, _repeat(f"/queues/{queue}/messages", ENVELOPE, 201))
 
 
-async def batch(port: int, connections: int, operations: int, queue: str) -> Measured:
+async def batch(port: int, queue: str, connections: int, operations: int) -> Measured:
     """Batches of a hundred; an operation is a batch."""
     return await drive(port, connections, operations, _repeat(f"/queues/{queue}/messages:batch", BATCH, 201))
 
 
 async def fill(port: int, queue: str, messages: int) -> None:
     """Put so many messages on the queue."""
-    await batch(port, 4, (messages + 99) // 100, queue)
+    await batch(port, queue, 4, (messages + 99) // 100)
 
 
-async def consume(port: int, connections: int, operations: int, queue: str, size: int) -> Measured:
+async def leave(port: int, queue: str) -> None:
+    """Nothing to prepare."""
+
+
+async def consume(port: int, queue: str, connections: int, operations: int, size: int) -> Measured:
     """Receive ``size`` and ack them; an operation is the pair."""
     receive = request("POST", f"/queues/{queue}/messages:receive?max_messages={size}&wait_seconds=5")
     path = f"/queues/{queue}/messages:ack"
@@ -102,7 +106,7 @@ class Case:
     server: str
     messages: int
     run: Callable[[int, str], Awaitable[Measured]]
-    prepare: Callable[[int, str], Awaitable[None]] = lambda port, queue: asyncio.sleep(0)
+    prepare: Callable[[int, str], Awaitable[None]] = leave
 
 
 def queue() -> str:
@@ -120,33 +124,31 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
     for at in connections:
         many, few, pairs = operations(8000, at), operations(200, at), operations(3000, at)
         hundreds = operations(100, at)
-        yield Case(
-            f"bare application, {at} connections", "bare", 1, lambda port, queue, at=at, n=many: post(port, at, n, "/")
-        )
+        yield Case(f"bare application, {at} connections", "bare", 1, partial(publish, connections=at, operations=many))
         for server in ("sqlite", "redis"):
             yield Case(
                 f"{server}: publish, {at} connections",
                 server,
                 1,
-                lambda port, queue, at=at, n=many: post(port, at, n, f"/queues/{queue}/messages"),
+                partial(publish, connections=at, operations=many),
             )
             yield Case(
                 f"{server}: batch of 100, {at} connections",
                 server,
                 100,
-                lambda port, queue, at=at, n=few: batch(port, at, n, queue),
+                partial(batch, connections=at, operations=few),
             )
             yield Case(
                 f"{server}: receive + ack in hundreds, {at} connections",
                 server,
                 100,
-                lambda port, queue, at=at, n=hundreds: consume(port, at, n, queue, 100),
-                lambda port, queue, at=at, n=hundreds: fill(port, queue, (n + at) * 100),
+                partial(consume, connections=at, operations=hundreds, size=100),
+                partial(fill, messages=(hundreds + at) * 100),
             )
             yield Case(
                 f"{server}: receive + ack one by one, {at} connections",
                 server,
                 1,
-                lambda port, queue, at=at, n=pairs: consume(port, at, n, queue, 1),
-                lambda port, queue, at=at, n=pairs: fill(port, queue, n + at),
+                partial(consume, connections=at, operations=pairs, size=1),
+                partial(fill, messages=pairs + at),
             )

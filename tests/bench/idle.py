@@ -47,7 +47,7 @@ async def _measure(port: int, pid: int) -> tuple[float, float]:
 
 def main(directory: Path, broker: str) -> None:
     """Print one line for ``broker`` (sqlite or redis)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:

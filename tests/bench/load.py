@@ -6,7 +6,9 @@ import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import cast
+
 
 @dataclass
 class Measured:
@@ -77,7 +79,7 @@ Step = Callable[[int, bytes], tuple[bytes, bool]]
 
 
 async def drive(port: int, connections: int, operations: int, make_step: Callable[[int], Step]) -> Measured:
-    """Run ``operations`` over ``connections``; each connection speaks through its own step from ``make_step(number)``."""
+    """Run ``operations`` over ``connections``; each speaks through a step of its own, from ``make_step(number)``."""
     measured = Measured()
     loop = asyncio.get_running_loop()
     started_operations = 0
@@ -107,7 +109,7 @@ async def drive(port: int, connections: int, operations: int, make_step: Callabl
     for number in range(connections):
         future: asyncio.Future[None] = loop.create_future()
         advance = stepper(number)
-        await loop.create_connection(lambda advance=advance, future=future: _Connection(advance, future), "127.0.0.1", port)
+        await loop.create_connection(partial(_Connection, advance, future), "127.0.0.1", port)
         done.append(future)
     await asyncio.gather(*done)
     measured.seconds = time.perf_counter() - started
