@@ -23,9 +23,10 @@ from app.envelope.contract import (
 )
 from app.envelope.publication import check_size, new_ids, read_any
 from app.envelope.reception import inspect_any, read_depth
-from app.jsontext import exceeds_depth, quote, surely_finite
+from app.jsontext import exceeds_depth, surely_finite
 
 
+# The fields stand in the contract's order, in which they are written.
 class _Meta(Struct, forbid_unknown_fields=True, gc=False):
     id: str | UnsetType = UNSET
     queue: str | UnsetType = UNSET
@@ -34,10 +35,10 @@ class _Meta(Struct, forbid_unknown_fields=True, gc=False):
     created_at: int | UnsetType = UNSET
 
 
-class _Frame(Struct, forbid_unknown_fields=True, gc=False):
+class _Frame(Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
     job: str
-    data: Raw
     trace_id: str = ""
+    data: Raw
     meta: _Meta | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
 
@@ -59,10 +60,10 @@ class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Frame).decode
+_encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _BACKSLASH, _BRACE = b"\\{"
-_NO_META = _Meta()
 _NO_HEADERS: dict[str, str] = {}
 
 
@@ -88,41 +89,32 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
     except _UNUSUAL:
         return None
     raw = bytes(frame.data)
-    escapes = _BACKSLASH in body
     if raw[0] != _BRACE or exceeds_depth(raw, limits.max_depth - 1) or not surely_finite(raw):
         return None
-    if escapes and (b"\\u" in body or b"\\/" in body):
+    if _BACKSLASH in body and (b"\\u" in body or b"\\/" in body):
         return None
-    meta = _NO_META if frame.meta is UNSET else frame.meta
-    attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
-    job, trace_id, id_ = frame.job, frame.trace_id, meta.id
+    meta = frame.meta
+    if meta is UNSET:
+        meta = frame.meta = _Meta()
     if meta.queue is not UNSET and meta.queue != queue:
         return None
-    if attempts is UNSET and id_ is UNSET and created_at is UNSET and meta.schema_version is UNSET:
-        id_, new_trace_id = new_ids()
-        job, trace_id = job.strip(BLANK), trace_id.strip(BLANK) or new_trace_id
-        attempts, created_at, lang = 0, clock(), lang or "python"
-    elif (
-        attempts is UNSET
-        or id_ is UNSET
-        or created_at is UNSET
-        or lang is UNSET
-        or meta.queue is UNSET
-        or meta.schema_version != 1
-        or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX and id_.strip(BLANK))
-    ):
+    if frame.attempts is UNSET and meta.id is UNSET and meta.created_at is UNSET and meta.schema_version is UNSET:
+        meta.id, trace_id = new_ids()
+        frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK) or trace_id
+        frame.attempts, meta.created_at, meta.schema_version = 0, clock(), 1
+        meta.queue, meta.lang = queue, meta.lang or "python"
+    job, trace_id, id_ = frame.job, frame.trace_id, meta.id
+    attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
+    if attempts is UNSET or id_ is UNSET or created_at is UNSET or lang is UNSET or meta.queue is UNSET:
         return None
-    if not (job.strip(BLANK) and trace_id.strip(BLANK)):
+    if meta.schema_version != 1 or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX):
         return None
-    # Without a backslash in the body no string of it needs one.
-    texts = map(quote, (job, trace_id, id_)) if escapes else (f'"{job}"', f'"{trace_id}"', f'"{id_}"')
-    quoted_job, quoted_trace_id, quoted_id = texts
-    head = f'{{"job":{quoted_job},"trace_id":{quoted_trace_id},"data":'
-    tail = (
-        f',"meta":{{"id":{quoted_id},"queue":{quote(queue)},"lang":"{lang}","schema_version":1,'
-        f'"created_at":{created_at}}},"attempts":{attempts}}}'
-    )
-    canonical = head.encode() + msgspec.json.format(raw, indent=-1) + tail.encode()
+    if not (job.strip(BLANK) and trace_id.strip(BLANK) and id_.strip(BLANK)):
+        return None
+    compact = msgspec.json.format(raw, indent=-1)
+    if compact != raw:
+        frame.data = Raw(compact)
+    canonical = _encode(frame)
     check_size(len(canonical), limits)
     return Envelope(body if body == canonical else canonical, id_, trace_id, job, attempts, created_at, lang)
 

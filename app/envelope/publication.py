@@ -51,7 +51,7 @@ _DEFECTS = {
     "number_out_of_range": "The number does not fit a double; send it as a string.",
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
 }
-_VARIANT = "89ab" * 4
+_VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
 def new_ids() -> tuple[str, str]:
@@ -61,7 +61,7 @@ def new_ids() -> tuple[str, str]:
 
 
 def _uuid4(digits: str) -> str:
-    variant = _VARIANT[int(digits[16], 16)]
+    variant = _VARIANT[digits[16]]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
