@@ -48,7 +48,9 @@ async def test_gzip_in_several_members_and_tiny_pieces(client, queue):
 
 
 @pytest.mark.parametrize(
-    "body", [b"plain", gzip.compress(LINE)[:-3], gzip.compress(LINE) + b"rest", zlib.compress(LINE)]
+    "body",
+    [b"plain", gzip.compress(LINE)[:-3], gzip.compress(LINE) + b"rest", zlib.compress(LINE)],
+    ids=["plain", "cut", "trailing", "zlib"],
 )
 @pytest.mark.parametrize("path", ["messages", "messages:batch", "messages:ack", "messages:validate"])
 async def test_bad_gzip(client, queue, path, body):

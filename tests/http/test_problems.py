@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import logging
 
@@ -23,14 +22,15 @@ from tests.harness.problems import problem
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
 
 
-def error_classes():
-    for module in (errors, problems):
-        for _, cls in inspect.getmembers(importlib.import_module(module.__name__), inspect.isclass):
-            if issubclass(cls, errors.BabelgateError):
-                yield cls
+ERRORS = {
+    name: cls
+    for module in (errors, problems)
+    for name, cls in inspect.getmembers(module, inspect.isclass)
+    if issubclass(cls, errors.BabelgateError)
+}
 
 
-@pytest.mark.parametrize("cls", sorted(set(error_classes()), key=lambda cls: cls.__name__))
+@pytest.mark.parametrize("cls", ERRORS.values(), ids=ERRORS)
 def test_every_error_has_a_meaning_of_its_own(cls):
     assert cls in problems.MEANINGS
     assert 400 <= problems.MEANINGS[cls].status <= 599
