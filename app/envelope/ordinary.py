@@ -7,6 +7,8 @@ here, or excluded.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
@@ -23,7 +25,7 @@ from app.envelope.contract import (
 )
 from app.envelope.publication import check_size, new_ids, read_any
 from app.envelope.reception import inspect_any, read_depth
-from app.jsontext import exceeds_depth, surely_finite
+from app.jsontext import compact, exceeds_depth, surely_finite
 
 
 # The fields stand in the contract's order, in which they are written.
@@ -33,6 +35,7 @@ class _Meta(Struct, forbid_unknown_fields=True, gc=False):
     lang: Lang | UnsetType = UNSET
     schema_version: int | UnsetType = UNSET
     created_at: int | UnsetType = UNSET
+    ext: Raw | UnsetType = UNSET
 
 
 class _Frame(Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
@@ -49,6 +52,7 @@ class _WireMeta(Struct, forbid_unknown_fields=True, gc=False):
     lang: str
     schema_version: int
     created_at: int
+    ext: Raw | UnsetType = UNSET
 
 
 class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
@@ -63,6 +67,8 @@ _decode = msgspec.json.Decoder(_Frame).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+# In a frame without unknown keys: the last "}" closes it, so the count is its own.
+_LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
 _BACKSLASH, _BRACE = b"\\{"
 _NO_HEADERS: dict[str, str] = {}
 
@@ -91,8 +97,7 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
     raw = bytes(frame.data)
     if raw[0] != _BRACE or exceeds_depth(raw, limits.max_depth - 1) or not surely_finite(raw):
         return None
-    if _BACKSLASH in body and (b"\\u" in body or b"\\/" in body):
-        return None
+    escapes = _BACKSLASH in body
     meta = frame.meta
     if meta is UNSET:
         meta = frame.meta = _Meta()
@@ -111,12 +116,19 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
         return None
     if not (job.strip(BLANK) and trace_id.strip(BLANK) and id_.strip(BLANK)):
         return None
-    compact = msgspec.json.format(raw, indent=-1)
-    if compact != raw:
-        frame.data = Raw(compact)
+    frame.data = _compacted(raw, escapes)
+    if meta.ext is not UNSET:
+        ext = bytes(meta.ext)
+        if exceeds_depth(ext, limits.max_depth - 2) or not surely_finite(ext):
+            return None
+        meta.ext = _compacted(ext, escapes)
     canonical = _encode(frame)
     check_size(len(canonical), limits)
     return Envelope(body if body == canonical else canonical, id_, trace_id, job, attempts, created_at, lang)
+
+
+def _compacted(raw: bytes, escapes: bool) -> Raw:
+    return Raw(compact(raw.decode()) if escapes else msgspec.json.format(raw, indent=-1))
 
 
 def inspect(body: bytes, limits: Limits) -> Received:
@@ -140,15 +152,27 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
     raw = bytes(frame.data)
     if (
         raw[0] != _BRACE
-        # A second "data" would be unchecked; its name may be spelled with escapes.
+        # A second "data" would be unchecked, also one whose name is spelled with escapes of its letters.
         or body.count(b'"data"') != 1
-        or (_BACKSLASH in body and b"\\u" in body)
+        or (_BACKSLASH in body and (b"\\u006" in body or b"\\u007" in body))
         or meta.schema_version != 1
         or not INT64_MIN <= frame.attempts <= INT64_MAX
         or not INT64_MIN <= meta.created_at <= INT64_MAX
         or not (frame.job.strip(BLANK) and frame.trace_id.strip(BLANK))
-        or exceeds_depth(raw, read_depth(limits) - 1)
+        or exceeds_depth(body, read_depth(limits))
         or not surely_finite(raw)
     ):
         return None
     return Received(meta.id, frame.trace_id, frame.job, frame.attempts, meta.created_at, meta.lang, ())
+
+
+def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
+    """As :func:`app.envelope.records.with_attempts`, where the count stands last and nothing is dropped; else None."""
+    last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))
+    if last is None or body.count(b'"attempts"') != 1:
+        return None
+    try:
+        _decode_wire(body)
+    except _UNUSUAL:
+        return None
+    return b"%b%d}" % (body[: last.start(1)], attempts)

@@ -238,8 +238,8 @@ class _Reading:
         reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
         self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
         if not is_plain(self.text):
-            for at, code in defects(self.text):
-                self._check(False, code, at, _DEFECTS[code])
+            self._check_values("", {name: self.top[name] for name in self.top if name != "meta" or not self.meta})
+            self._check_values("/meta", self.meta)
 
     def _check_own_meta(self) -> None:
         if "meta" in self.top and not isinstance(self.top["meta"].value, dict):
@@ -256,6 +256,15 @@ class _Reading:
         if "lang" in values or (self.full and "meta" in self.top):
             detail = f"meta.lang is one of {', '.join(LANGS)}. A draft may leave it out."
             self._check(values.get("lang") in LANGS, "invalid_lang", "/meta/lang", detail)
+
+    def _check_values(self, at: str, members: Mapping[str, Member]) -> None:
+        """What is written of ``members``; a repeated member that does not count is not."""
+        for name, member in members.items():
+            if not is_encodable(name):
+                self._check(False, "lone_surrogate", at, _DEFECTS["lone_surrogate"])
+            else:
+                for inner, code in defects(member.raw):
+                    self._check(False, code, at + pointer(name) + inner, _DEFECTS[code])
 
 
 def _extensions(members: Mapping[str, Member], known: frozenset[str]) -> str:

@@ -5,7 +5,6 @@ A re-emit keeps every byte but those of the edited members; it drops the forbidd
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from app.envelope.contract import (
     is_int64,
     is_text,
 )
-from app.envelope.ordinary import inspect
+from app.envelope.ordinary import inspect, with_attempts_ordinary
 from app.jsontext import (
     WHITESPACE,
     JsonSyntaxError,
@@ -35,19 +34,15 @@ from app.jsontext import (
     quote,
 )
 
-# The last "}" closes the frame, so its last member stands before it; a quote after a comma opens a name.
-_LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
-_MAYBE_DROPPED = re.compile(rb'\\u|"(?:urn|timestamp|max_retries|source|ts)"')
-
 
 def with_attempts(body: bytes, attempts: int) -> bytes:
     """``body``, a JSON object, with its top-level ``attempts`` set. Raises Poison when it is no object."""
-    last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))
-    if last and body.count(b'"attempts"') == 1 and not _MAYBE_DROPPED.search(body):
-        return b"%b%d}" % (body[: last.start(1)], attempts)
-    frame = _object(body)
-    _reemit(frame, attempts)
-    return str(frame).encode()
+    edited = with_attempts_ordinary(body, attempts)
+    if edited is None:
+        frame = _object(body)
+        _reemit(frame, attempts)
+        edited = str(frame).encode()
+    return edited
 
 
 def dead_letter_block(

@@ -38,6 +38,7 @@ def all_cases() -> dict[str, Callable[[], object]]:
     loose = json.dumps(json.loads(body)).encode()
     escaped = body.replace(b"Anna", rb"Ann\u00e9")
     extended = body.replace(b'},"attempts"', b',"ext":{"acme":1}},"attempts"')
+    unknown = b'{"x":1,' + body[1:]
     text = body.decode()
     logging.getLogger("babelqueue").setLevel(logging.ERROR)
 
@@ -59,10 +60,11 @@ def all_cases() -> dict[str, Callable[[], object]]:
         f"publish, full envelope, canonical, {len(body)} bytes": publish(body),
         f"publish, full envelope with spaces, {len(loose)} bytes": publish(loose),
         f"publish, draft, {len(draft)} bytes": publish(draft),
-        "publish, full envelope with escapes (complete way)": publish(escaped),
-        "publish, full envelope with meta.ext (complete way)": publish(extended),
+        "publish, full envelope with escapes": publish(escaped),
+        "publish, full envelope with meta.ext": publish(extended),
+        "publish, full envelope with an unknown key": publish(unknown),
         "inspect": lambda: envelope.inspect(body, LIMITS),
-        "inspect, with meta.ext (complete way)": lambda: envelope.inspect(extended, LIMITS),
+        "inspect, with an unknown key": lambda: envelope.inspect(unknown, LIMITS),
         "with_attempts": lambda: envelope.with_attempts(body, 3),
     }
 

@@ -111,6 +111,9 @@ def bodies(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([body, body, body, body, draw(st.binary(max_size=8))]))
 
 
+_META = '{"id":"i","queue":"orders","lang":"go","schema_version":1,"created_at":5}'
+
+
 @st.composite
 def near_ordinary(draw: st.DrawFn) -> bytes:
     """Bodies that differ from an ordinary one in a value, a literal, a repeated member or the spacing."""
@@ -118,14 +121,17 @@ def near_ordinary(draw: st.DrawFn) -> bytes:
         ("job", '"urn:a"'),
         ("trace_id", '"t"'),
         ("data", draw(OBJECTS)),
-        ("meta", '{"id":"i","queue":"orders","lang":"go","schema_version":1,"created_at":5}'),
+        (
+            "meta",
+            draw(st.sampled_from([_META, _META[:-1] + ',"ext":{"a" : 1.10, "b":1e400}}', _META[:-1] + ',"ext":[1]}'])),
+        ),
         ("attempts", "0"),
     ]
     name = draw(st.sampled_from([name for name, _ in ordinary]))
     value = draw(st.one_of(_ODD, st.just(dict(ordinary)[name])))
     changed = [(key, value if key == name else raw) for key, raw in ordinary]
     pairs = draw(st.sampled_from([ordinary, ordinary, changed, ordinary[:3], [(name, value), *ordinary]]))
-    return render(pairs, draw(SPACES), False).encode(errors="surrogatepass")
+    return render(pairs, draw(SPACES), draw(st.booleans())).encode(errors="surrogatepass")
 
 
 def exact(text: str) -> Any:

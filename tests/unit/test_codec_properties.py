@@ -91,6 +91,8 @@ def test_the_short_way_to_receive_agrees_with_the_complete_one(body: bytes) -> N
     [
         compact(FULL),
         json.dumps(FULL, indent=1).encode(),
+        compact({**FULL, "meta": {**FULL["meta"], "ext": {"acme": [1]}}}),
+        json.dumps({"job": "a\n", "data": {"é/": 'x\u2028"'}, "trace_id": "\U0001f600"}).replace("/", "\\/").encode(),
         compact({**FULL, "data": {"id": FULL["trace_id"], "text": 'é "x"\n, 1e9'}}),
         b'{"job": "a", "data": {"n": [1.5, true]}, "trace_id": "t", "meta": {"lang": "go"}}',
     ],
@@ -175,9 +177,9 @@ def test_a_re_emit_means_what_the_sdk_writes(body: bytes) -> None:
     ours = json.loads(with_attempts(body, 7))
     assert ours == {**theirs, "attempts": 7}
     assert receive(with_attempts(body, 7)) is not None
-    record = json.loads(dead_letter_record(body, FAILED))
-    assert record == {**theirs, "attempts": 3, "dead_letter": FAILED}
-    assert json.loads(redriven(json.dumps(record).encode())) == _without_block({**theirs, "attempts": 0})
+    record = dead_letter_record(body, FAILED)
+    assert json.loads(record) == {**theirs, "attempts": 3, "dead_letter": FAILED}
+    assert json.loads(redriven(record)) == _without_block({**theirs, "attempts": 0})
 
 
 def _without_block(envelope: dict[str, Any]) -> dict[str, Any]:

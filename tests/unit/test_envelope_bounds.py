@@ -63,6 +63,15 @@ class TestData:
     def test_an_unknown_member_is_held_to_the_same(self) -> None:
         assert problems('{"job":"a","data":{},"x":1e400}') == [("number_out_of_range", "/x")]
 
+    def test_a_member_that_does_not_count_may_hold_anything(self) -> None:
+        body = r'{"data":{"n":1e400},"x":"\ud800","job":"a","data":{},"x":1,"meta":{"y":1e400,"y":2}}'
+        assert b'"x":1}' in read(body).envelope.body
+
+    @pytest.mark.parametrize(("place", "pointer"), [("", ""), ('"meta":', "/meta")])
+    def test_a_name_with_a_lone_surrogate_is_refused(self, place: str, pointer: str) -> None:
+        member = r'"\ud800":1' if not place else place + r'{"\ud800":1}'
+        assert problems(f'{{{member},"job":"a","data":{{}}}}') == [("lone_surrogate", pointer)]
+
     def test_in_the_frame_the_last_of_a_repeated_key_wins(self) -> None:
         body = '{"job":"x","job":"a","data":{"o":1},"meta":{"ext":1},"data":{"n":2},"meta":{"lang":"go"}}'
         made = json.loads(read(body).envelope.body)
