@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from app import envelope
 from app.brokers.binding import DeadLetter, DeadLetters, Outcome
@@ -64,10 +65,8 @@ class Settler:
     async def _ack(self, lane: Lane, leases: Sequence[Lease]) -> Sequence[Fate]:
         if len(leases) == 1:
             return [await lane.acker.submit(leases[0].handle)]
-        route, outcomes = lane.route, list[Fate]()
-        for chunk in chunks(leases, route.capabilities.max_batch):
-            outcomes += await route.binding.ack(route.native, [lease.handle for lease in chunk])
-        return outcomes
+        route = lane.route
+        return await _in_chunks(route, leases, lambda chunk: route.binding.ack(route.native, _handles(chunk)))
 
     async def _nack(self, route: Route, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
         """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
@@ -84,21 +83,23 @@ class Settler:
                 by_delay[delay].append(position)
         fates: dict[int, Fate] = {}
         for delay, positions in by_delay.items():
-            handles = [leases[position].handle for position in positions]
-            outcomes = await _each(handles, route.binding.release(route.native, handles, delay, failed=True))
+            release = partial(self._release, route, delay)
+            outcomes = await _in_chunks(route, [leases[position] for position in positions], release)
             fates.update(zip(positions, outcomes, strict=True))
         if spent:
-            exhausted = [leases[position] for position in spent]
-            letters = self._dead_letter(route, exhausted, nack.error, nack.exception, counted=1)
-            outcomes = await _each(exhausted, letters)
+            bury = partial(self._dead_letter, route, nack.error, nack.exception, 1)
+            outcomes = await _in_chunks(route, [leases[position] for position in spent], bury)
             fates.update(zip(spent, outcomes, strict=True))
         return [fates[position] for position in range(len(leases))]
 
+    async def _release(self, route: Route, delay_seconds: float, leases: Sequence[Lease]) -> Sequence[Outcome]:
+        return await route.binding.release(route.native, _handles(leases), delay_seconds, failed=True)
+
     async def _reject(self, route: Route, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
-        return await self._dead_letter(route, leases, reject.error, reject.exception, counted=0)
+        return await _in_chunks(route, leases, partial(self._dead_letter, route, reject.error, reject.exception, 0))
 
     async def _dead_letter(
-        self, route: Route, leases: Sequence[Lease], error: str | None, exception: str | None, counted: int
+        self, route: Route, error: str | None, exception: str | None, counted: int, leases: Sequence[Lease]
     ) -> Sequence[Outcome]:
         now = self._clock()
         letters = [
@@ -115,7 +116,9 @@ class Settler:
 
     async def _extend(self, route: Route, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
         lease_seconds = route.lease_seconds(extend.lease_seconds)
-        return await route.binding.extend(route.native, [lease.handle for lease in leases], lease_seconds)
+        return await _in_chunks(
+            route, leases, lambda chunk: route.binding.extend(route.native, _handles(chunk), lease_seconds)
+        )
 
     def _report(self, route: Route, fates: Mapping[Action, Sequence[Fate]]) -> None:
         for action, each in fates.items():
@@ -125,6 +128,20 @@ class Settler:
                 self._observe(Event(_SETTLED[action], route.queue, route.broker, count=settled))
             if lost:
                 self._observe(Event("lease_lost", route.queue, route.broker, count=lost))
+
+
+def _handles(leases: Sequence[Lease]) -> list[str]:
+    return [lease.handle for lease in leases]
+
+
+async def _in_chunks(
+    route: Route, leases: Sequence[Lease], call: Callable[[Sequence[Lease]], Awaitable[Sequence[Fate]]]
+) -> list[Fate]:
+    """The fates by ``call``, made with as many leases as the broker takes at once; a call that fails fails alone."""
+    fates: list[Fate] = []
+    for chunk in chunks(leases, route.capabilities.max_batch):
+        fates += await _each(chunk, call(chunk))
+    return fates
 
 
 def _leases(opened: Sequence[Lease | BabelgateError]) -> list[Lease]:

@@ -60,11 +60,15 @@ async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, que
             victim = victims[third % len(victims)]
             await asyncio.to_thread(victim.kill)
             await asyncio.to_thread(victim.start, *arguments)
+    with victims[0].client() as client:
+        left = client.get(f"/queues/{queue}").json()["stats"]
+    assert (left["depth"], left["in_flight"]) == (0, 0), "something was left behind"
     return traffic.ledger
 
 
 def check(ledger: Ledger, count: int) -> None:
     assert ledger.unanswered["publish"] > 0, "the kill hit nothing"
+    assert ledger.refused == {}
     assert len(ledger.accepted) > count // 2
     assert ledger.accepted - ledger.delivered.keys() == set(), "accepted and never delivered"
     assert ledger.resurrected == [], "delivered after it was acked"

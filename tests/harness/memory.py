@@ -11,7 +11,7 @@ from typing import Any
 
 from app.brokers.binding import Capabilities, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.clock import Clock, now_ms
-from app.errors import BabelgateError, ConfigError, LeaseLost
+from app.errors import BabelgateError, BrokerUnavailable, ConfigError, LeaseLost
 
 CAPABLE = Capabilities(
     max_delay_seconds=None,
@@ -43,12 +43,13 @@ class _Queue:
 class MemoryBinding:
     """Carries messages in this process. It offers none of the optional protocols, and does not keep delays.
 
-    An error in ``faults[verb]`` is raised by that verb. ``calls[verb]`` holds how many items each call brought.
+    ``faults[verb]`` is how many more calls of the verb are served before all fail. ``calls[verb]`` holds how many items
+    each call brought.
     """
 
     def __init__(self, name: str = "memory", capabilities: Capabilities = CAPABLE, clock: Clock = now_ms) -> None:
         self.name = name
-        self.faults: dict[str, BabelgateError] = {}
+        self.faults: dict[str, int] = {}
         self.calls: defaultdict[str, list[int]] = defaultdict(list)
         self._capabilities = capabilities
         self._clock = clock
@@ -137,7 +138,13 @@ class MemoryBinding:
     def _called(self, verb: str, items: int) -> None:
         self.calls[verb].append(items)
         if verb in self.faults:
-            raise self.faults[verb]
+            if self.faults[verb] == 0:
+                raise BrokerUnavailable(self.name, "it is down")
+            self.faults[verb] -= 1
+
+    def fail_after(self, verb: str, calls: int) -> None:
+        """Serve ``calls`` more of ``verb``, then fail."""
+        self.faults[verb] = calls
 
     def _expire(self, held: _Queue) -> None:
         now = self._clock()

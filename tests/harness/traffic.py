@@ -53,7 +53,8 @@ class Client:
 class Ledger:
     """What the clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
 
-    ``resurrected``: delivered after it was acked. ``unanswered``: calls that no answer came to.
+    ``resurrected``: delivered after it was acked. ``refused``: publishes by the status that refused them.
+    ``unanswered``: calls that no answer came to.
     """
 
     def __init__(self) -> None:
@@ -61,6 +62,7 @@ class Ledger:
         self.delivered: Counter[int] = Counter()
         self.acked: set[int] = set()
         self.resurrected: list[int] = []
+        self.refused: Counter[int] = Counter()
         self.unanswered: Counter[str] = Counter()
 
     def deliver(self, number: int) -> None:
@@ -103,6 +105,8 @@ class Traffic:
             answer = await self._post(client, "publish", self._path, body)
             if answer is not None and answer[0] == 201:
                 self.ledger.accepted.add(number)
+            elif answer is not None:
+                self.ledger.refused[answer[0]] += 1
         client.close()
 
     async def _consume(self, index: int) -> None:

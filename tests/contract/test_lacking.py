@@ -1,0 +1,186 @@
+"""Brokers that lack an ability: what the gateway does instead, or how it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from app.brokers.binding import Capabilities, NativeQueue, Outgoing
+from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
+from app.gateway import Gateway
+from app.leases import TokenSealer
+from app.model import Message
+from app.rights import ANYONE
+from app.routing import Router, Rule
+from tests.harness.memory import CAPABLE, MemoryBinding, lacking
+from tests.harness.world import JOB, KEYS, Process, data
+
+
+class Setting:
+    """A process over a broker in memory with these capabilities, and a clock that a test sets."""
+
+    def __init__(self, queue: str, capabilities: Capabilities = CAPABLE) -> None:
+        self.now = 1_700_000_000_000
+        self.binding = MemoryBinding("memory", capabilities, self.clock)
+        router = Router([], Rule("*", self.binding))
+        gateway = Gateway({"memory": self.binding}, router, TokenSealer(KEYS), clock=self.clock)
+        self.process = Process(queue, lambda _: gateway)
+
+    def clock(self) -> int:
+        return self.now
+
+    async def inject(self, body: bytes) -> None:
+        """Put ``body`` on the queue unchecked."""
+        await self.binding.publish(NativeQueue(self.process.queue), [Outgoing(body)])
+
+
+def code(error: BaseException | None) -> str:
+    assert isinstance(error, UnsupportedByBroker), error
+    return error.problem_code
+
+
+async def test_without_delays_any_delay_is_refused(queue: str) -> None:
+    process = Setting(queue, lacking(max_delay_seconds=0)).process
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await process.publish(delay_seconds=1)
+    assert (code(refusal.value), refusal.value.maximum) == ("delay_too_long", 0)
+    await process.publish(delay_seconds=0)
+    message = await process.one()
+    assert [code(error) for error in await process.nack(message, delay=0.5)] == ["delay_too_long"]
+    assert await process.nack(message, delay=0) == [None]
+
+
+async def test_without_headers_they_are_refused(queue: str) -> None:
+    setting = Setting(queue, lacking(headers=False))
+    entry: dict[str, Any] = {"envelope": {"job": JOB, "data": {}}, "headers": {"a": "1"}}
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await setting.process.publish_body(json.dumps(entry).encode())
+    assert code(refusal.value) == "headers_unsupported"
+    await setting.process.publish_body(json.dumps(entry | {"headers": {}}).encode())
+    assert len(await setting.process.receive(10)) == 1
+
+
+async def test_a_short_maximum_of_leases_is_kept(queue: str) -> None:
+    process = Setting(queue, lacking(max_lease_seconds=300)).process
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await process.receive(lease=301)
+    assert code(refusal.value) == "lease_too_long"
+    await process.publish()
+    message = await process.one(lease=300)
+    assert [code(error) for error in await process.extend(message, lease=301)] == ["lease_too_long"]
+    assert await process.ack(message) == [None]
+
+
+async def test_a_body_beyond_the_broker_is_too_large(queue: str) -> None:
+    process = Setting(queue, lacking(max_body_bytes=1000)).process
+    with pytest.raises(BodyTooLarge) as refusal:
+        await process.publish({"fill": "x" * 1000})
+    assert refusal.value.limit == 1000
+    await process.publish({"fill": "x" * 100})
+
+
+@pytest.mark.parametrize(
+    ("counting", "body_attempts", "failures", "expected"),
+    [
+        ("added", 2, 1, 3),
+        ("zero_based", 2, 1, 2),
+        ("zero_based", 0, 3, 3),
+        ("one_based", 0, 0, 0),
+        ("one_based", 0, 3, 3),
+        ("one_based", 5, 3, 5),
+        ("none", 2, 3, 2),
+        ("added", -1, 2, 2),
+    ],
+)
+async def test_counts_are_reconciled(
+    queue: str, counting: str, body_attempts: int, failures: int, expected: int
+) -> None:
+    setting = Setting(queue, lacking(delivery_count=counting))
+    await setting.process.publish()
+    message = await setting.process.one()
+    await setting.process.ack(message)
+    body = message.body.replace(b'"attempts":0', b'"attempts":%d' % body_attempts)
+    await setting.inject(body)
+    for _ in range(failures):
+        await setting.process.one(lease=1)
+        setting.now += 1000
+    again = await setting.process.one()
+    assert again.attempts == expected
+    assert again.redelivered is (expected > 0 or failures > 0)
+
+
+@pytest.mark.parametrize("verb", ["peek", "purge", "dead", "redrive"])
+async def test_what_a_broker_does_not_offer_is_refused_in_words(queue: str, verb: str) -> None:
+    process = Setting(queue).process
+    verbs: dict[str, Callable[[], Awaitable[object]]] = {
+        "peek": lambda: process.gateway.peek(ANYONE, queue, 1),
+        "purge": lambda: process.gateway.purge(ANYONE, queue),
+        "dead": process.dead,
+        "redrive": process.redrive,
+    }
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await verbs[verb]()
+    assert refusal.value.problem_code == "unsupported_by_broker"
+    assert "'memory'" in refusal.value.detail
+
+
+async def test_without_dead_letters_a_reject_is_refused_and_poison_is_never_handed_out(queue: str) -> None:
+    setting = Setting(queue)
+    await setting.process.publish({"n": 1})
+    message = await setting.process.one()
+    assert [code(error) for error in await setting.process.reject(message)] == ["unsupported_by_broker"]
+    assert await setting.process.ack(message) == [None]
+    await setting.inject(b"poison")
+    assert await setting.process.receive() == []
+    assert (await setting.process.stats()).in_flight == 1, "neither handed out nor dropped"
+
+
+async def test_no_call_brings_more_than_the_broker_takes_at_once(queue: str) -> None:
+    setting = Setting(queue, lacking(max_batch=10))
+    process = setting.process
+    await process.publish_all([{"n": n} for n in range(60)])
+    await asyncio.gather(*(process.publish({"n": n}) for n in range(60, 85)))
+    messages = [message for _ in range(9) for message in await process.receive(100)]
+    assert [data(message)["n"] for message in messages] == list(range(85))
+
+    def part(start: int) -> list[Message]:
+        return messages[start : start + 25]
+
+    assert await process.ack(*part(0)) == [None] * 25
+    assert await process.extend(*part(25), lease=60) == [None] * 25
+    assert await process.nack(*part(25)) == [None] * 25
+    await asyncio.gather(*(process.ack(message) for message in part(50)))
+    await process.gateway.give_back(queue, messages[75:])
+    assert {verb: max(sizes) for verb, sizes in setting.binding.calls.items()} == {
+        "publish": 10,
+        "reserve": 10,
+        "ack": 10,
+        "extend": 10,
+        "release": 10,
+    }
+
+
+async def test_a_broker_that_fails_may_be_asked_again(queue: str) -> None:
+    setting = Setting(queue, lacking(max_batch=2))
+    process = setting.process
+    await process.publish_all([{"n": n} for n in range(2)])
+    messages = await process.take(2)
+    setting.binding.fail_after("ack", 0)
+    assert [type(error) for error in await process.ack(*messages)] == [BrokerUnavailable] * 2
+    setting.binding.faults.clear()
+    assert await process.ack(*messages) == [None, None]
+
+
+async def test_a_slice_of_a_long_settle_that_fails_fails_alone(queue: str) -> None:
+    setting = Setting(queue, lacking(max_batch=2))
+    process = setting.process
+    await process.publish_all([{"n": n} for n in range(5)])
+    messages = await process.take(5)
+    setting.binding.fail_after("release", 1)
+    assert [type(error) for error in await process.nack(*messages)] == [type(None)] * 2 + [BrokerUnavailable] * 3
+    stats = await process.stats()
+    assert (stats.depth, stats.in_flight) == (2, 3)
