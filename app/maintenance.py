@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Iterable
 
 from app.brokers.binding import Binding, DeadLetters
 from app.clock import Clock
-from app.errors import BabelgateError
+from app.errors import BabelgateError, BrokerError, ConfigError
 from app.routing import Route
 
 log = logging.getLogger("babelgate.maintenance")
@@ -72,8 +72,11 @@ class Maintenance:
             attempt += 1
             try:
                 await binding.open()
-            except BabelgateError as error:
+            except BrokerError as error:
                 log.debug("broker %s: %s", binding.name, error)
+            except ConfigError as error:
+                log.error("broker %s stays closed: %s", binding.name, error)
+                return
             else:
                 log.info("broker %s is up", binding.name)
                 return
