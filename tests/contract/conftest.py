@@ -9,9 +9,8 @@ import pytest
 from tests.harness.broker import Broker
 from tests.harness.world import World
 
-pytest.register_assert_rewrite(
-    *(f"tests.contract.suite_{group}" for group in ("publish", "receive", "settle", "dead_letters", "redrive", "life"))
-)
+SUITES = ("attempts", "dead_letters", "life", "publish", "receive", "redrive", "settle")
+pytest.register_assert_rewrite(*(f"tests.contract.suite_{suite}" for suite in SUITES))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
 from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
@@ -14,7 +15,7 @@ from tests.contract.suite_redrive import TestRedrive
 from tests.contract.suite_settle import TestSettle
 from tests.harness.sqlite import SqliteBroker
 
-__all__ = ["TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
+__all__ = ["TestAttempts", "TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
 
 
 @pytest.fixture

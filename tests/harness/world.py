@@ -181,6 +181,11 @@ def tokens(messages: Sequence[Message]) -> list[str]:
     return [message.ack_token for message in messages]
 
 
+def kinds(outcomes: Sequence[BabelgateError | None]) -> list[type | None]:
+    """The classes of the errors, None where there is none."""
+    return [type(outcome) if outcome is not None else None for outcome in outcomes]
+
+
 async def until(condition: Callable[[], Any]) -> None:
     """Wait until an awaited ``condition()`` is true; fails after the test's patience."""
     async with asyncio.timeout(PATIENCE):

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+
 import pytest
 
-from app.errors import Forbidden
+from app.errors import BabelgateError, Forbidden
+from app.gateway import Gateway
+from app.leases import TokenKey, TokenSealer
+from app.model import DeadLetterFilter, Settlement
 from app.rights import ANYONE, Caller, Right, pattern
+from app.routing import Router, Rule
+from tests.harness.memory import MemoryBinding
 
 SEND, LISTEN, MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE
 
@@ -88,3 +95,76 @@ def test_anyone_may_do_everything() -> None:
     for right in Right:
         ANYONE.require(right, "whatever")
         ANYONE.require_anywhere(right)
+
+
+def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callable[[], Awaitable[object]]]]:
+    """Every verb on the queue "mine", and the right that it needs there."""
+
+    async def validate() -> object:
+        return gateway.validate(caller, "mine", b"{}")
+
+    every = DeadLetterFilter()
+    return {
+        "publish": (SEND, lambda: gateway.publish(caller, "mine", b"{}")),
+        "publish_many": (SEND, lambda: gateway.publish_many(caller, "mine", [])),
+        "validate": (SEND, validate),
+        "receive": (LISTEN, lambda: gateway.receive(caller, "mine")),
+        "settle": (LISTEN, lambda: gateway.settle(caller, "mine", Settlement(acks=["x"]))),
+        "peek": (LISTEN, lambda: gateway.peek(caller, "mine", 1)),
+        "dead_letters": (LISTEN, lambda: gateway.dead_letters(caller, "mine", every, 1, None)),
+        "redrive": (MANAGE, lambda: gateway.redrive(caller, "mine", every, None, None, True)),
+        "purge": (MANAGE, lambda: gateway.purge(caller, "mine")),
+        "purge_dead_letters": (MANAGE, lambda: gateway.purge_dead_letters(caller, "mine")),
+    }
+
+
+def new_gateway() -> tuple[Gateway, MemoryBinding]:
+    binding = MemoryBinding()
+    router = Router([Rule("mine", binding), Rule("other", binding)])
+    return Gateway({"memory": binding}, router, TokenSealer([TokenKey("test", b"k" * 32)])), binding
+
+
+async def is_forbidden(call: Callable[[], Awaitable[object]]) -> bool:
+    try:
+        await call()
+    except Forbidden:
+        return True
+    except BabelgateError:
+        return False
+    return False
+
+
+@pytest.mark.parametrize("verb", verbs(new_gateway()[0], ANYONE))
+async def test_every_verb_needs_its_right_before_it_touches_the_broker(verb: str) -> None:
+    gateway, binding = new_gateway()
+    needed, _ = verbs(gateway, ANYONE)[verb]
+    for right in Right:
+        holder = Caller("holder", {"mine": frozenset({right})})
+        assert await is_forbidden(verbs(gateway, holder)[verb][1]) is (right is not needed)
+    stranger = Caller("stranger", {"other": frozenset(Right)})
+    binding.calls.clear()
+    assert await is_forbidden(verbs(gateway, stranger)[verb][1])
+    assert not binding.calls
+
+
+async def test_a_redrive_to_another_queue_needs_the_right_to_send_there() -> None:
+    gateway, _ = new_gateway()
+    every = DeadLetterFilter()
+
+    def redrive(caller: Caller) -> Callable[[], Awaitable[object]]:
+        return lambda: gateway.redrive(caller, "mine", every, None, "other", True)
+
+    assert await is_forbidden(redrive(Caller("a", {"mine": frozenset(Right)})))
+    assert await is_forbidden(redrive(Caller("b", {"*": frozenset({SEND, LISTEN})})))
+    assert not await is_forbidden(redrive(Caller("c", {"mine": frozenset({MANAGE}), "other": frozenset({SEND})})))
+
+
+async def test_an_overview_shows_what_the_caller_has_a_right_on() -> None:
+    gateway, _ = new_gateway()
+    listener = Caller("listener", {"other": frozenset({LISTEN})})
+    assert [info.queue for info in await gateway.queues(listener)] == ["other"]
+    assert (await gateway.queue(listener, "other")).queue == "other"
+    assert await is_forbidden(lambda: gateway.queue(listener, "mine"))
+    assert await is_forbidden(lambda: gateway.brokers(listener))
+    assert [info.queue for info in await gateway.queues(ANYONE)] == ["mine", "other"]
+    assert [info.broker for info in await gateway.brokers(ANYONE)] == ["memory"]

@@ -1,0 +1,146 @@
+"""Attempts and time: nacks and expiries count, come back when they should, and an extend holds them off."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app.clock import now_ms
+from app.errors import LeaseLost, UnsupportedByBroker
+from app.model import Extend, Settlement
+from app.rights import ANYONE
+from app.routing import Policy
+from tests.harness.world import JOB, World, data, draft, kinds
+
+SHORT = 0.4
+"""A lease that a test lets expire: long enough for a call on a busy machine, short enough to wait for."""
+
+AFTER = SHORT + 0.3
+
+
+class TestAttempts:
+    async def test_a_nack_brings_the_message_back_now_and_counts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        first = await process.one()
+        assert await process.nack(first) == [None]
+        second = await process.one()
+        assert (second.attempts, second.redelivered) == (1, True)
+        assert data(second) == data(first)
+        assert json.loads(second.body)["meta"] == json.loads(first.body)["meta"]
+
+    async def test_a_nack_with_a_delay_brings_it_back_later(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        await process.nack(await process.one(), delay=0.5)
+        stats = await process.stats()
+        assert (stats.depth, stats.in_flight) == (0, 0)
+        assert stats.delayed in (1, None)
+        assert await process.receive() == []
+        message = await process.one()
+        assert loop.time() - started >= 0.49
+        assert message.attempts == 1
+
+    async def test_a_nack_without_a_delay_follows_the_backoff_of_the_queue(self, world: World) -> None:
+        process = await world.process(policy=Policy(backoff_seconds=(0.2, 0.6)))
+        await process.publish({"n": 1})
+        loop = asyncio.get_running_loop()
+        for attempts, delay in enumerate([0.2, 0.6, 0.6]):
+            message = await process.one()
+            assert message.attempts == attempts
+            started = loop.time()
+            await process.nack(message, delay=None)
+            assert await process.receive() == []
+            again = await process.one()
+            assert loop.time() - started >= delay - 0.01
+            await process.gateway.give_back(world.queue, [again])
+
+    async def test_an_explicit_delay_wins_over_the_backoff_even_when_it_is_none(self, world: World) -> None:
+        process = await world.process(policy=Policy(backoff_seconds=(3600,)))
+        await process.publish({"n": 1})
+        await process.nack(await process.one(), delay=0)
+        assert (await process.one()).attempts == 1
+
+    async def test_a_delay_beyond_the_broker_is_refused_and_the_lease_goes_on(self, world: World) -> None:
+        process = await world.process()
+        maximum = process.gateway.router.route(world.queue).capabilities.max_delay_seconds
+        if maximum is None:
+            pytest.skip("this broker delays without bound")
+        await process.publish({"n": 1})
+        message = await process.one()
+        assert kinds(await process.nack(message, delay=maximum + 1)) == [UnsupportedByBroker]
+        assert await process.ack(message) == [None]
+
+    async def test_nacks_and_expiries_count_alike(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        seen = []
+        for end in ("nack", "expire", "nack", "expire", "ack"):
+            message = await process.one(SHORT if end == "expire" else None)
+            seen.append(message.attempts)
+            if end == "nack":
+                assert await process.nack(message) == [None]
+        assert seen == [0, 1, 2, 3, 4]
+
+    async def test_a_count_in_the_body_goes_on(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        fresh = await process.one()
+        body = fresh.body.replace(b'"attempts":0', b'"attempts":3')
+        assert body != fresh.body
+        await process.ack(fresh)
+        await world.broker.inject(world.queue, body)
+        message = await process.one()
+        assert (message.attempts, message.body) == (3, body)
+        await process.nack(message)
+        assert (await process.one()).attempts == 4
+
+    async def test_an_extended_lease_keeps_the_message(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(SHORT)
+        before = now_ms()
+        (result,) = await process.gateway.settle(
+            ANYONE, world.queue, Settlement(extends=[Extend([message.ack_token], 60)])
+        )
+        assert result.error is None
+        assert result.lease_expires_at is not None
+        assert before + 59_900 <= result.lease_expires_at <= now_ms() + 60_100
+        await asyncio.sleep(AFTER)
+        assert await process.receive() == []
+        assert await process.ack(message) == [None], "the token stays valid through extends"
+        assert await process.is_empty()
+
+    async def test_extends_add_up_to_nothing_and_the_last_one_counts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one(60)
+        for lease in (600, 30, SHORT):
+            assert await process.extend(message, lease=lease) == [None]
+        again = await process.one()
+        assert again.attempts == 1, "a lease counts from its last extend"
+        assert kinds(await process.extend(message, lease=60)) == [LeaseLost]
+        assert await process.nack(again) == [None]
+
+    async def test_an_extended_lease_ends_by_every_verb(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": n} for n in range(3)])
+        acked, nacked, rejected = messages = await process.take(3, 5)
+        assert await process.extend(*messages, lease=60) == [None] * 3
+        outcomes = await process.ack(acked) + await process.nack(nacked) + await process.reject(rejected)
+        assert outcomes == [None] * 3
+        assert [data(message)["n"] for message in await process.take(1)] == [1]
+        assert len(await process.dead()) == 1
+        assert await process.ack(acked) == [None]
+
+    async def test_a_draft_with_its_own_trace_keeps_it_through_a_nack(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_body(draft({"n": 1}, trace_id="order-4711", meta={"ext": {"shop": {"region": "eu"}}}))
+        await process.nack(await process.one())
+        envelope = json.loads((await process.one()).body)
+        assert (envelope["job"], envelope["trace_id"]) == (JOB, "order-4711")
+        assert envelope["meta"]["ext"] == {"shop": {"region": "eu"}}
