@@ -39,8 +39,10 @@ async def test_a_bad_queue_name(client, name):
     problem(await client.post(f"/queues/{name}/messages", json=DRAFT), 400, "invalid_parameter")
 
 
-async def test_a_queue_without_a_route(serve, connect):
-    client = await connect(await serve(brokers={"db": "sqlite:///x.db"}, queues={"known": {"broker": "db"}}))
+async def test_a_queue_without_a_route(serve, connect, tmp_path):
+    client = await connect(
+        await serve(brokers={"db": f"sqlite:///{tmp_path}/x.db"}, queues={"known": {"broker": "db"}})
+    )
     problem(await client.get("/queues/other"), 404, "queue_not_found")
     problem(await client.post("/queues/other/messages", json=DRAFT), 404, "queue_not_found")
     upload = await client.post(
