@@ -24,7 +24,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     """Shorten waits and delays that the service would accept."""
     for members in _objects(case):
         for name, (least, most) in MEMBERS.items():
-            value = members.get(name)
+            value: Any = members.get(name)
             if isinstance(value, bool):
                 continue
             try:

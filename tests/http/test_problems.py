@@ -97,10 +97,26 @@ async def test_another_one_is_replaced(client, given):
     assert given not in seen
 
 
+class Faulty(MemoryBinding):
+    """Raises ``fault``, where there is one."""
+
+    fault: Exception | None = None
+
+    async def publish(self, queue, messages):
+        if self.fault:
+            raise self.fault
+        return await super().publish(queue, messages)
+
+    async def stats(self, queue):
+        if self.fault:
+            raise self.fault
+        return await super().stats(queue)
+
+
 @pytest.fixture
 async def faulty(connect):
     """A client of a gateway whose broker fails as told, and that broker."""
-    binding = MemoryBinding()
+    binding = Faulty()
     sealer = TokenSealer([TokenKey("k", bytes(32))])
     gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer)
     await gateway.start()
@@ -121,7 +137,7 @@ async def faulty(connect):
 )
 async def test_faults_of_a_broker_are_told_apart(faulty, fault, status, retry_after):
     client, binding = faulty
-    binding.faults = {"publish": fault, "stats": fault}
+    binding.fault = fault
     answer = await client.post("/queues/q/messages", json=DRAFT)
     assert problem(answer, status, fault.code)["retryable"] is fault.retryable
     assert ("retry-after" in answer.headers) is retry_after
@@ -133,7 +149,7 @@ async def test_faults_of_a_broker_are_told_apart(faulty, fault, status, retry_af
 @pytest.mark.parametrize(("method", "path"), [("POST", "/queues/q/messages"), ("GET", "/queues/q")])
 async def test_what_nobody_expected_is_logged_and_not_told(faulty, caplog, method, path):
     client, binding = faulty
-    binding.faults = {"publish": ZeroDivisionError("a secret"), "stats": ZeroDivisionError("a secret")}
+    binding.fault = ZeroDivisionError("a secret")
     with caplog.at_level(logging.ERROR, "babelgate.http"):
         answer = await client.request(method, path, json=DRAFT if method == "POST" else None)
     problem(answer, 500, "internal_error")
