@@ -34,6 +34,7 @@ ENVELOPE = b"application/vnd.babelqueue.envelope+json"
 NO_STORE = (b"cache-control", b"no-store")
 
 _DEFAULTS = ReceiveRequest()
+_WATCH_AFTER_SECONDS = 0.02
 
 
 class Consuming:
@@ -79,22 +80,15 @@ class Consuming:
         )
         if not asked.wait_seconds:
             return await receiving
-        waiter = asyncio.current_task()
-        assert waiter is not None
-
-        async def watch(waiter: asyncio.Task[object] = waiter) -> None:
-            await exchange.hang_up()
-            waiter.cancel()
-
-        watcher = asyncio.create_task(watch())
+        watch = _Watch(exchange)
         try:
             return await receiving
         except asyncio.CancelledError:
-            if watcher.done() and not waiter.uncancel():
+            if watch.saw_it():
                 raise ClientGone from None
             raise
         finally:
-            watcher.cancel()
+            watch.end()
 
     async def ack(self, exchange: Exchange) -> None:
         """Done with these messages."""
@@ -136,6 +130,36 @@ class Consuming:
             raise results[0].error
         outcome = settle_outcome(results)
         await exchange.answer(207 if outcome.failed else 200, msgspec.json.encode(outcome))
+
+
+class _Watch:
+    """Cancels the task that made it when its client hangs up. It begins a little later, because where messages are
+    ready the answer is quicker than a task is made."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        waiter = asyncio.current_task()
+        assert waiter is not None
+        self._waiter = waiter
+        self._exchange = exchange
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
+
+    def saw_it(self) -> bool:
+        """Whether the task was cancelled by this watch, and by nobody else."""
+        return self._task is not None and self._task.done() and not self._waiter.uncancel()
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        await self._exchange.hang_up()
+        self._waiter.cancel()
 
 
 def _nack(asked: NackRequest) -> Nack:

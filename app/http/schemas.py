@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
@@ -182,6 +183,11 @@ def from_body(body: bytes, kind: type[Read]) -> Read:
 
 def from_query(query: bytes, kind: type[Read]) -> Read:
     """A query string as ``kind``. Raises InvalidParameter."""
+    # Consumers ask with the same few queries over and over; a long one is not worth the memory.
+    return _remembered(query, kind) if len(query) <= 128 else _parsed(query, kind)
+
+
+def _parsed(query: bytes, kind: type[Read]) -> Read:
     given: dict[str, Any] = {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
@@ -195,6 +201,9 @@ def from_query(query: bytes, kind: type[Read]) -> Read:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         raise _misfit(error, in_body=False) from None
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 def _misfit(error: msgspec.ValidationError, in_body: bool) -> InvalidParameter:
