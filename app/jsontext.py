@@ -20,11 +20,10 @@ import msgspec
 WHITESPACE = " \t\n\r"
 
 _skip_whitespace = re.compile(r"[ \t\n\r]*").match
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_ESCAPE = re.compile(r"\\(?:u([dD][89abAB]..)\\u([dD][c-fC-F]..)|u(....)|.)")
-_D, _SURROGATE = frozenset("dD"), frozenset("89abcdefABCDEF")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_BYTE_STRING = re.compile(_STRING.pattern.encode())
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
-_NO_BRACKETS = bytes(code for code in range(256) if code not in _STEPS)
+_NO_MARKS = bytes(code for code in range(256) if code not in _STEPS and code != ord('"'))
 _SHAPES = bytes(ord("0") if 48 <= code <= 57 else ord("e") if code == 69 else code for code in range(256))
 # The largest double has 309 digits before the point: a shorter run of digits without an exponent is finite.
 _LONG_RUN = b"0" * 309
@@ -179,25 +178,24 @@ def compact(raw: str) -> str:
     """
     text = msgspec.json.format(raw, indent=-1)
     if "\\u" in text or "\\/" in text:
-        text = _ESCAPE.sub(_canonical_escape, text)
+        text = _STRING.sub(_canonical_string, text)
     return text
 
 
-def _canonical_escape(escape: re.Match[str]) -> str:
-    high, low, code = escape.groups()
-    if high is not None:
-        return chr(0x10000 + ((int(high, 16) & 0x3FF) << 10) + (int(low, 16) & 0x3FF))
-    if code is not None:
-        return quote(chr(int(code, 16)))[1:-1]
-    return "/" if escape[0] == r"\/" else escape[0]
+def _canonical_string(string: re.Match[str]) -> str:
+    text = string[0]
+    return quote(_parser.raw_decode(text)[0]) if "\\" in text else text
 
 
 def exceeds_depth(body: bytes, limit: int) -> bool:
     """Whether the valid JSON text ``body`` has more than ``limit`` levels of nesting; the outermost is the first."""
     if len(body) < 2 * limit or body.count(b"{") + body.count(b"[") <= limit:
         return False
-    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)), default=0) > limit
+    # A string without brackets leaves two quotes side by side; one with brackets, or escapes, needs a closer look.
+    marks = body.translate(None, _NO_MARKS).replace(b'""', b"")
+    if b'"' in marks or b"\\" in body:
+        marks = _BYTE_STRING.sub(b"", body).translate(None, _NO_MARKS)
+    return max(accumulate(map(_STEPS.__getitem__, marks)), default=0) > limit
 
 
 def surely_finite(raw: bytes) -> bool:
@@ -217,7 +215,8 @@ def has_lone_surrogate(raw: str) -> bool:
     """Whether the valid JSON text ``raw`` holds an unpaired surrogate escape."""
     if "\\u" not in raw:
         return False
-    return any(code[:1] in _D and code[1:2] in _SURROGATE for _, _, code in _ESCAPE.findall(raw) if code)
+    strings = (string[0] for string in _STRING.finditer(raw))
+    return not all(is_encodable(_parser.raw_decode(text)[0]) for text in strings if "\\u" in text)
 
 
 def is_plain(raw: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from app.clock import Clock
@@ -45,6 +46,8 @@ from app.jsontext import (
 
 ENTRY_ALLOWANCE = 65_536
 """Bytes that an entry may have beside its envelope, for its headers."""
+MAX_PROBLEMS = 100
+"""Problems that one answer tells; a body can hold a hundred thousand."""
 
 _ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
 _DEFECTS = {
@@ -117,7 +120,7 @@ def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock
             problems.append(Problem(at, "unknown_member", f"An entry has only the members {', '.join(_ENTRY)}."))
     wrapped = members["envelope"]
     if not isinstance(wrapped.value, dict):
-        raise EnvelopeError([Problem("/envelope", "invalid_entry", "envelope is an object."), *problems])
+        raise EnvelopeError([Problem("/envelope", "invalid_entry", "envelope is an object."), *problems][:MAX_PROBLEMS])
     text = wrapped.raw.encode()
     check_size(len(text), limits)
     envelope = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits).envelope(clock, problems)
@@ -168,7 +171,9 @@ class _Reading:
         attempts = self._count(self.top, "attempts", "invalid_attempts", "/attempts")
         self._check_own_rules()
         if self.problems or others:
-            raise EnvelopeError([*self.problems, *others], trace_id if trace_id and is_encodable(trace_id) else None)
+            raise EnvelopeError(
+                [*self.problems, *others][:MAX_PROBLEMS], trace_id if trace_id and is_encodable(trace_id) else None
+            )
         assert data is not None
         new_id, new_trace_id = new_ids()
         meta = {name: member.value for name, member in self.meta.items()}
@@ -263,7 +268,7 @@ class _Reading:
             if not is_encodable(name):
                 self._check(False, "lone_surrogate", at, _DEFECTS["lone_surrogate"])
             else:
-                for inner, code in defects(member.raw):
+                for inner, code in islice(defects(member.raw), MAX_PROBLEMS):
                     self._check(False, code, at + pointer(name) + inner, _DEFECTS[code])
 
 

@@ -16,7 +16,9 @@ NUMBERS = st.one_of(
 )
 TEXTS = st.one_of(
     st.text(max_size=8),
-    st.sampled_from(["1e9", "urn:a", ", ", '"data"', "{[", "\\", "/", "é", "\u2028", "😀", "\x7f", " \t", "\u00a0"]),
+    st.sampled_from(
+        ["1e9", "urn:a", ", ", '"data"', "{[", "]", '}\\"[', "\\", "/", "é", "\u2028", "😀", "\x7f", " \t", "\u00a0"]
+    ),
 )
 SPACES = st.sampled_from(["", "", " ", "\n\t", "\r "])
 

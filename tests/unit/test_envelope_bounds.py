@@ -72,6 +72,9 @@ class TestData:
         member = r'"\ud800":1' if not place else place + r'{"\ud800":1}'
         assert problems(f'{{{member},"job":"a","data":{{}}}}') == [("lone_surrogate", pointer)]
 
+    def test_an_answer_tells_at_most_a_hundred_problems(self) -> None:
+        assert len(problems('{"data":{"n":[' + "1e400," * 1000 + "1]}}")) == 100
+
     def test_in_the_frame_the_last_of_a_repeated_key_wins(self) -> None:
         body = '{"job":"x","job":"a","data":{"o":1},"meta":{"ext":1},"data":{"n":2},"meta":{"lang":"go"}}'
         made = json.loads(read(body).envelope.body)
