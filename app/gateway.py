@@ -283,6 +283,19 @@ class Gateway:
             )
         )
 
+    async def missing(self) -> list[str]:
+        """The required brokers that do not answer; asks no other, for at most 2 s."""
+
+        async def answers(name: str) -> bool:
+            try:
+                await self.bindings[name].ping()
+            except BabelgateError:
+                return False
+            return True
+
+        names = sorted(self.required)
+        return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
+
     def _kept_routes(self) -> list[Route]:
         """The queues this process knows of: configured by name, or dealt with."""
         names = dict.fromkeys([*self.router.configured(), *self._lanes])

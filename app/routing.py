@@ -134,6 +134,8 @@ def check_queue_name(queue: str) -> None:
     """Raise InvalidParameter unless ``queue`` is a legal name."""
     if not QUEUE_NAME.fullmatch(queue):
         raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
+    if queue in (".", ".."):
+        raise InvalidParameter(name="queue", reason="clients take it out of a path before they send it")
     if queue.endswith(".dlq"):
         raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
 

@@ -65,19 +65,18 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
         openapi_extra=_VERBOSE,
     )
     async def readyz(request: Request) -> views.Probe:
-        """200 once started, while not stopping, and with every required broker up; asks brokers for at most 2 s.
+        """200 once started, while not stopping, and with every required broker up; asks these for at most 2 s.
 
-        `verbose` lists the brokers and what an operator should know of their set-up.
+        `verbose` asks and lists all brokers and what an operator should know of their set-up.
         """
         verbose = _verbose(request)
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
         if gateway.draining:
             raise Draining
-        states = await gateway.brokers(ANYONE) if verbose or gateway.required else []
-        for state in states:
-            if state.required and not state.up:
-                raise BrokerUnavailable(broker=state.broker, reason="it is required, and does not answer")
+        for broker in await gateway.missing():
+            raise BrokerUnavailable(broker=broker, reason="it is required, and does not answer")
+        states = await gateway.brokers(ANYONE) if verbose else []
         return views.Probe(
             status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] if verbose else None
         )
