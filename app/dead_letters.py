@@ -12,7 +12,7 @@ from app.envelope import DeadSummary, Poison
 from app.errors import BabelgateError
 from app.lanes import offering
 from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
-from app.routing import Route
+from app.routing import Route, chunks
 
 DEFAULT_REDRIVE_LIMIT = 1000
 _PAGE = 100
@@ -65,15 +65,18 @@ async def redrive(
     scanned = matched = redriven = failed = 0
     errors: list[dict[str, Any]] = []
     cursor: str | None = None
-    complete = False
-    while redriven < limit and not complete:
+    complete = reached_end = False
+    while redriven < limit and not reached_end:
         records, cursor = await store.read_dead(source.native, cursor, _PAGE)
-        complete = cursor is None
+        complete = reached_end = cursor is None
         scanned += len(records)
         ready: list[tuple[DeadRecord, Outgoing]] = []
         problems: list[dict[str, Any]] = []
         for record, summary in _described(records):
-            if not matches(summary, where) or (summary.failed_at or 0) > started:
+            if not matches(summary, where):
+                continue
+            if (summary.failed_at or 0) > started:
+                complete = False
                 continue
             matched += 1
             try:
@@ -81,14 +84,17 @@ async def redrive(
             except Poison as poison:
                 problems.append({"id": summary.id, "code": poison.code, "detail": poison.detail})
         if len(ready) > limit - redriven:
-            ready, complete = ready[: limit - redriven], False
-        if not dry_run:
-            sent, refused = await _send(target, ready)
+            ready, complete, reached_end = ready[: limit - redriven], False, True
+        if dry_run:
+            redriven += len(ready)
+        for slice_ in [] if dry_run else chunks(ready, target.capabilities.max_batch):
+            sent, refused = await _send(target, slice_)
             problems += refused
             _, cursor = await store.remove_dead(source.native, sent, cursor)
             redriven += len(sent)
-        else:
-            redriven += len(ready)
+            if not sent:  # the target is down, or refuses all: more of the same would change nothing
+                complete, reached_end = False, True
+                break
         failed += len(problems)
         errors += problems[: _MAX_ERRORS - len(errors)]
     return RedriveResult(scanned, matched, 0 if dry_run else redriven, failed, dry_run, complete, errors)

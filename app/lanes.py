@@ -83,7 +83,7 @@ class Lane:
             except Poison as poison:
                 letters.append(self._poison(delivery, poison))
                 continue
-            attempts = self._reconcile(received, delivery)
+            attempts = self._reconcile(max(received.attempts, 0), delivery.delivery_count)
             if received.warnings:
                 log.warning(
                     "queue %s: message %s carries forbidden keys %s", self.route.queue, received.id, received.warnings
@@ -97,8 +97,8 @@ class Lane:
             await self._dead_letter(letters)
         return good
 
-    def _reconcile(self, received: Received, delivery: Delivery) -> int:
-        count, attempts = delivery.delivery_count, max(received.attempts, 0)
+    def _reconcile(self, attempts: int, count: int) -> int:
+        """The attempts of a body that says ``attempts`` and that the broker counts ``count`` for."""
         match self.route.capabilities.delivery_count:
             case "added":
                 return attempts + count
@@ -121,10 +121,11 @@ class Lane:
         return None
 
     def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetter, Event]:
-        route, count = self.route, delivery.delivery_count
+        route = self.route
+        attempts = self._reconcile(0, delivery.delivery_count)
         error = f"{poison.code}: {poison.detail}"
         log.warning("queue %s: a body is dead-lettered as poison: %s", route.queue, error)
-        block = envelope.dead_letter_block("poison", route.queue, count, self._clock(), error=error)
+        block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         return DeadLetter(delivery.handle, block), Event("poison", route.queue, route.broker, reason=poison.code)
 
     def _failed(self, delivery: Delivery, received: Received, attempts: int, error: str) -> tuple[DeadLetter, Event]:

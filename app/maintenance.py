@@ -63,7 +63,10 @@ class Maintenance:
     async def _retain(self) -> None:
         while True:
             await asyncio.sleep(RETENTION_SECONDS)
-            await self.expire()
+            try:
+                await self.expire()
+            except Exception:
+                log.exception("expiring dead letters failed; it is tried again")
 
     async def _reopen(self, binding: Binding) -> None:
         attempt = 0

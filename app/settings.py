@@ -112,7 +112,10 @@ class QueueSettings(_Open):
     backoff_seconds: tuple[Delay, ...] = Field(
         default=(), description="Delay after the 1st, 2nd, … failed attempt; the last repeats; none: at once."
     )
-    ttl_seconds: Seconds | None = Field(default=None, description="Age at which an undelivered message dead-letters.")
+    ttl_seconds: Seconds | None = Field(
+        default=None,
+        description="Age, since `created_at`, at which an undelivered message dead-letters; a redriven one too.",
+    )
     dead_letter_retention_seconds: Seconds | None = Field(default=None, description="How long dead letters are kept.")
 
 

@@ -107,7 +107,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     if not arguments.only or "codec" in arguments.only:
-        codec.main()
+        codec.run(arguments.repetitions, 5000)
         print()
     with tempfile.TemporaryDirectory() as directory:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -77,21 +77,26 @@ def cpu_us(call: Callable[[], object], times: int) -> float:
     return (time.process_time() - started) / times * 1e6
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=15)
-    parser.add_argument("--times", type=int, default=5000)
-    asked = parser.parse_args()
+def run(repetitions: int, times: int) -> None:
+    """Measure, and print the table."""
     measured = all_cases()
     samples: dict[str, list[float]] = {name: [] for name in measured}
-    for _ in range(asked.repetitions):
+    for _ in range(repetitions):
         for name, call in measured.items():
-            samples[name].append(cpu_us(call, asked.times))
+            samples[name].append(cpu_us(call, times))
     medians = {name: statistics.median(found) for name, found in samples.items()}
     print(f"{'CPU µs per call':55} {'min':>7} {'median':>7} {'max':>7} {'SDK':>8} {'strict':>8}")
     for name, found in samples.items():
         ratios = f"{medians[SDK] / medians[name]:7.1f}x {medians[STRICT_SDK] / medians[name]:7.1f}x"
         print(f"{name:55} {min(found):7.2f} {medians[name]:7.2f} {max(found):7.2f} {ratios}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=15)
+    parser.add_argument("--times", type=int, default=5000)
+    asked = parser.parse_args()
+    run(asked.repetitions, asked.times)
 
 
 if __name__ == "__main__":
