@@ -7,12 +7,16 @@ never ends gets a 431 instead of memory.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from http import HTTPStatus
+from typing import cast
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
@@ -23,6 +27,11 @@ class GatewayProtocol(HttpToolsProtocol):
 
     _in_head = False
     _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to speak over ``transport``."""
+        joined = JoinedWrites(cast(asyncio.Transport, transport))
+        super().connection_made(cast(asyncio.Transport, joined))
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; whatever it finds wrong is answered, and then the connection is closed."""

@@ -1,0 +1,45 @@
+"""One write a turn: uvicorn writes the head and the body of an answer apart, and each write is a system call."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+_HELD_BYTES = 65_536
+
+
+class JoinedWrites:
+    """A transport that holds what is written to it until the end of the event loop's turn, then writes all at once.
+
+    It holds no more than 64 KiB, so that flow control still sees a slow reader.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: bytes) -> None:
+        """Write ``data`` with whatever else this turn writes."""
+        if not self._pieces:
+            self._loop.call_soon(self._flush)
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size > _HELD_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is held, then close."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._pieces:
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+            self._size = 0
+            self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
