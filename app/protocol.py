@@ -8,7 +8,6 @@ never ends gets a 431 instead of memory.
 from __future__ import annotations
 
 import asyncio
-import json
 import secrets
 from http import HTTPStatus
 from typing import cast
@@ -16,6 +15,8 @@ from typing import cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.http.problems import CONTENT_TYPE as PROBLEM
+from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, problem
 from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
@@ -39,9 +40,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large", "The request head is too long."
-                )
+                self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
                 return
         while data:
             try:
@@ -49,15 +48,13 @@ class GatewayProtocol(HttpToolsProtocol):
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 if self.parser.get_method() == b"CONNECT":
-                    self._refuse(HTTPStatus.BAD_REQUEST, "malformed_http", "CONNECT is for proxies.")
+                    self._refuse(MalformedHttp(reason="CONNECT is for proxies."))
                     return
                 # The parser takes what follows for another protocol: a new one reads it as this request's body.
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
                 self._new_parser()
             except httptools.HttpParserError:
-                self._refuse(
-                    HTTPStatus.BAD_REQUEST, "malformed_http", "The bytes received are not a valid HTTP request."
-                )
+                self._refuse(MalformedHttp(reason="The bytes received are not a valid HTTP request."))
                 return
 
     def on_message_begin(self) -> None:
@@ -92,28 +89,22 @@ class GatewayProtocol(HttpToolsProtocol):
             lines.append(name + b": " + value)
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
-    def _refuse(self, status: HTTPStatus, code: str, detail: str) -> None:
+    def _refuse(self, error: HttpError) -> None:
         """Answer with a problem and close; when an answer to an earlier request is still due, only close after it."""
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete and (cycle.response_started or not cycle.more_body):
             cycle.keep_alive = False
             self.flow.pause_reading()
             return
-        body = json.dumps(
-            {
-                "type": f"urn:babelgate:problem:{code}",
-                "title": status.phrase,
-                "status": status.value,
-                "detail": detail,
-                "code": code,
-                "retryable": False,
-                "trace_id": None,
-                "errors": [],
-            }
-        ).encode()
-        head = (
-            f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: application/problem+json\r\n"
-            f"content-length: {len(body)}\r\nx-request-id: {secrets.token_hex(16)}\r\nconnection: close\r\n\r\n"
-        )
-        self.transport.write(head.encode() + body)
+        status, more, body = problem(error, instance="")
+        headers = [
+            (b"content-type", PROBLEM),
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", secrets.token_hex(16).encode()),
+            (b"connection", b"close"),
+            *more,
+        ]
+        lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
+        lines += [name + b": " + value for name, value in headers]
+        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + body)
         self.transport.close()

@@ -44,7 +44,7 @@ _PROBLEM: Json = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "instance": {"type": "string", "description": "The path of the request."},
+        "instance": {"type": "string", "description": "The path of the request; empty where none could be read."},
         "code": {"type": "string", "description": "Stable; for programs.", "examples": ["lease_lost"]},
         "retryable": {"type": "boolean"},
         "trace_id": {"type": ["string", "null"]},
@@ -70,7 +70,7 @@ _STATUS_HEADERS: dict[int, Json] = {
     503: _SECONDS,
 }
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
-_EVERYWHERE = (400, 500)
+_EVERYWHERE = (400, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
 _WITH_BROKER = (404, 422, 429, 502, 503, 504)

@@ -52,6 +52,18 @@ class NotReady(HttpError):
     retryable = True
 
 
+class MalformedHttp(HttpError):
+    """{reason}"""
+
+    code = "malformed_http"
+
+
+class HeadTooLarge(HttpError):
+    """The request head has more than {limit} bytes."""
+
+    code = "head_too_large"
+
+
 class InternalError(HttpError):
     """Something unexpected went wrong; the log tells more under this request's id."""
 
@@ -92,6 +104,8 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     MethodNotAllowed: Meaning(405, "Method not allowed"),
     UnsupportedMediaType: Meaning(415, "Unsupported media type"),
     InvalidEncoding: Meaning(400, "Invalid encoding"),
+    MalformedHttp: Meaning(400, "Malformed HTTP"),
+    HeadTooLarge: Meaning(431, "Request head too large"),
     NotReady: Meaning(503, "Not ready", 1),
     InternalError: Meaning(500, "Internal error"),
 }
@@ -118,7 +132,10 @@ def defects(error: BabelgateError) -> Iterable[Problem]:
 
 
 def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = None) -> tuple[int, RawHeaders, bytes]:
-    """Status, headers and body of the answer that tells of ``error``; ``instance`` is the request's path."""
+    """Status, headers and body of the answer that tells of ``error``.
+
+    ``instance``: the request's path, empty where none was read.
+    """
     status, title, retry_after = meaning(error)
     code = error.problem_code
     body: dict[str, Any] = {

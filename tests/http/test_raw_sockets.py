@@ -9,6 +9,7 @@ import pytest
 from app import settings
 from app.protocol import MAX_HEAD_BYTES
 from app.server import uvicorn_config
+from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 
 H2C = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"
@@ -160,6 +161,7 @@ def test_malformed_http_is_a_problem(connection, sent):
     reply = connection.reply()
     problem = json.loads(reply.body)
     assert (reply.status, reply.headers["content-type"]) == (400, "application/problem+json")
+    assert [*problem] == MEMBERS
     assert (problem["status"], problem["code"], problem["retryable"]) == (400, "malformed_http", False)
     assert connection.ended()
 
@@ -177,7 +179,9 @@ def test_a_head_without_end_is_refused(connection):
         sent += connection.send(b"X-Filler: " + b"x" * 8000 + b"\r\n")
         assert sent < 10 * MAX_HEAD_BYTES
     reply = connection.reply()
-    assert (reply.status, json.loads(reply.body)["code"]) == (431, "head_too_large")
+    problem = json.loads(reply.body)
+    assert (reply.status, problem["status"], problem["code"]) == (431, 431, "head_too_large")
+    assert [*problem][: len(MEMBERS)] == MEMBERS
 
 
 def test_a_large_body_is_no_large_head(connection):
