@@ -10,7 +10,9 @@ Json = dict[str, Any]
 
 _TEXT: Json = {"type": "string", "pattern": r"[^ \t\n\v\f\r]"}
 _COUNT: Json = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
+_OBJECT: Json = {"type": "object", "additionalProperties": True}
 _LANG: Json = {"enum": list(LANGS)}
+_WRITTEN_TEXT: Json = {"type": ["string", "null"]}
 _FULL_META = ("id", "queue", "lang", "schema_version", "created_at")
 
 
@@ -44,11 +46,34 @@ SCHEMAS: Json = {
         "properties": {
             "job": _TEXT | {"description": "What the message is, as a URN.", "examples": ["urn:babel:emails:welcome"]},
             "trace_id": _TEXT | {"description": "A UUID by convention."},
-            "data": {"type": "object", "description": "The payload; key order and number literals are kept."},
+            "data": _OBJECT | {"description": "The payload; key order and number literals are kept."},
             "meta": _META,
             "attempts": _COUNT,
         },
         "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
+    },
+    "ReceivedEnvelope": {
+        "description": "The envelope as it lay on the queue. This gateway writes all members of `Envelope`; another "
+        "program may leave out what is not required here, or write `urn` in place of `job`.",
+        "type": "object",
+        "required": ["trace_id", "data", "meta", "attempts"],
+        "properties": {
+            "job": _WRITTEN_TEXT,
+            "trace_id": _TEXT,
+            "data": _OBJECT,
+            "meta": {
+                "type": "object",
+                "required": ["schema_version"],
+                "properties": {
+                    "id": _WRITTEN_TEXT,
+                    "queue": _WRITTEN_TEXT,
+                    "lang": _WRITTEN_TEXT,
+                    "schema_version": {"const": 1},
+                    "created_at": {"type": ["integer", "null"], "description": "Unix milliseconds UTC."},
+                },
+            },
+            "attempts": {"type": "integer", "description": "The delivery's own `attempts` counts more."},
+        },
     },
     "Draft": {
         "description": "What an envelope says; the gateway adds ids, time and version.",
@@ -56,7 +81,7 @@ SCHEMAS: Json = {
         "required": ["job", "data"],
         "properties": {
             "job": _TEXT | {"examples": ["urn:babel:emails:welcome"]},
-            "data": {"type": "object"},
+            "data": _OBJECT,
             "trace_id": {"type": ["string", "null"]},
             "meta": _DRAFT_META,
         },

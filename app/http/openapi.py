@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -89,9 +90,11 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         "servers": [{"url": prefix or "/"}],
         "security": [{"bearer": []}, {}],
         "tags": made["tags"],
-        "paths": {path: _path(path, operations) for path, operations in paths.items()},
+        "paths": _without_defaults({path: _path(path, operations) for path, operations in paths.items()}),
         "components": {
-            "schemas": dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items())),
+            "schemas": _without_defaults(
+                dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items()))
+            ),
             "responses": dict(_problems()),
             "parameters": {"Queue": _QUEUE},
             "headers": {
@@ -131,13 +134,26 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
 
 
+def _without_defaults(node: Any) -> Any:
+    """With defaults told in words: a generated client would send them with each request, or demand them of its user."""
+    if isinstance(node, list):
+        return [_without_defaults(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    made = {name: _without_defaults(value) for name, value in node.items() if name != "default"}
+    if isinstance(default := node.get("default"), int | float):
+        made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
+    return made
+
+
 def _generated(answer: Json) -> bool:
     """Whether it is FastAPI's own 422, which this service never sends."""
     return str(answer.get("content", {}).get("application/json", {}).get("schema", {})).find("HTTPValidation") >= 0
 
 
 def _problems() -> Iterator[tuple[str, Json]]:
-    for status in sorted({meaning.status for meaning in MEANINGS.values()}):
+    # No operation can declare that a path has others than its own.
+    for status in sorted({meaning.status for meaning in MEANINGS.values()} - {405}):
         titles = sorted({meaning.title for meaning in MEANINGS.values() if meaning.status == status})
         yield (
             f"Problem{status}",

@@ -137,7 +137,7 @@ class ReceivedMessage(Struct, frozen=True):
     attempts: Annotated[int, Meta(ge=0, description="Deliveries so far that ended without an ack.")]
     redelivered: bool
     headers: Annotated[dict[str, str], Meta(description="Native headers, where the broker has them.")]
-    envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/Envelope"})]
+    envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
 
 
 class Received(Struct, frozen=True):
