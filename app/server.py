@@ -134,11 +134,9 @@ def _listen(settings: Settings) -> socket.socket:
 def _check(settings: Settings) -> None:
     """Refuse what cannot be served before anything listens."""
     from app.keys import token_keys
+    from app.tls import check_tls
     from app.wiring import resolve
 
     resolve(settings)
     token_keys(settings)
-    for key in ("tls_cert", "tls_key"):
-        path = getattr(settings, key)
-        if path is not None and not path.is_file():
-            raise ConfigError(key=key, reason=f"{path} is not a file")
+    check_tls(settings)

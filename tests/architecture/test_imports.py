@@ -22,7 +22,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.gateway",),
     ("app.http",),
     ("app.settings", "app.checks"),
-    ("app.keys",),
+    ("app.keys", "app.tls"),
     ("app.wiring", "app.protocol", "app.lifecycle"),
     ("app.server", "app.client"),
     ("app.cli",),

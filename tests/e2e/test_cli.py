@@ -284,6 +284,7 @@ default: {broker: local}
             ),
             ("auth: none\nhost: 0.0.0.0\nport: 99999", ["port: "]),
             ("host: 0.0.0.0", ["host: 0.0.0.0 can be reached"]),
+            ("tls_cert: /nowhere\ntls_key: /nowhere", ["tls_cert: /nowhere is not a file"]),
         ],
     )
     def test_refuses_and_names_the_key(self, check, yaml, told):

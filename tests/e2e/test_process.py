@@ -189,6 +189,7 @@ def test_tls(directory, queue):
         ({"brokers": {"a": "kafkaesque://h"}}, "brokers.a.url: the URL must start with one of"),
         ({"queues": {"a": {"broker": "local", "nonsense": 1}}}, "queues.a.nonsense"),
         ({"tls_cert": "/nowhere", "tls_key": "/nowhere"}, "tls_cert: /nowhere is not a file"),
+        ({"tls_cert": __file__, "tls_key": __file__, "workers": 2}, "tls_cert: cannot be used with tls_key"),
     ],
 )
 def test_what_cannot_be_served_is_refused_in_words(directory, config, words):
