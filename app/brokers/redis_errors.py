@@ -65,6 +65,11 @@ BY_INNER_CODE: dict[str, type[BabelgateError]] = {
 }
 
 
+def is_read_only(error: Exception) -> bool:
+    """Whether ``error``, an error reply, says that the server is a replica."""
+    return isinstance(error, vendor.ReadOnlyError) or " -READONLY " in str(error)
+
+
 def translate(error: Exception, broker: str) -> BabelgateError:
     """The error of this project for ``error``, an error reply or a failure to connect: in both nothing was written."""
     reason = str(error) or type(error).__name__

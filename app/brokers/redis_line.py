@@ -21,7 +21,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
-from app.brokers.redis_errors import translate
+from app.brokers.redis_errors import is_read_only, translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
 _GRACE_SECONDS = 0.1
@@ -33,7 +33,8 @@ _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationE
 class Line:
     """An established connection. Broken once, it stays broken: the next call opens another.
 
-    It counts as broken when the server owes a reply for ``reply_seconds``.
+    It counts as broken when the server owes a reply for ``reply_seconds``, and takes no more commands once the server
+    has become a replica: after a failover the same address leads to the new primary.
     """
 
     def __init__(self, broker: str, connection: AbstractConnection, reply_seconds: float) -> None:
@@ -97,12 +98,17 @@ class Line:
                     reply = await read(timeout=math.inf, disconnect_on_error=False)
                 except _REPLIES as error:
                     reply = error
+                    if is_read_only(error):
+                        self.alive = False
                 if not awaited:
                     raise InvalidResponse("a reply that nobody had asked for")
                 future = awaited.popleft()
                 self._progress = self._loop.time()
                 if not future.done():
                     future.set_result(reply)
+                if not self.alive and not awaited:
+                    self._break("the server is a replica")
+                    return
         except (RedisError, OSError) as error:
             self._break(str(error))
         finally:

@@ -26,6 +26,10 @@ class Proxy:
         self.drop_replies = False
         self.hold_replies = False
 
+    def lead_to(self, host: str, port: int) -> None:
+        """Forward new connections there; those that are open stay where they are."""
+        self._host, self._port = host, port
+
     @property
     def port(self) -> int:
         """The port that clients connect to."""
