@@ -40,12 +40,20 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
     def connected(url: str, token: str | None, token_file: IO[str] | None, **arguments: Any) -> None:
         from app.client import Client
 
-        secret = token or (token_file.read().strip() if token_file else None)
-        with gateway_errors(), Client(url, secret) as client:
+        secret = (token or (token_file.read() if token_file else "")).strip()
+        if not (secret.isascii() and secret.isprintable()):
+            # What stands there instead may still be a secret: it is not quoted.
+            raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
+        with gateway_errors(), Client(url, secret or None) as client:
             command(client, **arguments)
 
     for option in (
-        click.option("--token-file", type=click.File(), envvar="BABELGATE_TOKEN_FILE", help="A file that holds it."),
+        click.option(
+            "--token-file",
+            type=click.File(errors="replace"),
+            envvar="BABELGATE_TOKEN_FILE",
+            help="A file that holds it.",
+        ),
         click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token; rather set BABELGATE_TOKEN."),
         click.option("--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="Of the gateway."),
     ):
@@ -57,7 +65,7 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("queue")
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("--job", help="Publish one message with this job, instead of reading any.")
-@click.option("--data", default="{}", show_default=True, help="Its data, a JSON object.")
+@click.option("--data", help="Its data, a JSON object.  [default: {}]")
 @click.option("--trace-id", help="Its trace id.")
 @click.option("--ndjson", is_flag=True, help="One message per line, whatever the first line looks like.")
 @click.option("--delay-seconds", type=float, help="Deliver a single message not before this time.")
@@ -68,7 +76,7 @@ def publish(
     queue: str,
     file: IO[bytes],
     job: str | None,
-    data: str,
+    data: str | None,
     trace_id: str | None,
     ndjson: bool,
     **parameters: Any,
@@ -79,17 +87,24 @@ def publish(
     published.
     """
     if job is not None:
-        _print_json(client.publish(queue, _draft(job, data, trace_id), parameters))
+        _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters))
         return
+    if data is not None or trace_id is not None:
+        raise click.UsageError("--data and --trace-id say more of a --job; without one, messages are read.")
     lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     body, lines = (b"", lines) if ndjson else _sniff(lines)
+    single = bool(body) and not body.lstrip().startswith(b"[")
+    if not single and any(value is not None for value in parameters.values()):
+        raise click.UsageError(
+            "--delay-seconds and --ordering-key are for a single message; of several, each has its own."
+        )
     if not body:
         _publish_lines(client, queue, lines, file)
-    elif body.lstrip().startswith(b"["):
+    elif single:
+        _print_json(client.publish(queue, body, parameters))
+    else:
         answer = client.publish_batch(queue, body)
         _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"))
-    else:
-        _print_json(client.publish(queue, body, parameters))
 
 
 def _draft(job: str, data: str, trace_id: str | None) -> bytes:

@@ -210,6 +210,25 @@ class TestExitCodes:
         assert run(*arguments).returncode == 2
 
     @pytest.mark.parametrize(
+        ("arguments", "stdin"),
+        [
+            (["--trace-id", "t"], draft(1)),
+            (["--data", "{}"], draft(1)),
+            (["--delay-seconds", "60"], draft(1) + draft(2)),
+            (["--ordering-key", "k", "--ndjson"], draft(1)),
+            (["--delay-seconds", "60"], b"[" + draft(1) + b"]"),
+        ],
+    )
+    def test_an_option_that_would_be_ignored_is_2(self, babelgate, queue, arguments, stdin):
+        assert babelgate("publish", queue, *arguments, stdin=stdin).returncode == 2
+        assert lines(babelgate("receive", queue)) == []
+
+    @pytest.mark.parametrize("token", ["sécret", "hunter2\nhunter2"])
+    def test_a_token_that_cannot_be_sent_is_2_and_not_quoted(self, babelgate, token):
+        done = babelgate("queues", token=token)
+        assert (done.returncode, b"hunter2" in done.stderr) == (2, False)
+
+    @pytest.mark.parametrize(
         "command", [["queues"], ["publish", "q", "--job", "x"], ["receive", "q"], ["redrive", "q"]]
     )
     def test_unreachable_is_3(self, command):
