@@ -46,13 +46,12 @@ def _route(key: str, rule: Rule) -> Route:
         raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
     able, policy, name = route.capabilities, route.policy, route.broker
     if policy.lease_seconds > able.max_lease_seconds:
-        reason = (
-            f"{policy.lease_seconds:g} is more than the {able.max_lease_seconds:g} seconds that {name!r} leases for"
-        )
+        asked, most = policy.lease_seconds, able.max_lease_seconds
+        reason = f"{asked:.15g} is more than the {most:.15g} seconds that {name!r} leases for"
         raise ConfigError(key=f"{key}.lease_seconds", reason=reason)
     longest = max(policy.backoff_seconds, default=0)
     if able.max_delay_seconds is not None and longest > able.max_delay_seconds:
-        reason = f"{longest:g} is more than the {able.max_delay_seconds:g} seconds that {name!r} delays by"
+        reason = f"{longest:.15g} is more than the {able.max_delay_seconds:.15g} seconds that {name!r} delays by"
         raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
     if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadLetters):
         reason = f"the broker {name!r} keeps dead letters out of reach"

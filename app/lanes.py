@@ -86,7 +86,7 @@ class Lane:
             attempts = self._reconcile(max(received.attempts, 0), delivery.delivery_count)
             if received.warnings:
                 log.warning(
-                    "queue %s: message %s carries forbidden keys %s", self.route.queue, received.id, received.warnings
+                    "queue %s: message %r carries forbidden keys %s", self.route.queue, received.id, received.warnings
                 )
             reason = self._overdue(received, attempts)
             if reason is None:

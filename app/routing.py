@@ -62,7 +62,7 @@ class Route:
             raise UnsupportedByBroker(
                 code="delay_too_long",
                 pointer="/delay_seconds",
-                reason=f"The broker {self.broker!r} delays by at most {maximum:g} seconds, not {delay_seconds:g}.",
+                reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
                 maximum=maximum,
             )
 
@@ -77,7 +77,7 @@ class Route:
             raise UnsupportedByBroker(
                 code="lease_too_long",
                 pointer="/lease_seconds",
-                reason=f"The broker {self.broker!r} leases for at most {maximum:g} seconds, not {lease_seconds:g}.",
+                reason=f"The broker {self.broker!r} leases for at most {maximum:.15g} s, not {lease_seconds:.15g} s.",
                 maximum=maximum,
             )
         return lease_seconds

@@ -8,6 +8,7 @@ from app import envelope
 from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
 from app.brokers.redis_layout import (
     DUE_PER_RESERVE,
+    MAX_DELAY_SECONDS,
     MAX_ELEMENT_BYTES,
     MAX_LEASE_SECONDS,
     NO_LIMITS,
@@ -37,7 +38,7 @@ class LaravelLayout:
     def capabilities(self, queue: RedisQueue) -> Capabilities:
         """Expiries are counted in the body, by whoever reserves; there is no place for headers."""
         return Capabilities(
-            max_delay_seconds=None,
+            max_delay_seconds=MAX_DELAY_SECONDS,
             max_lease_seconds=MAX_LEASE_SECONDS,
             extendable=True,
             ack_scope="anywhere",

@@ -14,6 +14,9 @@ MAX_ELEMENT_BYTES = 512 * 1024 * 1024
 """The server's default ``proto-max-bulk-len``: https://redis.io/docs/latest/develop/data-types/strings/"""
 
 MAX_LEASE_SECONDS = 43_200.0
+MAX_DELAY_SECONDS = 365 * 86_400.0
+"""Both are ours: what is meant to wait for longer is taken for a mistake."""
+
 DUE_PER_RESERVE = b"100"
 """How many delayed messages, and how many expired leases, a reserve looks after before it takes its own."""
 

@@ -10,6 +10,7 @@ from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, 
 from app.brokers.redis_frame import frame, unframe
 from app.brokers.redis_layout import (
     DUE_PER_RESERVE,
+    MAX_DELAY_SECONDS,
     MAX_ELEMENT_BYTES,
     MAX_LEASE_SECONDS,
     NO_LIMITS,
@@ -31,7 +32,7 @@ class ListLayout:
     def capabilities(self, queue: RedisQueue) -> Capabilities:
         """Expiries are counted beside the queue; headers travel where the route allows frames."""
         return Capabilities(
-            max_delay_seconds=None,
+            max_delay_seconds=MAX_DELAY_SECONDS,
             max_lease_seconds=MAX_LEASE_SECONDS,
             extendable=True,
             ack_scope="anywhere",
@@ -73,13 +74,16 @@ class ListLayout:
         return deliveries
 
     def retried(self, stored: Stored) -> bytes:
-        """The expiries counted beside the queue move into the body; a body that counts nothing stays as it is."""
+        """The expiries counted beside the queue move into the body; a body that counts nothing stays as it is.
+
+        A negative count is none, as where it is read: else it would put off the last attempt for as long as it likes.
+        """
         body, headers = unframe(stored.value)
         try:
             attempts = envelope.inspect(body, NO_LIMITS).attempts
         except Poison:
             return stored.value
-        return frame(envelope.with_attempts(body, attempts + stored.expired + 1), headers)
+        return frame(envelope.with_attempts(body, max(attempts, 0) + stored.expired + 1), headers)
 
     def returned(self, handle: str, stored: Stored) -> bytes:
         """The element itself."""

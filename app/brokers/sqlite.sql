@@ -126,11 +126,11 @@ DELETE FROM settled WHERE id > ? AND id <= ? AND expires_at <= ?
 
 -- name: release_now
 INSERT INTO ready (queue_id, id, failures, redelivered)
-SELECT queue_id, id, failures + ?, 1 FROM held WHERE id IN (SELECT value FROM json_each(?))
+SELECT queue_id, id, failures + ?1, redelivered OR ?1 FROM held WHERE id IN (SELECT value FROM json_each(?2))
 
 -- name: release_later
-UPDATE held SET nonce = NULL, until = ?, failures = failures + ?, redelivered = 1
-WHERE id IN (SELECT value FROM json_each(?))
+UPDATE held SET nonce = NULL, until = ?1, failures = failures + ?2, redelivered = redelivered OR ?2
+WHERE id IN (SELECT value FROM json_each(?3))
 
 -- name: extend
 UPDATE held SET until = ? WHERE id IN (SELECT value FROM json_each(?))

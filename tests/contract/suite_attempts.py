@@ -99,6 +99,21 @@ class TestAttempts:
         await process.nack(message)
         assert (await process.one()).attempts == 4
 
+    async def test_a_negative_count_in_the_body_puts_nothing_off(self, world: World) -> None:
+        process = await world.process(policy=Policy(max_attempts=2))
+        if process.gateway.router.route(world.queue).capabilities.delivery_count == "none":
+            pytest.skip("here whoever reserves counts on in the body, from where it stands")
+        await process.publish({"n": 1})
+        fresh = await process.one()
+        await process.ack(fresh)
+        await world.broker.inject(world.queue, fresh.body.replace(b'"attempts":0', b'"attempts":-9'))
+        for attempts in range(2):
+            message = await process.one()
+            assert message.attempts == attempts
+            await process.nack(message)
+        (letter,) = await process.dead()
+        assert letter.attempts == 2
+
     async def test_an_extended_lease_keeps_the_message(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})

@@ -156,6 +156,7 @@ class TestReceive:
         await process.gateway.give_back(world.queue, await process.take(3))
         messages = await process.take(4)
         assert [message.attempts for message in messages] == [0] * 4
+        assert not any(message.redelivered for message in messages), "nobody has seen them"
         assert sorted(numbers(messages)) == list(range(4))
 
     async def test_a_drained_gateway_ends_its_waits_and_loses_nothing(self, world: World) -> None:

@@ -51,6 +51,7 @@ def test_what_it_becomes(error: Exception, expected: type[BabelgateError]) -> No
     translated = translate(error, "cache")
     assert type(translated) is expected
     assert translated.broker == "cache" and translated.reason
+    assert ".." not in translated.detail
 
 
 def test_a_class_of_a_later_version_counts_as_its_ancestor() -> None:

@@ -129,6 +129,15 @@ def test_a_lease_up_to_the_maximum_of_the_broker() -> None:
     assert (refusal.value.problem_code, refusal.value.maximum) == ("lease_too_long", 300)
 
 
+def test_a_refusal_tells_long_times_apart() -> None:
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        route(max_delay_seconds=31_536_000.0).check_delay(31_536_001)
+    assert "at most 31536000 s, not 31536001 s." in refusal.value.detail
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        route(max_lease_seconds=31_536_000.0).lease_seconds(31_536_000.5)
+    assert "at most 31536000 s, not 31536000.5 s." in refusal.value.detail
+
+
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
 def test_chunks_keep_all_in_order(count: int, sizes: list[int]) -> None:
     parts = list(chunks(range(count), 3))

@@ -116,10 +116,10 @@ async def test_a_release_counts_only_when_failed(line: Line) -> None:
     await line.publish(b"a")
     assert await line.release(*await line.reserve()) == [None]
     (second,) = await line.reserve()
-    assert (second.delivery_count, second.redelivered) == (0, True)
+    assert (second.delivery_count, second.redelivered) == (0, False)
     assert await line.release(second, failed=True) == [None]
     (third,) = await line.reserve()
-    assert third.delivery_count == 1
+    assert (third.delivery_count, third.redelivered) == (1, True)
     assert lost(await line.ack(second)) == [True]
 
 
