@@ -12,6 +12,7 @@ from app import envelope
 from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
 from app.brokers.redis import RedisBinding
 from app.brokers.redis_frame import frame, unframe
+from app.errors import LeaseLost
 from tests.harness.redis import RedisServer, binding, client, eventually, redis_server
 
 pytestmark = pytest.mark.redis
@@ -242,3 +243,14 @@ class TestLaravel:
         await one.dead_letter(native, [DeadLetter(third.handle, BLOCK)])
         assert plain.llen(f"{ready}.dlq") == plain.llen(f"{ready}.dlq:notify") == 1
         assert await one.purge(native) == 4 and tokens()
+
+    async def test_of_equal_jobs_only_the_one_that_was_settled_is(self, one: RedisBinding, queue: str) -> None:
+        native = one.native_queue(queue, {"layout": "laravel"})
+        await one.publish(native, [Outgoing(BODY)])
+        first = await reserved(one, native)
+        assert await one.ack(native, [first]) == [None]
+        await one.publish(native, [Outgoing(BODY)])
+        (second,) = await one.reserve(native, 1, 5, 0.05)
+        await reserved(one, native)
+        assert [type(outcome) for outcome in await one.ack(native, [second.handle])] == [LeaseLost]
+        assert await one.ack(native, [first]) == [None]

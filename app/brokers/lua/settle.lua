@@ -19,6 +19,8 @@ for step = 1, count do
   -- Backwards to the head, so that what was first is first again.
   local i = verb == 'back' and count + 1 - step or step
   local id, micros = parse(ARGV[5 + i])
+  -- The deadline names the lease: in Laravel's layout equal jobs share an id.
+  local tombstone = id and verb .. string.sub(id, 1, 16) .. ':' .. text(micros)
   local member, deadline, extended = locate(layout, q, id, micros)
   if member then
     local stored = layout.stored(member)
@@ -41,11 +43,11 @@ for step = 1, count do
       end
     end
     tombstones[#tombstones + 1] = score(math.max(deadline, now + TOMBSTONE))
-    tombstones[#tombstones + 1] = verb .. id
-    ended[id] = true
+    tombstones[#tombstones + 1] = tombstone
+    ended[tombstone] = true
     outcomes[i] = 1
   else
-    outcomes[i] = id and (ended[id] or redis.call('ZSCORE', settled, verb .. id)) and 1 or 0
+    outcomes[i] = id and (ended[tombstone] or redis.call('ZSCORE', settled, tombstone)) and 1 or 0
   end
 end
 
