@@ -179,7 +179,8 @@ class Settings(_Model):
         | None
     ) = Field(default=None, description="`none`: anyone may call. Left out: anyone on this machine.")
     hosts: Annotated[tuple[Annotated[str, AfterValidator(_host_name)], ...], BeforeValidator(_commas)] = Field(
-        default=(), description="Host names under which browsers reach this gateway, besides the loopback ones."
+        default=(),
+        description="Names it is reached by, besides `host` and loopback; without credentials all others are 403.",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(default=8080, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")

@@ -110,10 +110,13 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
 
 
 def _auth(settings: Settings) -> Auth:
+    # The address that was asked for is one's own name too; one that stands for all addresses is nobody's.
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
     if settings.auth is None or settings.auth == "none":
-        return Auth(hosts=frozenset(settings.hosts))
+        return Auth(hosts=hosts)
     callers = {
         token.sha256.lower(): Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()})
         for token in settings.auth.tokens
     }
-    return Auth(callers, frozenset(settings.hosts))
+    return Auth(callers, hosts)

@@ -102,6 +102,11 @@ def test_redis_keeps_what_it_confirmed() -> None:
     assert command[command.index("--appendfsync") + 1] == "always"
 
 
+def test_services_beside_the_gateway_may_call_it_by_name() -> None:
+    (name,) = (name for name, service in SERVICES.items() if "build" in service)
+    assert SERVICES[name]["environment"]["BABELGATE_HOSTS"] == name
+
+
 def test_the_gateway_uses_the_redis_beside_it() -> None:
     environment = SERVICES["gateway"]["environment"]
     assert environment["BABELGATE_AUTH"] == "none"

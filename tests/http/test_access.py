@@ -152,3 +152,18 @@ async def test_with_tokens_the_host_does_not_matter(serve, connect, token_config
         await serve(auth=token_config(good={"*": ["send"]})), "good", headers={"host": "any.example"}
     )
     assert (await client.get("/queues")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "host", "status"),
+    [
+        ("127.0.0.2", "127.0.0.2:8080", 200),
+        ("Gateway.example", "gateway.example", 200),
+        ("fd00::1", "[fd00::1]:8080", 200),
+        ("0.0.0.0", "0.0.0.0:8080", 403),
+        ("10.0.0.1", "10.0.0.2", 403),
+    ],
+)
+async def test_the_address_it_listens_on_is_its_own(serve, connect, address, host, status):
+    client = await connect(await serve(host=address, auth="none"), headers={"host": host})
+    assert (await client.get("/queues")).status_code == status
