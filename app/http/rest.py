@@ -71,10 +71,12 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits) -
         await exchange.send(message)
 
     failures: list[Exception] = []
-    # The prefix is off already, and a body without a type is JSON: FastAPI is to see neither.
+    # The prefix is off already, a body without a type is JSON, and a HEAD is a GET of which the server keeps the body:
+    # FastAPI is to see none of it.
     headers = [(name, value) for name, value in exchange.scope["headers"] if name != b"content-type"]
     scope = {
         **exchange.scope,
+        "method": "GET" if exchange.scope["method"] == "HEAD" else exchange.scope["method"],
         "path": exchange.path,
         "root_path": "",
         "headers": [*headers, (b"content-type", b"application/json")],
@@ -90,7 +92,8 @@ def _refused(request: Request, error: Exception) -> NoReturn:
     """Starlette's own errors: no such path, or not with this method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        raise MethodNotAllowed(allow=(error.headers or {}).get("Allow", ""))
+        allow = (error.headers or {}).get("Allow", "")
+        raise MethodNotAllowed(allow="GET, HEAD" if allow == "GET" else allow)
     raise NotFound(path=request.url.path) if error.status_code == 404 else HttpError()
 
 

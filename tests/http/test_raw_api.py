@@ -85,3 +85,13 @@ def test_a_chunked_batch(connection, queue):
 def test_a_failed_request_leaves_the_connection_usable(connection, queue):
     connection.send(post(queue, "messages", b"{", H2C) + post(queue, "messages", draft(1)))
     assert [connection.reply().status for _ in range(2)] == [400, 201]
+
+
+def test_a_head_is_a_get_without_its_body(connection):
+    connection.send(
+        b"HEAD /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    )
+    status, headers = connection.head()[:2]
+    reply = connection.reply()
+    assert (status, headers["content-length"]) == (200, str(len(reply.body)))
+    assert json.loads(reply.body) == {"status": "ok"}
