@@ -6,10 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
-from app.errors import BabelgateError
+from app.errors import BabelgateError, Overloaded
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+MAX_PENDING = 10_000
+"""Calls that may wait for their batch: past them the broker is too slow for its callers."""
 
 
 class Coalescer(Generic[Item, Result]):
@@ -30,10 +34,12 @@ class Coalescer(Generic[Item, Result]):
         return self._task is not None
 
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
-        """The item's result to be; an error that hit the whole batch is a result as well.
+        """The item's result to be; an error that hit the whole batch is a result as well. Raises Overloaded.
 
         Cancelling the future does not take the item out of its batch.
         """
+        if len(self._pending) >= MAX_PENDING:
+            raise Overloaded(reason=f"{MAX_PENDING} calls on this queue are waiting for its broker already.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
         self._pending.append((item, future))

@@ -8,7 +8,7 @@ from typing import Any
 from app import envelope
 from app.brokers.binding import NO_HEADERS, DeadLetters, DeadRecord, Outcome, Outgoing
 from app.clock import Clock
-from app.envelope import DeadSummary, Poison
+from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
 from app.lanes import offering
 from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
@@ -80,7 +80,7 @@ async def redrive(
                 continue
             matched += 1
             try:
-                ready.append((record, _revived(record, summary, target)))
+                ready.append((record, _revived(record, summary, source, target, started)))
             except Poison as poison:
                 problems.append({"id": summary.id, "code": poison.code, "detail": poison.detail})
         if len(ready) > limit - redriven:
@@ -100,10 +100,18 @@ async def redrive(
     return RedriveResult(scanned, matched, 0 if dry_run else redriven, failed, dry_run, complete, errors)
 
 
-def _revived(record: DeadRecord, summary: DeadSummary, target: Route) -> Outgoing:
-    """The message to publish again. Raises Poison for a record that holds no valid envelope."""
-    headers = record.headers if target.capabilities.headers else NO_HEADERS
-    return Outgoing(envelope.redriven(record.body), headers, dedup_id=summary.id)
+def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Route, now: int) -> Outgoing:
+    """The message to publish again. Raises Poison for a record that holds no valid envelope, or one past its time."""
+    body = envelope.redriven(record.body)
+    ttl = target.policy.ttl_seconds
+    created_at = envelope.inspect(body, Limits()).created_at if ttl is not None else None
+    if ttl is not None and created_at is not None and now - created_at > ttl * 1000:
+        raise Poison(
+            "message_expired", f"The message is older than the {ttl:g} seconds that {target.queue!r} keeps it."
+        )
+    # Where the headers came from they can go back to, even if the API lets none in.
+    kept = target.capabilities.headers or target.native == source.native
+    return Outgoing(body, record.headers if kept else NO_HEADERS, dedup_id=summary.id)
 
 
 async def _send(

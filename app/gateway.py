@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from weakref import WeakValueDictionary
 
 from app import envelope
 from app.brokers.binding import Binding, DeadLetters, Outcome, Outgoing, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
-from app.envelope import Envelope, Limits, Publication
+from app.envelope import Envelope, Limits
 from app.errors import (
     BabelgateError,
-    BodyTooLarge,
     BrokerError,
-    UnsupportedByBroker,
 )
 from app.lanes import Lane, Observe, offering
 from app.leases import Lease, TokenSealer
@@ -80,7 +78,7 @@ class Gateway:
         self._incarnation = os.urandom(8).hex()
         self._lanes: dict[str, Lane] = {}
         self._maintenance = Maintenance(self._kept_routes, clock)
-        self._redriving: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def start(self) -> None:
         """Open all bindings and begin maintenance. A broker that is down does not fail the start.
@@ -126,7 +124,7 @@ class Gateway:
         caller.require(Right.SEND, queue)
         lane = self._lane(queue)
         publication = envelope.read_publication(body, queue, self.limits, self.clock)
-        outgoing = _outgoing(lane.route, publication, delay_seconds, ordering_key)
+        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
         outcome = await lane.publisher.submit(outgoing)
         if outcome is not None:
             raise outcome
@@ -135,13 +133,14 @@ class Gateway:
     async def publish_many(self, caller: Caller, queue: str, bodies: Sequence[bytes]) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         caller.require(Right.SEND, queue)
-        route = self._lane(queue).route
+        lane = self._lane(queue)
+        route = lane.route
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[tuple[int, Envelope, Outgoing]] = []
         for index, body in enumerate(bodies):
             try:
                 publication = envelope.read_publication(body, queue, self.limits, self.clock)
-                ready.append((index, publication.envelope, _outgoing(route, publication, None, None)))
+                ready.append((index, publication.envelope, lane.outgoing(publication, None, None)))
             except BabelgateError as error:
                 results[index] = error
         for chunk in chunks(ready, route.capabilities.max_batch):
@@ -165,9 +164,10 @@ class Gateway:
     ) -> Projection:
         """What publish would write; writes nothing."""
         caller.require(Right.SEND, queue)
-        route = self._lane(queue).route
+        lane = self._lane(queue)
+        route = lane.route
         publication = envelope.read_publication(body, queue, self.limits, self.clock)
-        outgoing = _outgoing(route, publication, delay_seconds, ordering_key)
+        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
         return Projection(outgoing.body, queue, route.broker, route.native.name, outgoing.headers)
 
     async def receive(
@@ -243,7 +243,8 @@ class Gateway:
         if to_queue is not None and to_queue != queue:
             caller.require(Right.SEND, to_queue)
         source, target = self._lane(queue).route, self._lane(to_queue or queue).route
-        async with self._redriving[queue]:
+        lock = self._redriving.setdefault(queue, asyncio.Lock())
+        async with lock:
             result = await redrive(source, target, where, limit, dry_run, self.clock)
         if result.redriven:
             self.observe(Event("redriven", queue, source.broker, count=result.redriven))
@@ -296,9 +297,9 @@ class Gateway:
         names = sorted(self.required)
         return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
 
-    def _kept_routes(self) -> list[Route]:
-        """The queues this process knows of: configured by name, or dealt with."""
-        names = dict.fromkeys([*self.router.configured(), *self._lanes])
+    async def _kept_routes(self) -> list[Route]:
+        """The queues this process knows of: configured by name, listed by their broker, or dealt with."""
+        names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._lanes])
         return [self.router.route(name) for name in names]
 
     def _lane(self, queue: str) -> Lane:
@@ -327,23 +328,3 @@ class Gateway:
         return Receipt(
             accepted.id, accepted.trace_id, route.queue, route.broker, accepted.attempts, accepted.created_at
         )
-
-
-def _outgoing(
-    route: Route, publication: Publication, delay_seconds: float | None, ordering_key: str | None
-) -> Outgoing:
-    """The message for the route's broker. Raises what the broker cannot carry."""
-    delay = publication.delay_seconds if publication.delay_seconds is not None else delay_seconds or 0
-    if delay:
-        route.check_delay(delay)
-    if publication.headers and not route.capabilities.headers:
-        raise UnsupportedByBroker(
-            code="headers_unsupported",
-            pointer="/headers",
-            reason=f"Messages of the queue {route.queue!r} carry no native headers on the broker {route.broker!r}.",
-        )
-    body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
-    if maximum is not None and len(body) > maximum:
-        raise BodyTooLarge(actual=len(body), limit=maximum)
-    key = publication.ordering_key if publication.ordering_key is not None else ordering_key
-    return Outgoing(body, publication.headers, key, delay, publication.envelope.id)

@@ -10,8 +10,8 @@ from app import envelope
 from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Outcome, Outgoing, Peeks, Purges
 from app.clock import Clock
 from app.coalescing import Coalescer
-from app.envelope import Limits, Poison, Received
-from app.errors import BabelgateError, UnsupportedByBroker
+from app.envelope import Limits, Poison, Publication, Received
+from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.observe.events import Event
 from app.receiving import Admitted, Receiver
 from app.routing import Route
@@ -65,6 +65,24 @@ class Lane:
         await self.publisher.idle()
         await self.receiver.idle()
         await self.acker.idle()
+
+    def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
+        """The message for the queue's broker. Raises what the broker cannot carry."""
+        route = self.route
+        delay = publication.delay_seconds if publication.delay_seconds is not None else delay_seconds or 0
+        if delay:
+            route.check_delay(delay)
+        if publication.headers and not route.capabilities.headers:
+            raise UnsupportedByBroker(
+                code="headers_unsupported",
+                pointer="/headers",
+                reason=f"Messages of the queue {route.queue!r} carry no native headers on the broker {route.broker!r}.",
+            )
+        body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
+        if maximum is not None and len(body) > maximum:
+            raise BodyTooLarge(actual=len(body), limit=maximum)
+        key = publication.ordering_key if publication.ordering_key is not None else ordering_key
+        return Outgoing(body, publication.headers, key, delay, publication.envelope.id)
 
     async def give_back(self, admitted: Sequence[Admitted]) -> None:
         """Return deliveries nobody wants any more: at once, and uncounted."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from app.brokers.binding import Binding, DeadLetters
 from app.clock import Clock
@@ -22,7 +22,7 @@ _REOPEN_SECONDS = (1.0, 2.0, 5.0, 10.0)
 class Maintenance:
     """The background work of one gateway."""
 
-    def __init__(self, routes: Callable[[], Iterable[Route]], clock: Clock) -> None:
+    def __init__(self, routes: Callable[[], Awaitable[Iterable[Route]]], clock: Clock) -> None:
         """``routes``: those whose retention this process looks after."""
         self._routes = routes
         self._clock = clock
@@ -45,7 +45,7 @@ class Maintenance:
     async def expire(self) -> int:
         """Remove dead letters past their queue's retention now; the number removed."""
         removed = 0
-        for route in self._routes():
+        for route in await self._routes():
             retention = route.policy.dead_letter_retention_seconds
             if retention is None or not isinstance(route.binding, DeadLetters):
                 continue

@@ -32,8 +32,16 @@ class Settler:
         self._observe = observe
 
     async def settle(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
-        """Acks, then nacks, rejects, extends: one result per token, in order; raises nothing of a single token's."""
+        """Acks, then nacks, rejects, extends: one result per token, in order.
+
+        Raises only what is wrong for all of them: a delay or a lease that the broker cannot keep.
+        """
         route = lane.route
+        for nack in settlement.nacks:
+            if nack.delay_seconds is not None:
+                route.check_delay(nack.delay_seconds)
+        for extend in settlement.extends:
+            route.lease_seconds(extend.lease_seconds)
         fates: defaultdict[Action, list[Fate]] = defaultdict(list)
         if settlement.acks:
             opened = self._open(route, settlement.acks)
@@ -70,8 +78,6 @@ class Settler:
 
     async def _nack(self, route: Route, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
         """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
-        if nack.delay_seconds is not None:
-            route.check_delay(nack.delay_seconds)
         spent: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):

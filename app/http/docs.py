@@ -6,6 +6,7 @@ from importlib.resources import files
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import RedirectResponse
 
 from app.http.openapi import document
 from app.http.problems import NotFound
@@ -32,7 +33,7 @@ _START = 'SwaggerUIBundle({url: "openapi.json", dom_id: "#swagger-ui", deepLinki
 _POLICY = "default-src 'self'; img-src 'self' data:; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'"
 _ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/css"}
 
-PATHS = frozenset({"/openapi.json", "/docs", "/docs/start.js", *(f"/docs/{name}" for name in _ASSETS)})
+PATHS = frozenset({"/", "/openapi.json", "/docs", "/docs/start.js", *(f"/docs/{name}" for name in _ASSETS)})
 
 
 def routes(rest: FastAPI, prefix: str) -> APIRouter:
@@ -45,6 +46,11 @@ def routes(rest: FastAPI, prefix: str) -> APIRouter:
         if not made:
             made.append(msgspec.json.encode(document(rest, prefix)))
         return Response(made[0], media_type="application/json")
+
+    @router.get("/")
+    async def start_page() -> Response:
+        # Relative, so that it stays behind a path prefix.
+        return RedirectResponse("docs", 307)
 
     @router.get("/docs")
     async def docs() -> Response:

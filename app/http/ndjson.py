@@ -13,7 +13,7 @@ from app.gateway import Gateway
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
 from app.http.problems import HttpError
-from app.http.results import entry_result
+from app.http.results import entry_result, gave_up
 from app.model import Receipt
 
 CHUNK_LINES = 500
@@ -96,9 +96,15 @@ async def publish_stream(exchange: Exchange, gateway: Gateway, limits: RequestLi
     await gateway.publish_many(exchange.caller, exchange.queue, [])
     with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
         results = Results(spool)
+        down: BabelgateError | None = None
         try:
             async for chunk in _chunks(exchange, limits):
-                results.add(await _publish(exchange, gateway, chunk))
+                if down is None:
+                    published = await _publish(exchange, gateway, chunk)
+                    down = gave_up(published)
+                else:
+                    published = [down if isinstance(line, bytes) else line for line in chunk]
+                results.add(published)
         except (BodyTooLarge, HttpError) as error:
             await exchange.fail(error, {"accepted": results.accepted, "failed": results.failed})
         else:

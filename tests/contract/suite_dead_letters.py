@@ -13,7 +13,7 @@ from app.clock import now_ms
 from app.maintenance import Maintenance
 from app.model import DeadLetterFilter, DeadLetterView
 from app.rights import ANYONE
-from app.routing import Policy
+from app.routing import Policy, Route
 from tests.harness.world import JOB, Process, World, data, draft, until
 
 SHORT = 0.4
@@ -69,6 +69,15 @@ async def is_dead(process: Process, count: int = 1) -> list[DeadLetterView]:
 
     await until(moved)
     return await process.dead()
+
+
+def keeper(process: Process, world: World) -> Maintenance:
+    """The maintenance of the queue under test."""
+
+    async def routes() -> list[Route]:
+        return [process.gateway.router.route(world.queue)]
+
+    return Maintenance(routes, now_ms)
 
 
 class TestDeadLetters:
@@ -270,7 +279,7 @@ class TestDeadLetters:
 
     async def test_dead_letters_past_their_retention_go(self, world: World) -> None:
         process = await world.process(policy=Policy(dead_letter_retention_seconds=0.4))
-        retention = Maintenance(lambda: [process.gateway.router.route(world.queue)], now_ms)
+        retention = keeper(process, world)
         await process.publish_all([{"n": n} for n in range(2)])
         await process.reject(*await process.take(1), error="old")
         assert await retention.expire() == 0
@@ -283,5 +292,5 @@ class TestDeadLetters:
         process = await world.process()
         await process.publish()
         await process.reject(await process.one())
-        assert await Maintenance(lambda: [process.gateway.router.route(world.queue)], now_ms).expire() == 0
+        assert await keeper(process, world).expire() == 0
         assert len(await process.dead()) == 1

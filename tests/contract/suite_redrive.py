@@ -100,6 +100,15 @@ class TestRedrive:
         assert await numbers(process) == [2, 3, 4]
         assert (await process.redrive()).complete
 
+    async def test_a_message_past_its_time_stays_and_is_told(self, world: World) -> None:
+        process = await world.process(policy=Policy(ttl_seconds=0.2))
+        await bury(process, 2)
+        await asyncio.sleep(0.25)
+        result = await process.redrive()
+        assert (result.matched, result.redriven, result.failed) == (2, 0, 2)
+        assert {error["code"] for error in result.errors} == {"message_expired"}
+        assert await dead_numbers(process) == [0, 1]
+
     async def test_a_filter_leaves_the_others_where_they_are(self, world: World) -> None:
         process = await world.process()
         for n in range(6):

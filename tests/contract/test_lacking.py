@@ -50,7 +50,9 @@ async def test_without_delays_any_delay_is_refused(queue: str) -> None:
     assert (code(refusal.value), refusal.value.maximum) == ("delay_too_long", 0)
     await process.publish(delay_seconds=0)
     message = await process.one()
-    assert [code(error) for error in await process.nack(message, delay=0.5)] == ["delay_too_long"]
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await process.nack(message, delay=0.5)
+    assert code(refusal.value) == "delay_too_long"
     assert await process.nack(message, delay=0) == [None]
 
 
@@ -71,7 +73,9 @@ async def test_a_short_maximum_of_leases_is_kept(queue: str) -> None:
     assert code(refusal.value) == "lease_too_long"
     await process.publish()
     message = await process.one(lease=300)
-    assert [code(error) for error in await process.extend(message, lease=301)] == ["lease_too_long"]
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await process.extend(message, lease=301)
+    assert code(refusal.value) == "lease_too_long"
     assert await process.ack(message) == [None]
 
 

@@ -121,6 +121,14 @@ async def test_a_lease_beyond_the_broker_names_its_maximum(client, queue):
     assert problem(answer, 422, "lease_too_long")["maximum"] < 31_000_000
 
 
+async def test_what_no_token_can_have_is_refused_as_a_whole(client, queue):
+    held = await tokens(client, queue, 2)
+    answer = await client.post(f"/queues/{queue}/messages:extend", json={"ack_tokens": held, "lease_seconds": 50_000})
+    assert problem(answer, 422, "lease_too_long")["maximum"] < 50_000
+    acked = await client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": held})
+    assert acked.json()["settled"] == 2
+
+
 async def test_a_long_poll_ends_with_the_message(client, queue):
     waiting = asyncio.create_task(receive(client, queue, wait_seconds=20))
     await asyncio.sleep(0.05)

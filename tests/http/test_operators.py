@@ -176,5 +176,6 @@ async def test_the_documentation_needs_no_other_host(client):
     for path in ("docs/swagger-ui.css", "docs/swagger-ui-bundle.js", "docs/start.js", "openapi.json"):
         assert (await client.get("/" + path)).status_code == 200
     assert "'self'" in (await client.get("/docs")).headers["content-security-policy"]
+    assert (await client.get("/")).headers["location"] == "docs"
     problem(await client.get("/docs/..%2f__init__.py"), 404, "not_found")
     problem(await client.get("/docs/other.js"), 404, "not_found")

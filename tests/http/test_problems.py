@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 
 import httpx
@@ -46,7 +47,6 @@ def test_a_new_error_means_what_its_parent_does():
 @pytest.mark.parametrize(
     ("method", "path", "status", "code", "allow"),
     [
-        ("GET", "/", 404, "not_found", None),
         ("GET", "/nowhere", 404, "not_found", None),
         ("GET", "/livez/", 404, "not_found", None),
         ("POST", "/queues/a/messages:nothing", 404, "not_found", None),
@@ -180,3 +180,17 @@ async def test_a_path_prefix(serve, how):
         problem(await client.get(f"{base}/nowhere"), 404, "not_found")
         if how != "root_path":
             assert (await client.get(f"{base}/openapi.json")).json()["servers"] == [{"url": "/mq"}]
+
+
+@pytest.mark.parametrize("kind", ["application/json", "application/x-ndjson"])
+async def test_a_broker_that_took_none_is_not_asked_again_in_the_same_upload(faulty, kind):
+    client, binding = faulty
+    binding.fault = errors.OutcomeUnknown(broker="b", reason="silent")
+    line = json.dumps({"job": "urn:babel:test:made", "data": {}})
+    body = "[" + ",".join([line] * 1200) + "]" if kind == "application/json" else "\n".join([line] * 1200)
+    answer = await client.post("/queues/q/messages:batch", content=body, headers={"content-type": kind})
+    assert answer.status_code == 207
+    statuses = [result["status"] for result in answer.json()["results"]]
+    asked = statuses.count(504)
+    assert 0 < asked <= 500 and statuses == [504] * asked + [503] * (1200 - asked)
+    assert answer.json()["accepted"] == 0

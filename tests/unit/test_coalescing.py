@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.coalescing import Coalescer
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
+from app.coalescing import MAX_PENDING, Coalescer
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Overloaded
 
 
 class Flusher:
@@ -144,3 +144,18 @@ async def test_idle_waits_for_everything_submitted() -> None:
     await idle
     assert all(future.done() for future in futures)
     assert not coalescer.busy
+
+
+async def test_past_its_bound_a_call_is_refused_at_once_and_the_others_are_served() -> None:
+    flusher = Flusher()
+    flusher.gate.clear()
+    coalescer = Coalescer(flusher, 100)
+    first = coalescer.submit(0)
+    await turn()
+    waiting = [coalescer.submit(n) for n in range(MAX_PENDING)]
+    with pytest.raises(Overloaded):
+        coalescer.submit(1)
+    flusher.gate.set()
+    assert await first == 0
+    assert await asyncio.gather(*waiting) == [n * 2 for n in range(MAX_PENDING)]
+    assert await coalescer.submit(4) == 8
