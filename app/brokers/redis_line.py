@@ -7,6 +7,7 @@ and takes a connection and a write of its own for each concurrent call.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 from collections import deque
 from typing import Any
@@ -25,6 +26,7 @@ from app.brokers.redis_errors import is_read_only, translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
 _GRACE_SECONDS = 0.1
+_CLOSE_SECONDS = 0.5
 
 # Classes of redis-py's ConnectionError that are a reply all the same: the connection goes on.
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
@@ -112,7 +114,7 @@ class Line:
         except (RedisError, OSError) as error:
             self._break(str(error))
         finally:
-            await self._connection.disconnect(nowait=True)
+            await _disconnect(self._connection)
 
     def _look(self) -> None:
         """Break the connection when the server has owed a reply for too long."""
@@ -145,14 +147,21 @@ class Line:
 
 
 async def connect(broker: str, connection: AbstractConnection, seconds: float, reply_seconds: float) -> Line:
-    """A line over ``connection``. Raises BrokerUnavailable within ``seconds``."""
+    """A line over ``connection``. Raises BrokerUnavailable within ``seconds``, and half a second to hang up."""
     try:
         async with asyncio.timeout(seconds):
             await connection.connect_check_health(check_health=False)
     except TimeoutError:
-        await connection.disconnect(nowait=True)
+        await _disconnect(connection)
         raise BrokerUnavailable(broker=broker, reason=f"no connection within {seconds:g} s") from None
     except (RedisError, OSError, ValueError) as error:
-        await connection.disconnect(nowait=True)
+        await _disconnect(connection)
         raise translate(error, broker) from error
     return Line(broker, connection, reply_seconds)
+
+
+async def _disconnect(connection: AbstractConnection) -> None:
+    """Hang up and wait for it: under TLS the socket stays open until the server has answered the farewell."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_CLOSE_SECONDS):
+            await connection.disconnect()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
@@ -366,12 +368,24 @@ class TestTls:
         with pytest.raises(BrokerUnavailable, match="certificate"):
             await one.open()
         await one.close()
-        # asyncio closes the socket of a failed handshake some turns later, for which the loop has to live.
-        await asyncio.sleep(0.05)
 
     async def test_unverified_only_when_told(self, secure: RedisServer) -> None:
         async with binding(f"{secure.url()}?ssl_cert_reqs=none") as one:
             await one.ping()
+
+    def test_a_close_leaves_no_socket_behind(self, secure: RedisServer) -> None:
+        resumed = threading.Timer(0.1, secure.resume)
+
+        async def visit() -> None:
+            async with binding(secure.url(), {"ssl_ca_certs": str(secure.ca_file)}) as one:
+                await one.ping()
+                secure.pause()
+                resumed.start()
+
+        asyncio.run(visit())
+        resumed.join()
+        # A socket that outlived its loop is a ResourceWarning now, and so an error.
+        gc.collect()
 
 
 class TestTheServer:
