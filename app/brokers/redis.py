@@ -7,6 +7,7 @@ must be 6.2 or newer, and one server: a cluster or a Sentinel URL is refused.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -39,6 +40,10 @@ MAX_COMMAND_BYTES = 4 * 1024 * 1024
 
 MAX_COMMAND_MESSAGES = 1000
 _PING_SECONDS = 2.0
+_PATIENCE_SECONDS = 0.9
+_GRACE_SECONDS = 0.1
+"""Together what a reserve may take beside its wait; the second part because it may be this process that stood still."""
+
 _MAX_KNOWN_EMPTY = 10_000
 
 
@@ -60,6 +65,7 @@ class RedisBinding:
         self._upkeep = Upkeep(self.server)
         self._clock = clock
         self._empty: set[bytes] = set()
+        self._late: set[asyncio.Task[None]] = set()
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.redis_options.queue_of`."""
@@ -77,6 +83,9 @@ class RedisBinding:
     async def close(self) -> None:
         """Disconnect. Leases stay: any process can settle them, and they expire by themselves."""
         await self._upkeep.stop()
+        for task in self._late:
+            task.cancel()
+        await asyncio.gather(*self._late, return_exceptions=True)
         await self.server.close()
 
     async def ping(self) -> None:
@@ -133,24 +142,51 @@ class RedisBinding:
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """A script call; while the queue is empty, one blocking command a second and nothing else."""
+        """A script call; while the queue is empty, one blocking command a second and nothing else.
+
+        Raises BrokerUnavailable when the server does not answer in time; what it hands out later is given back.
+        """
         target, loop = _queue(queue), asyncio.get_running_loop()
-        deadline = loop.time() + wait_seconds
         self._upkeep.start()
         self._upkeep.waited(target)
-        if wait_seconds <= 0 or target.key not in self._empty:
-            deliveries = await self._reserve(target, limit, lease_seconds)
-            if deliveries or wait_seconds <= 0:
+        call = loop.create_task(self._reserve_until(target, limit, loop.time() + wait_seconds, lease_seconds))
+        try:
+            await asyncio.wait((call,), timeout=wait_seconds + _PATIENCE_SECONDS)
+            if not call.done():
+                await asyncio.wait((call,), timeout=_GRACE_SECONDS)
+        except asyncio.CancelledError:
+            call.cancel()
+            raise
+        if call.done():
+            return call.result()
+        late = loop.create_task(self._give_back_late(target, call))
+        self._late.add(late)
+        late.add_done_callback(self._late.discard)
+        raise BrokerUnavailable(broker=self.name, reason="no answer in time")
+
+    async def _reserve_until(
+        self, queue: RedisQueue, limit: int, deadline: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        loop = asyncio.get_running_loop()
+        if deadline <= loop.time() or queue.key not in self._empty:
+            deliveries = await self._reserve(queue, limit, lease_seconds)
+            if deliveries:
                 return deliveries
         while (left := deadline - loop.time()) > 0:
             # Delayed messages and expired leases come back by the upkeep, which ends this wait.
-            if await self.server.wait(target.key, left) and (
-                deliveries := await self._reserve(target, limit, lease_seconds)
+            if await self.server.wait(queue.key, left) and (
+                deliveries := await self._reserve(queue, limit, lease_seconds)
             ):
                 return deliveries
             if len(self._empty) < _MAX_KNOWN_EMPTY:
-                self._empty.add(target.key)
+                self._empty.add(queue.key)
         return ()
+
+    async def _give_back_late(self, queue: RedisQueue, call: asyncio.Task[Sequence[Delivery]]) -> None:
+        """Uncounted: nobody has seen them. Where this fails as well, the leases expire."""
+        with contextlib.suppress(BabelgateError):
+            if deliveries := await call:
+                await settling.give_back(self.server, queue, [each.handle for each in deliveries], 0)
 
     async def _reserve(self, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
         deliveries = await queue.layout.reserve(self.server, queue, limit, lease_seconds)

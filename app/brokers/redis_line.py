@@ -154,6 +154,9 @@ async def connect(broker: str, connection: AbstractConnection, seconds: float, r
     except TimeoutError:
         await _disconnect(connection)
         raise BrokerUnavailable(broker=broker, reason=f"no connection within {seconds:g} s") from None
+    except asyncio.CancelledError:
+        await _disconnect(connection)
+        raise
     except (RedisError, OSError, ValueError) as error:
         await _disconnect(connection)
         raise translate(error, broker) from error
