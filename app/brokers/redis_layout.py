@@ -71,7 +71,10 @@ class Layout(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RedisQueue:
-    """A queue as this binding knows it. ``key`` is its ready list; the other keys derive from it."""
+    """A queue as this binding knows it. ``key`` is its ready list; the other keys derive from it.
+
+    ``frames``: whether clients may give headers.
+    """
 
     layout: Layout
     key: bytes

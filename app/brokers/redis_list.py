@@ -30,7 +30,7 @@ class ListLayout:
     leases_as_queued = True
 
     def capabilities(self, queue: RedisQueue) -> Capabilities:
-        """Expiries are counted beside the queue; headers travel where the route allows frames."""
+        """Expiries are counted beside the queue; the route says whether headers are let in. Given, they travel."""
         return Capabilities(
             max_delay_seconds=MAX_DELAY_SECONDS,
             max_lease_seconds=MAX_LEASE_SECONDS,
@@ -46,15 +46,11 @@ class ListLayout:
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One variadic RPUSH."""
-        if queue.frames:
-            await server.call(b"RPUSH", queue.key, *[frame(message.body, message.headers) for message in messages])
-        else:
-            await server.call(b"RPUSH", queue.key, *[message.body for message in messages])
+        await server.call(b"RPUSH", queue.key, *[frame(message.body, message.headers) for message in messages])
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """Prefixed, so that equal bodies do not become one member."""
-        element = frame(message.body, message.headers) if queue.frames else message.body
-        return os.urandom(16).hex().encode("ascii") + b":" + element
+        return os.urandom(16).hex().encode("ascii") + b":" + frame(message.body, message.headers)
 
     async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
         """One script call."""

@@ -17,8 +17,8 @@ _OPTIONS = {"list": ("layout", "frames", "reclaim_unleased_seconds"), "laravel":
 def queue_of(name: str, options: Mapping[str, Any]) -> RedisQueue:
     """The queue ``name`` with a route's options.
 
-    ``layout``: ``list`` (the default) or ``laravel``. In the list layout, ``frames`` (default false) lets messages
-    carry headers, and ``reclaim_unleased_seconds`` (default null: never) returns what other clients have left in
+    ``layout``: ``list`` (the default) or ``laravel``. In the list layout, ``frames`` (default false) lets clients
+    give headers, and ``reclaim_unleased_seconds`` (default null: never) returns what other clients have left in
     ``<q>:processing`` without a lease. In Laravel's, ``prefix`` (default ``queues:``) stands before the name.
     Raises ConfigError, ``key`` the option's name.
     """

@@ -1,10 +1,33 @@
-"""Prints what became of the official conformance suite."""
+"""A Redis server for the tests of a module, and what became of the official conformance suite."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import AsyncIterator, Iterator
 
+import pytest
+import redis
+
+from app.brokers.redis import RedisBinding
+from tests.harness.redis import RedisServer, binding, client, redis_server
 from tests.wire import suite
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+def plain(server: RedisServer) -> Iterator[redis.Redis]:
+    with client(server) as connected:
+        yield connected
+
+
+@pytest.fixture
+async def one(server: RedisServer) -> AsyncIterator[RedisBinding]:
+    async with binding(server.url()) as opened:
+        yield opened
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

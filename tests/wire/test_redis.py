@@ -21,7 +21,7 @@ from app.brokers.redis_layout import RedisQueue
 from app.clock import now_ms
 from app.envelope import Limits, Poison
 from tests.harness.conformance import locate
-from tests.harness.redis import RedisServer, client, redis_server
+from tests.harness.redis import RedisServer, redis_server
 from tests.wire import suite
 
 pytestmark = pytest.mark.redis
@@ -35,12 +35,6 @@ def server() -> Iterator[RedisServer]:
     suite.folder()
     with redis_server() as running:
         yield running
-
-
-@pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
 
 
 @pytest.fixture

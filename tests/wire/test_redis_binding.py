@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 import redis
@@ -16,28 +16,10 @@ from app.brokers.redis import RedisBinding
 from app.brokers.redis_layout import RedisQueue
 from app.clock import now_ms
 from app.errors import LeaseLost
-from tests.harness.redis import RedisServer, binding, client, eventually, redis_server
+from tests.harness.redis import RedisServer, binding, eventually
 
 pytestmark = pytest.mark.redis
 LAYOUTS = ["list", "laravel"]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
-
-
-@pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def one(server: RedisServer) -> AsyncIterator[RedisBinding]:
-    async with binding(server.url()) as opened:
-        yield opened
 
 
 @pytest.fixture(params=LAYOUTS)

@@ -35,12 +35,6 @@ BODY = b'{"job":"urn:a","trace_id":"t","data":{},"meta":{},"attempts":0}'
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def secure() -> Iterator[RedisServer]:
     with redis_server(tls=True) as running:
         yield running

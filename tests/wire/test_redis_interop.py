@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import redis
@@ -17,29 +17,11 @@ from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
 from app.brokers.redis import RedisBinding
 from app.clock import now_ms
 from app.errors import LeaseLost
-from tests.harness.redis import RedisServer, binding, client, eventually, redis_server
+from tests.harness.redis import RedisServer, binding, eventually
 
 pytestmark = pytest.mark.redis
 URN = "urn:babel:orders:created"
 DATA = {"order": 1042, "name": "Café — naïve ☕", "price": 1.5, "none": None, "list": [], "object": {}}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
-
-
-@pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def ours(server: RedisServer) -> AsyncIterator[RedisBinding]:
-    async with binding(server.url()) as opened:
-        yield opened
 
 
 @pytest.fixture(params=["list", "laravel"])
@@ -49,8 +31,8 @@ def layout(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def native(ours: RedisBinding, queue: str, layout: str) -> NativeQueue:
-    return ours.native_queue(queue, {"layout": layout})
+def native(one: RedisBinding, queue: str, layout: str) -> NativeQueue:
+    return one.native_queue(queue, {"layout": layout})
 
 
 @pytest.fixture
@@ -90,32 +72,32 @@ def number(body: bytes | str) -> int:
 
 
 async def test_the_sdk_publishes_and_we_consume(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     bodies = [made(number) for number in range(3)]
     for body in bodies:
         sdk.publish(queue, body.decode())
-    deliveries = await ours.reserve(native, 10, 1, 30)
+    deliveries = await one.reserve(native, 10, 1, 30)
     assert [each.body for each in deliveries] == bodies
-    assert await ours.ack(native, [each.handle for each in deliveries]) == [None] * 3
+    assert await one.ack(native, [each.handle for each in deliveries]) == [None] * 3
     assert sdk.pop(queue, timeout=0) is None
 
 
 async def test_we_publish_and_the_sdk_consumes(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     bodies = [made(number) for number in range(3)]
-    await ours.publish(native, [Outgoing(body) for body in bodies])
+    await one.publish(native, [Outgoing(body) for body in bodies])
     for body in bodies:
         message = popped(sdk, queue)
         assert message.body.encode() == body
         sdk.ack(message)
-    stats = await ours.stats(native)
+    stats = await one.stats(native)
     assert (stats.depth, stats.in_flight) == (0, 0)
 
 
 async def test_both_consume_at_the_same_moment(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     theirs: list[int] = []
     our_own: list[int] = []
@@ -126,36 +108,36 @@ async def test_both_consume_at_the_same_moment(
             sdk.ack(message)
 
     async def reserve() -> None:
-        while deliveries := await ours.reserve(native, 3, 1, 30):
+        while deliveries := await one.reserve(native, 3, 1, 30):
             our_own.extend(number(each.body) for each in deliveries)
-            assert await ours.ack(native, [each.handle for each in deliveries]) == [None] * len(deliveries)
+            assert await one.ack(native, [each.handle for each in deliveries]) == [None] * len(deliveries)
 
-    await ours.publish(native, [Outgoing(made(each)) for each in range(200)])
+    await one.publish(native, [Outgoing(made(each)) for each in range(200)])
     await asyncio.gather(asyncio.to_thread(consume), reserve())
     assert theirs and our_own
     assert sorted(theirs + our_own) == list(range(200))
-    stats = await ours.stats(native)
+    stats = await one.stats(native)
     assert (stats.depth, stats.in_flight) == (0, 0)
 
 
 async def test_a_consumer_of_the_sdk_has_crashed(
-    server: RedisServer, ours: RedisBinding, native: NativeQueue, queue: str, layout: str
+    server: RedisServer, one: RedisBinding, native: NativeQueue, queue: str, layout: str
 ) -> None:
-    await ours.publish(native, [Outgoing(made(7))])
+    await one.publish(native, [Outgoing(made(7))])
     with connected(server, layout, retry_after=1) as crashed:
         late = popped(crashed, queue)
         async with asyncio.timeout(10):
-            while not (deliveries := await ours.reserve(native, 1, 1, 30)):
+            while not (deliveries := await one.reserve(native, 1, 1, 30)):
                 pass
         assert number(deliveries[0].body) == 7
         crashed.ack(late)
-    assert await ours.ack(native, [deliveries[0].handle]) == [None]
+    assert await one.ack(native, [deliveries[0].handle]) == [None]
 
 
 async def test_a_crash_is_found_by_one_who_only_waits(
-    ours: RedisBinding, native: NativeQueue, queue: str, layout: str, plain: redis.Redis
+    one: RedisBinding, native: NativeQueue, queue: str, layout: str, plain: redis.Redis
 ) -> None:
-    waiting = asyncio.create_task(ours.reserve(native, 1, 15, 30))
+    waiting = asyncio.create_task(one.reserve(native, 1, 15, 30))
     await eventually(lambda: plain.info("clients")["blocked_clients"])
     # As the SDK leaves it; its own reserve would race with ours for the message.
     body, score = made(8), int(plain.time()[0])
@@ -189,63 +171,61 @@ def until(take: Callable[[], ReceivedMessage | None]) -> ReceivedMessage:
 
 
 async def test_we_settle_no_lease_of_theirs_and_they_none_of_ours(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     body = made()
-    await ours.publish(native, [Outgoing(body)])
-    (delivery,) = await ours.reserve(native, 1, 0, 60)
-    assert await ours.release(native, [delivery.handle], 0, failed=False) == [None]
+    await one.publish(native, [Outgoing(body)])
+    (delivery,) = await one.reserve(native, 1, 0, 60)
+    assert await one.release(native, [delivery.handle], 0, failed=False) == [None]
     message = popped(sdk, queue)
-    assert isinstance((await ours.ack(native, [delivery.handle]))[0], LeaseLost)
-    assert (await ours.stats(native)).in_flight == 1
+    assert isinstance((await one.ack(native, [delivery.handle]))[0], LeaseLost)
+    assert (await one.stats(native)).in_flight == 1
     sdk.ack(message)
-    assert (await ours.stats(native)).in_flight == 0
+    assert (await one.stats(native)).in_flight == 0
 
 
 async def test_attempts_grow_across_both(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     body = made()
     sdk.publish(queue, body.decode())
-    (delivery,) = await ours.reserve(native, 1, 0, 30)
-    assert await ours.release(native, [delivery.handle], 0, failed=True) == [None]
+    (delivery,) = await one.reserve(native, 1, 0, 30)
+    assert await one.release(native, [delivery.handle], 0, failed=True) == [None]
     message = popped(sdk, queue)
     assert message.body.encode() == envelope.with_attempts(body, 1)
     sdk.release(message)
-    (delivery,) = await ours.reserve(native, 1, 5, 30)
+    (delivery,) = await one.reserve(native, 1, 5, 30)
     assert delivery.body == envelope.with_attempts(body, 2)
 
 
-async def test_a_delay_of_ours_is_kept(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
-) -> None:
+async def test_a_delay_of_ours_is_kept(one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str) -> None:
     body = made()
-    await ours.publish(native, [Outgoing(body, delay_seconds=0.3)])
+    await one.publish(native, [Outgoing(body, delay_seconds=0.3)])
     assert sdk.pop(queue, timeout=0) is None
     message = await asyncio.to_thread(until, lambda: sdk.pop(queue, timeout=0.2))
     assert message.body.encode() == body
 
 
-async def test_a_delay_of_the_sdk_is_kept(server: RedisServer, ours: RedisBinding, queue: str) -> None:
-    native, body = ours.native_queue(queue, {"layout": "laravel"}), made()
+async def test_a_delay_of_the_sdk_is_kept(server: RedisServer, one: RedisBinding, queue: str) -> None:
+    native, body = one.native_queue(queue, {"layout": "laravel"}), made()
     with connected(server, "laravel") as sdk:
         sdk.publish_delayed(queue, body.decode(), 1)
     async with asyncio.timeout(10):
-        while not (deliveries := await ours.reserve(native, 1, 1, 30)):
+        while not (deliveries := await one.reserve(native, 1, 1, 30)):
             pass
     assert [each.body for each in deliveries] == [body]
 
 
-async def test_frames(server: RedisServer, ours: RedisBinding, queue: str, plain: redis.Redis) -> None:
-    native, headers, body = ours.native_queue(queue, {"frames": True}), {"traceparent": "00-aé-bb-01"}, made()
+async def test_frames(server: RedisServer, one: RedisBinding, queue: str, plain: redis.Redis) -> None:
+    native, headers, body = one.native_queue(queue, {"frames": True}), {"traceparent": "00-aé-bb-01"}, made()
     with connected(server, "list") as sdk:
         sdk.publish_with_headers(queue, body.decode(), headers)
-        await ours.publish(native, [Outgoing(body, headers)])
+        await one.publish(native, [Outgoing(body, headers)])
         first, second = plain.lrange(queue, 0, -1)
         assert first == second
-        (delivery,) = await ours.reserve(native, 1, 0, 30)
+        (delivery,) = await one.reserve(native, 1, 0, 30)
         assert (delivery.body, delivery.headers) == (body, headers)
-        assert await ours.ack(native, [delivery.handle]) == [None]
+        assert await one.ack(native, [delivery.handle]) == [None]
         message = popped(sdk, queue)
         assert (message.body.encode(), message.headers) == (body, headers)
         sdk.ack(message)
@@ -254,13 +234,13 @@ async def test_frames(server: RedisServer, ours: RedisBinding, queue: str, plain
 
 @pytest.mark.parametrize("reason", ["failed", "poison"])
 async def test_the_sdk_reads_our_dead_letters(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str, reason: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str, reason: str
 ) -> None:
     body = made(3)
-    await ours.publish(native, [Outgoing(body)])
-    (delivery,) = await ours.reserve(native, 1, 0, 30)
+    await one.publish(native, [Outgoing(body)])
+    (delivery,) = await one.reserve(native, 1, 0, 30)
     block = envelope.dead_letter_block(reason, queue, 3 if reason == "failed" else 0, now_ms(), "why")
-    assert await ours.dead_letter(native, [DeadLetter(delivery.handle, block)]) == [None]
+    assert await one.dead_letter(native, [DeadLetter(delivery.handle, block)]) == [None]
     message = popped(sdk, f"{queue}.dlq")
     decoded = EnvelopeCodec.decode(message.body)
     assert decoded["dead_letter"] == dict(block) and decoded["data"] == DATA | {"n": 3}
@@ -269,19 +249,19 @@ async def test_the_sdk_reads_our_dead_letters(
 
 
 async def test_we_read_dead_letters_of_the_sdk(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str
 ) -> None:
     sdk.publish(queue, made().decode())
     record = '{"job":"urn:a","dead_letter":{"reason":"failed","failed_at":5}}'
     sdk.dead_letter(popped(sdk, queue), f"{queue}.dlq", record)
-    ((found,), _) = await ours.read_dead(native, None, 10)
+    ((found,), _) = await one.read_dead(native, None, 10)
     assert found.body == record.encode()
-    assert await ours.purge_dead(native, 6) == 1
+    assert await one.purge_dead(native, 6) == 1
     assert sdk.pop(f"{queue}.dlq", timeout=0) is None
 
 
 async def test_poison_reaches_both_unchanged(
-    ours: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str, plain: redis.Redis
+    one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str, plain: redis.Redis
 ) -> None:
     key = native.options.key.decode()
     plain.rpush(key, b"\xff not json")
@@ -289,7 +269,7 @@ async def test_poison_reaches_both_unchanged(
     assert message.body.encode("utf-8", "surrogateescape") == b"\xff not json"
     sdk.ack(message)
     plain.rpush(key, b"\xff not json")
-    (delivery,) = await ours.reserve(native, 1, 0, 30)
+    (delivery,) = await one.reserve(native, 1, 0, 30)
     assert delivery.body == b"\xff not json"
-    assert await ours.ack(native, [delivery.handle]) == [None]
-    assert (await ours.stats(native)).in_flight == 0
+    assert await one.ack(native, [delivery.handle]) == [None]
+    assert (await one.stats(native)).in_flight == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
@@ -13,7 +12,7 @@ from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
 from app.brokers.redis import RedisBinding
 from app.brokers.redis_frame import frame, unframe
 from app.errors import LeaseLost
-from tests.harness.redis import RedisServer, binding, client, eventually, redis_server
+from tests.harness.redis import eventually
 
 pytestmark = pytest.mark.redis
 META = '"meta":{"id":"4c6c5e07-861d-4247-b8ab-d1af6282f06a","queue":"q","lang":"php","schema_version":1,"created_at":1}'
@@ -21,24 +20,6 @@ HEAD = '{"job":"urn:babel:test:made","trace_id":"ffaa2ff3-a489-4820-ad09-9c47595
 BODY = f'{HEAD}{{"text":"Café"}},{META},"attempts":2}}'.encode()
 BLOCK = envelope.dead_letter_block("failed", "q", 3, 7, "why")
 POISON = envelope.dead_letter_block("poison", "q", 0, 7, "invalid_json")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
-
-
-@pytest.fixture
-def plain(server: RedisServer) -> Iterator[redis.Redis]:
-    with client(server) as connected:
-        yield connected
-
-
-@pytest.fixture
-async def one(server: RedisServer) -> AsyncIterator[RedisBinding]:
-    async with binding(server.url()) as opened:
-        yield opened
 
 
 async def reserved(one: RedisBinding, native: NativeQueue) -> str:
@@ -93,6 +74,16 @@ class TestFrames:
     ) -> None:
         await one.publish(native, [Outgoing(BODY)])
         assert plain.lrange(queue, 0, -1) == [BODY]
+
+    @pytest.mark.parametrize("delay", [0, 0.01])
+    async def test_the_option_only_says_what_clients_may_give(
+        self, one: RedisBinding, queue: str, delay: float
+    ) -> None:
+        native = one.native_queue(queue, {})
+        assert not one.capabilities(native).headers
+        await one.publish(native, [Outgoing(BODY, {"a": "b"}, delay_seconds=delay)])
+        (delivery,) = await one.reserve(native, 1, 5, 30)
+        assert (delivery.body, delivery.headers) == (BODY, {"a": "b"})
 
     async def test_a_retry_and_a_dead_letter_keep_them(self, one: RedisBinding, queue: str, plain: redis.Redis) -> None:
         native = one.native_queue(queue, {})
