@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from app.cli_output import REFUSED, complain, gateway_errors, table
 
@@ -87,6 +88,8 @@ def publish(
     published.
     """
     if job is not None:
+        if click.get_current_context().get_parameter_source("file") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--job says what to publish; with it, no FILE is read.")
         _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters))
         return
     if data is not None or trace_id is not None:

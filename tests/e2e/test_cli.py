@@ -202,6 +202,8 @@ class TestExitCodes:
             ["publish", "q", "--nonsense"],
             ["publish", "q", "/nowhere/file"],
             ["publish", "q", "--job", "x", "--data", "{"],
+            ["publish", "q", "-", "--job", "x"],
+            ["publish", "q", os.devnull, "--job", "x"],
             ["receive", "q", "--max", "0"],
             ["nonsense"],
         ],
