@@ -51,7 +51,7 @@ MAX_PROBLEMS = 100
 
 _ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
 _DEFECTS = {
-    "number_out_of_range": "The number does not fit a double; send it as a string.",
+    "number_out_of_range": "The number must fit a double; send a larger one as a string.",
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
 }
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
@@ -107,9 +107,11 @@ def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock
         members[n].value if n in members else None for n in ("delay_seconds", "ordering_key", "headers")
     )
     if delay is not None and not (type(delay) in (int, float) and delay >= 0 and math.isfinite(delay)):
-        problems.append(Problem("/delay_seconds", "invalid_delay", "delay_seconds is a finite number, 0 or more."))
+        problems.append(Problem("/delay_seconds", "invalid_delay", "delay_seconds must be a finite number, 0 or more."))
     if key is not None and not (is_text(key) and is_encodable(key)):
-        problems.append(Problem("/ordering_key", "invalid_ordering_key", "ordering_key is a string that is not blank."))
+        problems.append(
+            Problem("/ordering_key", "invalid_ordering_key", "ordering_key must be a string that is not blank.")
+        )
     problems += _header_problems(headers)
     if "idempotency_key" in members and members["idempotency_key"].value is not None:
         detail = "idempotency_key is not supported."
@@ -117,10 +119,12 @@ def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock
     for name in members:
         if name not in _ENTRY:
             at = pointer(name) if is_encodable(name) else ""
-            problems.append(Problem(at, "unknown_member", f"An entry has only the members {', '.join(_ENTRY)}."))
+            problems.append(Problem(at, "unknown_member", f"An entry may have only the members {', '.join(_ENTRY)}."))
     wrapped = members["envelope"]
     if not isinstance(wrapped.value, dict):
-        raise EnvelopeError([Problem("/envelope", "invalid_entry", "envelope is an object."), *problems][:MAX_PROBLEMS])
+        raise EnvelopeError(
+            [Problem("/envelope", "invalid_entry", "envelope must be an object."), *problems][:MAX_PROBLEMS]
+        )
     text = wrapped.raw.encode()
     check_size(len(text), limits)
     envelope = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits).envelope(clock, problems)
@@ -131,16 +135,18 @@ def _header_problems(headers: Any) -> list[Problem]:
     if headers is None:
         return []
     if not isinstance(headers, dict):
-        return [Problem("/headers", "invalid_headers", "headers is an object of strings.")]
+        return [Problem("/headers", "invalid_headers", "headers must be an object of strings.")]
     problems = []
     for name, value in headers.items():
         if not is_text(name) or not is_encodable(name):
+            problems.append(Problem("/headers", "invalid_headers", "The name of a header must not be blank."))
+        elif not isinstance(value, str) or not value or not is_encodable(value):
             problems.append(
-                Problem("/headers", "invalid_headers", "The name of a header is a string that is not blank.")
-            )
-        elif not isinstance(value, str) or not is_encodable(value):
-            problems.append(
-                Problem("/headers" + pointer(name), "invalid_headers", "The value of a header is a string.")
+                Problem(
+                    "/headers" + pointer(name),
+                    "invalid_headers",
+                    "The value of a header must be a string that is not empty.",
+                )
             )
     return problems
 
@@ -166,7 +172,9 @@ class _Reading:
         job = self._job()
         self._check_meta()
         data = self.top.get("data")
-        self._check(data is not None and isinstance(data.value, dict), "invalid_data", "/data", "data is an object.")
+        self._check(
+            data is not None and isinstance(data.value, dict), "invalid_data", "/data", "data must be an object."
+        )
         trace_id = self._trace_id()
         attempts = self._count(self.top, "attempts", "invalid_attempts", "/attempts")
         self._check_own_rules()
@@ -193,7 +201,9 @@ class _Reading:
 
     def _job(self) -> str:
         found = identity(self.top)
-        self._check(found is not None, "missing_urn", "/job", "job names the message: a string that is not blank.")
+        self._check(
+            found is not None, "missing_urn", "/job", "job names the message: it must be a string that is not blank."
+        )
         job = str(found.value) if found else ""
         return job if self.full else job.strip(BLANK)
 
@@ -202,7 +212,7 @@ class _Reading:
         member = self.top.get("trace_id")
         value = member.value if member else None
         good = is_text(value) if self.full else value is None or isinstance(value, str)
-        detail = "trace_id is a string that is not blank; a draft may leave it out."
+        detail = "trace_id must be a string that is not blank; a draft may leave it out."
         self._check(good, "missing_trace_id", "/trace_id", detail)
         if not good or value is None:
             return ""
@@ -212,24 +222,24 @@ class _Reading:
         """A count of a full envelope, 0 in a draft."""
         value: Any = members[name].value if name in members else None if self.full else 0
         good = is_int64(value) and value >= 0
-        detail = f"{name} is an integer from 0 to {INT64_MAX}, written without fraction or exponent."
+        detail = f"{name} must be an integer from 0 to {INT64_MAX}, written without fraction or exponent."
         self._check(good, code, at, detail)
         return int(value) if good else 0
 
     def _check_meta(self) -> None:
         if self.full or "meta" in self.top:
             is_object = "meta" in self.top and isinstance(self.top["meta"].value, dict)
-            self._check(is_object, "missing_meta", "/meta", "meta is an object; a draft may leave it out.")
+            self._check(is_object, "missing_meta", "/meta", "meta must be an object; a draft may leave it out.")
             if not is_object:
                 return
         if self.full:
             version = self.meta["schema_version"].value if "schema_version" in self.meta else None
             good = is_int64(version) and version == 1
-            self._check(good, "unsupported_schema_version", "/meta/schema_version", "meta.schema_version is 1.")
+            self._check(good, "unsupported_schema_version", "/meta/schema_version", "meta.schema_version must be 1.")
 
     def _check_own_rules(self) -> None:
         self._check_own_meta()
-        forbidden = "The key is not part of an envelope and is never written."
+        forbidden = "The key is not part of an envelope: leave it out."
         for name in FORBIDDEN:
             self._check(name not in self.top, "forbidden_key", "/" + name, forbidden)
         for name in FORBIDDEN_META:
@@ -238,7 +248,7 @@ class _Reading:
             "job" not in self.top or "urn" not in self.top,
             "forbidden_key",
             "/urn",
-            "urn is the alias of an absent job.",
+            "urn stands for an absent job: there must be only one of them.",
         )
         reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
         self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
@@ -251,15 +261,19 @@ class _Reading:
             return
         values = {name: member.value for name, member in self.meta.items()}
         if self.full and "meta" in self.top:
-            self._check(is_text(values.get("id")), "invalid_id", "/meta/id", "meta.id is a string that is not blank.")
+            self._check(
+                is_text(values.get("id")), "invalid_id", "/meta/id", "meta.id must be a string that is not blank."
+            )
             self._count(self.meta, "created_at", "invalid_created_at", "/meta/created_at")
         if "queue" in values or (self.full and "meta" in self.top):
             named = values.get("queue")
-            self._check(is_text(named), "invalid_queue", "/meta/queue", "meta.queue is a string that is not blank.")
-            mismatch = f"meta.queue is not {self.queue!r}, the queue of the path."
+            self._check(
+                is_text(named), "invalid_queue", "/meta/queue", "meta.queue must be a string that is not blank."
+            )
+            mismatch = f"meta.queue must be {self.queue!r}, the queue of the path."
             self._check(not is_text(named) or named == self.queue, "queue_mismatch", "/meta/queue", mismatch)
         if "lang" in values or (self.full and "meta" in self.top):
-            detail = f"meta.lang is one of {', '.join(LANGS)}. A draft may leave it out."
+            detail = f"meta.lang must be one of {', '.join(LANGS)}. A draft may leave it out."
             self._check(values.get("lang") in LANGS, "invalid_lang", "/meta/lang", detail)
 
     def _check_values(self, at: str, members: Mapping[str, Member]) -> None:

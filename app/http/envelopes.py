@@ -100,7 +100,7 @@ SCHEMAS: Json = {
                 "description": "Native headers, where the broker has them.",
                 "type": ["object", "null"],
                 "propertyNames": _TEXT,
-                "additionalProperties": {"type": "string"},
+                "additionalProperties": {"type": "string", "minLength": 1},
             },
             "idempotency_key": {"type": "null", "description": "Not supported yet, and refused."},
         },

@@ -158,11 +158,11 @@ class TestSize:
 
 class TestEntry:
     def test_it_wraps_an_envelope(self) -> None:
-        entry = {"envelope": FULL, "delay_seconds": 1.5, "ordering_key": "c-1", "headers": {"a": "b", "c": ""}}
+        entry = {"envelope": FULL, "delay_seconds": 1.5, "ordering_key": "c-1", "headers": {"a": "b", "c": " "}}
         read_entry = read(entry)
         assert read_entry.envelope.body == compact(FULL)
         assert (read_entry.delay_seconds, read_entry.ordering_key) == (1.5, "c-1")
-        assert read_entry.headers == {"a": "b", "c": ""}
+        assert read_entry.headers == {"a": "b", "c": " "}
 
     def test_it_wraps_a_draft(self) -> None:
         read_entry = read({"envelope": {"job": "a", "data": {}}})
@@ -195,6 +195,7 @@ class TestEntry:
             ("headers", [], ("invalid_headers", "/headers")),
             ("headers", {"a/b": 1}, ("invalid_headers", "/headers/a~1b")),
             ("headers", {"": "x"}, ("invalid_headers", "/headers")),
+            ("headers", {"x": ""}, ("invalid_headers", "/headers/x")),
             ("idempotency_key", "k", ("idempotency_key_unsupported", "/idempotency_key")),
             ("priority", 1, ("unknown_member", "/priority")),
         ],
