@@ -14,26 +14,24 @@ from app.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs.
-
-    ``refuses``: it knows the scheme only to say in words why it is not supported.
-    """
+    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs."""
 
     module: str
     extra: str | None = None
-    refuses: bool = False
 
 
 _REDIS = Driver("app.brokers.redis", "redis")
-_REFUSED_REDIS = Driver("app.brokers.redis", "redis", refuses=True)
 
 SCHEMES: Mapping[str, Driver] = {
     "sqlite": Driver("app.brokers.sqlite"),
     "redis": _REDIS,
     "rediss": _REDIS,
-    "redis+sentinel": _REFUSED_REDIS,
-    "redis+cluster": _REFUSED_REDIS,
+    "redis+sentinel": _REDIS,
+    "redis+cluster": _REDIS,
 }
+
+_REFUSED = ("redis+sentinel", "redis+cluster")
+"""Their driver says in words why they are not supported."""
 
 
 def driver(name: str, url: str) -> Driver:
@@ -42,7 +40,7 @@ def driver(name: str, url: str) -> Driver:
     found = SCHEMES.get(scheme.lower())
     if not mark or found is None:
         # What stands there may be anything, a secret included: it is not quoted.
-        known = ", ".join(f"{scheme}://" for scheme, each in SCHEMES.items() if not each.refuses)
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES if scheme not in _REFUSED)
         raise ConfigError(key=f"brokers.{name}.url", reason=f"the URL must start with one of {known}")
     return found
 
