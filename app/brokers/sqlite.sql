@@ -115,9 +115,10 @@ SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)
 
 -- name: settle
 INSERT INTO settled (id, nonce, expires_at, dead)
-WITH k (id, nonce, queue_id) AS (VALUES (?, ?, ?))
 SELECT h.id, h.nonce, max(h.until, ?), ?
-FROM k CROSS JOIN held h ON h.id = k.id AND h.nonce = k.nonce AND h.queue_id = k.queue_id
+FROM json_each(?) k CROSS JOIN held h
+ON h.id = json_extract(k.value, '$[0]') AND h.nonce = json_extract(k.value, '$[1]')
+AND h.queue_id = json_extract(k.value, '$[2]')
 
 -- name: settlements
 SELECT id, nonce FROM settled WHERE id IN (SELECT value FROM json_each(?)) AND dead = ? AND expires_at > ?

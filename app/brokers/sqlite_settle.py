@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Self
 
 from app.brokers.sqlite_jobs import Job, Transaction
-from app.brokers.sqlite_sql import widened
 from app.envelope import dead_letter_record
 from app.errors import LeaseLost
 
@@ -22,17 +21,14 @@ FORGET_EVERY = 256
 Key = tuple[int, int]
 """What a handle says: the message's id and the nonce of its lease."""
 
-_NO_KEY = -1, -1
-
 
 def parse(handle: str) -> Key:
     """The key in ``handle``; one that fits no lease when it is malformed."""
     id, _, nonce = handle.partition(".")
     try:
-        key = int(id, 16), int(nonce, 16)
+        return int(id, 16), int(nonce, 16)
     except ValueError:
-        return _NO_KEY
-    return key if max(key) <= sys.maxsize else _NO_KEY
+        return -1, -1
 
 
 def array(ids: Iterable[int]) -> str:
@@ -63,8 +59,8 @@ class Settle(Job):
     def finish(cls, tx: Transaction, jobs: Sequence[Self], dead: bool) -> None:
         """End the leased messages for good and set the results: done is also what was ended so before."""
         keys = {(*cls.key(item), tx.queue_id(job.queue) or 0) for job in jobs for item in job.items}
-        parameters = (*chain.from_iterable(keys), tx.now + SETTLED_FOR_MS, dead)
-        settled = tx.connection.execute(widened("settle", len(keys)), parameters).rowcount
+        listed = ",".join(f"[{id},{nonce},{queue_id}]" for id, nonce, queue_id in keys)
+        settled = tx.run("settle", tx.now + SETTLED_FOR_MS, dead, f"[{listed}]").rowcount
         tx.settled += settled
         if settled == len(keys):
             for job in jobs:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from importlib import resources
 
 WIDEST = 256
-"""The most rows that one widened statement carries."""
+"""The most rows that one widened INSERT carries."""
 
 
 def _load() -> dict[str, str]:
@@ -32,5 +32,6 @@ def steps(name: str) -> list[str]:
 
 @lru_cache(maxsize=2 * WIDEST)
 def widened(name: str, rows: int) -> str:
-    """The statement called ``name``, with so many rows in the place of the one after ``VALUES``."""
-    return re.sub(r"VALUES (\(.*?\))", lambda found: f"VALUES {', '.join([found[1]] * rows)}", SQL[name])
+    """The ``INSERT … VALUES (…)`` called ``name``, for ``rows`` rows at once."""
+    head, _, row = SQL[name].rpartition("VALUES ")
+    return f"{head}VALUES {', '.join([row] * rows)}"

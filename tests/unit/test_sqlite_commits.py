@@ -190,26 +190,6 @@ async def test_the_wait_for_a_turn_is_bounded(tmp_path: Path, queue: str) -> Non
         assert await line.bodies() == [b"b"]
 
 
-async def test_who_met_another_process_waits_for_a_turn(tmp_path: Path, queue: str) -> None:
-    path = tmp_path / "q.db"
-    async with opened(path, busy_timeout_seconds=0.1) as binding:
-        line = Line(binding, queue)
-        await line.publish(b"a")
-        descriptor = os.open(tmp_path / "q.db-turn", os.O_RDWR)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        await line.publish(b"b")
-        with closing(sqlite3.connect(path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            with pytest.raises(BrokerUnavailable):
-                await line.publish(b"c")
-            other.execute("ROLLBACK")
-        with pytest.raises(BrokerUnavailable):
-            await line.publish(b"d")
-        os.close(descriptor)
-        await line.publish(b"e")
-        assert await line.bodies() == [b"a", b"b", b"e"]
-
-
 async def test_a_file_that_was_removed_is_made_anew(tmp_path: Path, queue: str) -> None:
     path = tmp_path / "q.db"
     async with opened(path) as binding:
