@@ -1,7 +1,6 @@
 -- Every statement of the SQLite binding, addressed by name. A step of the schema is several statements.
 --
--- messages  what was published; written once, never updated, so that a large body is never rewritten; ids are never used
---           again, because settled remembers them
+-- messages  what was published; written once, never updated, so that a large body is never rewritten
 -- ready     what can be reserved, in the order of publication: one narrow row per message
 -- held      what cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
 -- settled   which lease ended a message, so that the same call made twice is done
@@ -13,10 +12,8 @@ CREATE TABLE queues (
   name TEXT NOT NULL UNIQUE
 );
 CREATE TABLE messages (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  queue_id INTEGER NOT NULL,
+  id INTEGER PRIMARY KEY,
   published_at INTEGER NOT NULL,
-  due_at INTEGER,
   body BLOB NOT NULL,
   headers BLOB
 );
@@ -50,20 +47,6 @@ CREATE TABLE dead (
   headers BLOB
 );
 CREATE INDEX dead_queue ON dead (queue_id);
-CREATE TRIGGER published AFTER INSERT ON messages WHEN NEW.due_at IS NULL BEGIN
-  INSERT INTO ready (queue_id, id, failures, redelivered) VALUES (NEW.queue_id, NEW.id, 0, 0);
-END;
-CREATE TRIGGER delayed AFTER INSERT ON messages WHEN NEW.due_at IS NOT NULL BEGIN
-  INSERT INTO held (id, queue_id, until, nonce, failures, redelivered)
-  VALUES (NEW.id, NEW.queue_id, NEW.due_at, NULL, 0, 0);
-END;
-CREATE TRIGGER leased AFTER INSERT ON held WHEN NEW.nonce IS NOT NULL BEGIN
-  DELETE FROM ready WHERE queue_id = NEW.queue_id AND id = NEW.id;
-END;
-CREATE TRIGGER ended AFTER INSERT ON settled BEGIN
-  DELETE FROM held WHERE id = NEW.id;
-  DELETE FROM messages WHERE id = NEW.id;
-END;
 
 -- name: file_header
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
@@ -79,10 +62,17 @@ INSERT INTO queues (name) VALUES (?)
 SELECT name FROM queues ORDER BY name
 
 -- name: last_id
-SELECT ifnull(max(id), 0) FROM messages
+SELECT max((SELECT ifnull(max(id), 0) FROM messages), (SELECT ifnull(max(id), 0) FROM settled))
 
--- name: publish
-INSERT INTO messages (queue_id, published_at, due_at, body, headers) VALUES (?, ?, ?, ?, ?)
+-- name: add_messages
+INSERT INTO messages (id, published_at, body, headers) VALUES (?, ?, ?, ?)
+
+-- name: add_ready
+INSERT INTO ready (queue_id, id, failures, redelivered)
+SELECT ?, id, 0, 0 FROM messages WHERE id BETWEEN ? AND ?
+
+-- name: add_delayed
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered) VALUES (?, ?, ?, NULL, 0, 0)
 
 -- name: next_due
 SELECT min(until) FROM held
@@ -100,28 +90,27 @@ SELECT queue_id, id, failures + (nonce IS NOT NULL), redelivered OR nonce IS NOT
 -- name: remove_due
 DELETE FROM held WHERE until <= ?
 
--- name: lease
-INSERT INTO held (id, queue_id, until, nonce, failures, redelivered)
-SELECT id, queue_id, ?, ?, failures, redelivered FROM ready
-WHERE queue_id = ? AND NOT EXISTS (SELECT 1 FROM held WHERE until <= ?) ORDER BY id LIMIT ?
+-- name: next_ready
+SELECT m.id, m.body, m.headers, r.failures, r.redelivered
+FROM ready r CROSS JOIN messages m ON m.id = r.id
+WHERE r.queue_id = ? ORDER BY r.id LIMIT ?
 
--- name: leased
-SELECT m.id, m.body, m.headers, h.failures, h.redelivered
-FROM held h CROSS JOIN messages m ON m.id = h.id
-WHERE h.until = ? AND h.nonce = ? ORDER BY m.id
+-- name: lease_ready
+INSERT INTO held (id, queue_id, until, nonce, failures, redelivered)
+SELECT id, queue_id, ?, ?, failures, redelivered FROM ready WHERE queue_id = ? AND id <= ?
+
+-- name: remove_ready
+DELETE FROM ready WHERE queue_id = ? AND id <= ?
 
 -- name: leases
 SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)) AND nonce IS NOT NULL
 
--- name: settle
-INSERT INTO settled (id, nonce, expires_at, dead)
-SELECT h.id, h.nonce, max(h.until, ?), ?
-FROM json_each(?) k CROSS JOIN held h
-ON h.id = json_extract(k.value, '$[0]') AND h.nonce = json_extract(k.value, '$[1]')
-AND h.queue_id = json_extract(k.value, '$[2]')
-
 -- name: settlements
 SELECT id, nonce FROM settled WHERE id IN (SELECT value FROM json_each(?)) AND dead = ? AND expires_at > ?
+
+-- name: add_settled
+INSERT INTO settled (id, nonce, expires_at, dead)
+SELECT id, nonce, max(until, ?), ? FROM held WHERE id IN (SELECT value FROM json_each(?))
 
 -- name: remove_held
 DELETE FROM held WHERE id IN (SELECT value FROM json_each(?))

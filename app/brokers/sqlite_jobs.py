@@ -1,8 +1,7 @@
 """What the writer thread is asked to do, and the transaction it does it in: publish, reserve, sweep.
 
 Jobs of one kind are run together, so that a commit costs a few statements and not a few per message: each statement
-hands the interpreter lock to the event loop several times and has to win it back. What one call needs beside its own
-row is therefore done by triggers of the schema, so that a commit of one kind of job is a single statement.
+hands the interpreter lock to the event loop and has to win it back.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ from typing import Any, ClassVar, Self
 
 import msgspec
 
-from app.brokers.binding import NO_HEADERS, Delivery
+from app.brokers.binding import NO_HEADERS, Delivery, Outgoing
 from app.brokers.sqlite_sql import SQL, WIDEST, widened
 from app.errors import BabelgateError
-
-NEVER = -1
-"""A time in Unix ms at which nothing is due."""
 
 PROMOTED_AT_ONCE = 500
 """How many due messages one commit makes ready; those due in the same millisecond go together."""
@@ -48,10 +44,10 @@ def milliseconds(seconds: float) -> int:
 
 @dataclass(slots=True)
 class Transaction:
-    """One ``BEGIN IMMEDIATE`` … ``COMMIT``, or a single statement that commits by itself.
+    """One ``BEGIN IMMEDIATE`` … ``COMMIT``. ``now`` is Unix ms; ``queue_ids`` caches names, until a rollback.
 
-    ``now`` is Unix ms; ``queue_ids`` caches names, until a rollback. It gathers what waiting reserves need to hear of
-    after the commit: ``ready`` queues, the earliest time ``due``; and how many messages were ``settled``.
+    It gathers what waiting reserves need to hear of after the commit: ``ready`` queues, the earliest time ``due``; and
+    how many messages were ``settled``.
     """
 
     connection: sqlite3.Connection
@@ -71,10 +67,17 @@ class Transaction:
         return row and row[0]
 
     def insert(self, name: str, columns: int, values: Sequence[Any]) -> None:
-        """Insert the rows that ``values`` holds one after the other."""
-        for start in range(0, len(values), WIDEST * columns):
-            part = values[start : start + WIDEST * columns]
-            self.connection.execute(widened(name, len(part) // columns), part)
+        """Insert the rows that ``values`` holds one after the other, widest statements first.
+
+        The widths are powers of two, so that few statements have to be prepared.
+        """
+        start, rows, width = 0, len(values) // columns, WIDEST
+        while rows:
+            while width > rows:
+                width //= 2
+            end = start + width * columns
+            self.connection.execute(widened(name, width), values[start:end])
+            start, rows = end, rows - width
 
     def queue_id(self, queue: str, create: bool = False) -> int | None:
         """The id of ``queue``; ``None`` when nothing was ever published to it, unless ``create``."""
@@ -123,14 +126,6 @@ class Job:
         """Do the work of ``jobs`` and set their results. Whatever it raises undoes the transaction."""
         raise NotImplementedError
 
-    @classmethod
-    def alone(cls, tx: Transaction, jobs: Sequence[Self]) -> bool:
-        """Do what :meth:`run` does by one statement that is a transaction of its own; False where that cannot be.
-
-        Then nothing was done. One that raises BrokerRejected or is not of SQLite has done nothing either.
-        """
-        return False
-
     @property
     def size(self) -> int:
         return len(self.items)
@@ -156,23 +151,33 @@ class Publish(Job):
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        rows: list[Any] = []
+        by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
         for job in jobs:
-            queue_id = tx.queue_id(job.queue, create=True)
+            queued = by_queue.setdefault(job.queue, ([], []))
             for message in job.items:
-                due_at = tx.due_at(message.delay_seconds) if message.delay_seconds > 0 else None
-                if due_at is None:
-                    tx.ready.add(job.queue)
-                rows += (queue_id, tx.now, due_at, message.body, dump_headers(message.headers))
+                queued[message.delay_seconds > 0].append(message)
             job.results = [None] * len(job.items)
-        tx.insert("publish", 5, rows)
-
-    @classmethod
-    def alone(cls, tx: Transaction, jobs: Sequence[Self]) -> bool:
-        if sum(len(job.items) for job in jobs) > WIDEST or any(job.queue not in tx.queue_ids for job in jobs):
-            return False
-        cls.run(tx, jobs)
-        return True
+        after = tx.value("last_id") + 1
+        rows: list[Any] = []
+        ranges: list[tuple[int, int, int]] = []
+        delayed_rows: list[Any] = []
+        for queue, (at_once, delayed) in by_queue.items():
+            queue_id = tx.queue_id(queue, create=True)
+            assert queue_id is not None
+            if at_once:
+                ranges.append((queue_id, after, after + len(at_once) - 1))
+                tx.ready.add(queue)
+            for message in at_once:
+                rows += (after, tx.now, message.body, dump_headers(message.headers))
+                after += 1
+            for message in delayed:
+                rows += (after, tx.now, message.body, dump_headers(message.headers))
+                delayed_rows += (after, queue_id, tx.due_at(message.delay_seconds))
+                after += 1
+        tx.insert("add_messages", 4, rows)
+        for added in ranges:
+            tx.run("add_ready", *added)
+        tx.insert("add_delayed", 3, delayed_rows)
 
 
 @dataclass(slots=True, eq=False)
@@ -194,31 +199,22 @@ class Reserve(Job):
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
         tx.promote()
         for job in jobs:
-            job.results = job._lease(tx, unless_due_by=NEVER)
+            job.results = job._reserve(tx)
 
-    @classmethod
-    def alone(cls, tx: Transaction, jobs: Sequence[Self]) -> bool:
-        (job, *others) = jobs
-        if others or job.queue not in tx.queue_ids:
-            return False
-        job.results = job._lease(tx, unless_due_by=tx.now)
-        if job.results:
-            return True
-        next_due = tx.value("next_due")
-        return next_due is None or next_due > tx.now
-
-    def _lease(self, tx: Transaction, unless_due_by: int) -> list[Delivery]:
-        """Lease what is ready; nothing while something is due at ``unless_due_by``, which may be older."""
+    def _reserve(self, tx: Transaction) -> list[Delivery]:
         queue_id = tx.queue_id(self.queue)
-        until = tx.now + milliseconds(self.lease_seconds)
+        rows = [] if queue_id is None else tx.run("next_ready", queue_id, self.limit).fetchall()
+        if not rows:
+            return []
+        last = rows[-1][0]
+        until = tx.due_at(self.lease_seconds)
         # One nonce serves the whole call: it proves, together with the row's id, which lease a handle belongs to.
         nonce = int.from_bytes(os.urandom(8), "big") >> 1
-        if not tx.run("lease", until, nonce, queue_id, unless_due_by, self.limit).rowcount:
-            return []
-        tx.due_at(self.lease_seconds)
+        tx.run("lease_ready", until, nonce, queue_id, last)
+        tx.run("remove_ready", queue_id, last)
         return [
             Delivery(body, f"{id:x}.{nonce:x}", until, load_headers(headers), failures, bool(redelivered))
-            for id, body, headers, failures, redelivered in tx.run("leased", until, nonce).fetchall()
+            for id, body, headers, failures, redelivered in rows
         ]
 
 

@@ -56,17 +56,18 @@ class Settle(Job):
         return {id: nonce for id, nonce, queue in wanted if held.get(id) == (nonce, tx.queue_id(queue))}
 
     @classmethod
-    def finish(cls, tx: Transaction, jobs: Sequence[Self], dead: bool) -> None:
-        """End the leased messages for good and set the results: done is also what was ended so before."""
-        keys = {(*cls.key(item), tx.queue_id(job.queue) or 0) for job in jobs for item in job.items}
-        listed = ",".join(f"[{id},{nonce},{queue_id}]" for id, nonce, queue_id in keys)
-        settled = tx.run("settle", tx.now + SETTLED_FOR_MS, dead, f"[{listed}]").rowcount
-        tx.settled += settled
-        if settled == len(keys):
-            for job in jobs:
-                job.results = [None] * len(job.items)
-            return
-        done = set(tx.run("settlements", array(id for id, _, _ in keys), dead, tx.now).fetchall())
+    def finish(cls, tx: Transaction, jobs: Sequence[Self], leased: dict[int, int], dead: bool) -> None:
+        """End the ``leased`` messages for good and set the results: done is also what was ended so before."""
+        if leased:
+            ids = array(leased)
+            tx.run("add_settled", tx.now + SETTLED_FOR_MS, dead, ids)
+            tx.run("remove_held", ids)
+            tx.run("remove_messages", ids)
+            tx.settled += len(leased)
+        done = set(leased.items())
+        others = {cls.key(item) for job in jobs for item in job.items} - done
+        if others:
+            done.update(tx.run("settlements", array(id for id, _ in others), dead, tx.now).fetchall())
         for job in jobs:
             job.results = [None if cls.key(item) in done else LeaseLost() for item in job.items]
 
@@ -78,12 +79,7 @@ class Ack(Settle):
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        cls.finish(tx, jobs, dead=False)
-
-    @classmethod
-    def alone(cls, tx: Transaction, jobs: Sequence[Self]) -> bool:
-        cls.run(tx, jobs)
-        return True
+        cls.finish(tx, jobs, cls.leased(tx, jobs), dead=False)
 
 
 class Bury(Settle):
@@ -106,7 +102,7 @@ class Bury(Settle):
                     body, headers = stored.pop(id)
                     rows += (tx.queue_id(job.queue), tx.now, dead_letter_record(body, block), headers)
         tx.insert("add_dead", 4, rows)
-        cls.finish(tx, jobs, dead=True)
+        cls.finish(tx, jobs, leased, dead=True)
 
 
 @dataclass(slots=True, eq=False)

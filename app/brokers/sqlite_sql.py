@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from functools import lru_cache
 from importlib import resources
 
@@ -21,16 +20,11 @@ SQL = _load()
 
 
 def steps(name: str) -> list[str]:
-    """The single statements of a step of the schema; that of a trigger holds semicolons."""
-    statements = [""]
-    for piece in SQL[name].split(";")[:-1]:
-        statements[-1] += f"{piece};"
-        if sqlite3.complete_statement(statements[-1]):
-            statements.append("")
-    return statements[:-1]
+    """The single statements of a step of the schema."""
+    return [statement for statement in map(str.strip, SQL[name].split(";")) if statement]
 
 
-@lru_cache(maxsize=2 * WIDEST)
+@lru_cache(maxsize=64)
 def widened(name: str, rows: int) -> str:
     """The ``INSERT … VALUES (…)`` called ``name``, for ``rows`` rows at once."""
     head, _, row = SQL[name].rpartition("VALUES ")

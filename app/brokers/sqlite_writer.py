@@ -23,7 +23,6 @@ from app.brokers.sqlite_file import DatabaseFile
 from app.brokers.sqlite_jobs import Job, Transaction
 from app.brokers.sqlite_settle import FORGET_EVERY, forget_settled
 from app.clock import Clock
-from app.errors import BrokerRejected
 
 COMMIT_SECONDS = 0.010
 COMMIT_MESSAGES = 1000
@@ -32,12 +31,6 @@ COMMIT_MESSAGES = 1000
 UNIT_MESSAGES = 250
 UNIT_BYTES = 1 << 20
 """The work between two looks at the clock, and the most that one job should ask for: this many messages or bytes."""
-
-LOOK_SECONDS = 0.01
-"""How long a file that was removed or replaced can go unnoticed; what is written to it meanwhile goes with it."""
-
-TURNS_SECONDS = 1.0
-"""How long a process that met another at the file's lock takes turns with it."""
 
 Committed = Callable[[set[str], int | None], None]
 """Told on the event loop, once per commit: queues with messages newly ready, the earliest new due time (Unix ms)."""
@@ -59,8 +52,6 @@ class Writer:
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
         self._queue_ids: dict[str, int] = {}
-        self._look_at = 0.0
-        self._turns_until = 0.0
         self._settled = 0
         self._forgotten = -1
         self._thread = threading.Thread(target=self._run, name=f"sqlite-{file.broker}", daemon=True)
@@ -82,10 +73,6 @@ class Writer:
         while waiting or not self._stopping:
             if not waiting:
                 self._take(waiting, self._inbox.get())
-                continue
-            self._drain(waiting, COMMIT_MESSAGES - UNIT_MESSAGES)
-            if self._alone(waiting):
-                waiting = []
                 continue
             try:
                 connection = self._begin()
@@ -112,49 +99,15 @@ class Writer:
             while taken <= messages and not self._stopping:
                 taken += self._take(waiting, self._inbox.get_nowait())
 
-    def _current(self) -> sqlite3.Connection | None:
-        """The connection, unless the file was removed or replaced: what goes to the old one is lost."""
-        if self._connection is not None and time.monotonic() >= self._look_at:
-            if self._identity != self._file.identity():
-                self._disconnect()
-            self._look_at = time.monotonic() + LOOK_SECONDS
-        return self._connection
-
     def _begin(self) -> sqlite3.Connection:
-        connection = self._current()
-        if connection is None:
-            connection = self._connection = self._connect()
+        if self._connection is not None and self._identity != self._file.identity():
+            self._disconnect()  # the file was removed or replaced, and what goes to the old one is lost
+        if self._connection is None:
+            self._connection = self._connect()
             self._identity = self._file.identity()
             self._queue_ids.clear()
-        self._file.begin(connection)
-        return connection
-
-    def _alone(self, jobs: list[Job]) -> bool:
-        """Do ``jobs`` by one statement that begins and commits by itself; False: nothing was done, and they need more.
-
-        It does not wait for a turn. Who meets another process takes turns from then on, for a while.
-        """
-        units = _units(jobs)
-        if len(units) > 1 or self._settled >= FORGET_EVERY or time.monotonic() < self._turns_until:
-            return False
-        connection = self._current()
-        if connection is None:
-            return False
-        tx = Transaction(connection, self._clock(), self._queue_ids)
-        try:
-            if not type(jobs[0]).alone(tx, units[0]):
-                return False
-        except Exception as error:
-            if isinstance(error, sqlite3.Error) and primary_code(error) == sqlite3.SQLITE_BUSY:
-                self._turns_until = time.monotonic() + TURNS_SECONDS
-                return False
-            if isinstance(translated(error, self._file.broker), BrokerRejected):
-                return False  # one message is at fault, and the others are not to fail with it
-            self._fail(jobs, error, committing=True)
-        else:
-            self._settled += tx.settled
-            self._tell(jobs, tx.ready, tx.due)
-        return True
+        self._file.begin(self._connection)
+        return self._connection
 
     def _work(self, connection: sqlite3.Connection, jobs: list[Job]) -> list[Job]:
         """Run and commit ``jobs`` as far as the time allows; those that are left."""

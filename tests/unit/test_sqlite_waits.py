@@ -112,7 +112,7 @@ async def test_a_cancelled_reserve_holds_nothing(line: Line) -> None:
 
 async def test_a_change_elsewhere_costs_a_hundred_waits_next_to_nothing(tmp_path: Path) -> None:
     statements: Counter[str] = Counter()
-    head = SQL["lease"].split("?")[0]
+    head = SQL["next_ready"].split("?")[0]
 
     def seen(statement: str) -> None:
         statements["reserve"] += statement.startswith(head)
