@@ -104,13 +104,12 @@ def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Ro
     """The message to publish again. Raises Poison for a record that holds no valid envelope, or one past its time."""
     body = envelope.redriven(record.body)
     ttl = target.policy.ttl_seconds
-    created_at = envelope.inspect(body, Limits()).created_at if ttl is not None else None
-    if ttl is not None and created_at is not None and now - created_at > ttl * 1000:
+    if ttl is not None and target.policy.has_expired(envelope.inspect(body, Limits()).created_at, now):
         raise Poison(
             "message_expired", f"The message is older than the {ttl:g} seconds that {target.queue!r} keeps it."
         )
     # Where the headers came from they can go back to, even if the API lets none in.
-    kept = target.capabilities.headers or target.native == source.native
+    kept = target.capabilities.headers or (target.binding is source.binding and target.native == source.native)
     return Outgoing(body, record.headers if kept else NO_HEADERS, dedup_id=summary.id)
 
 

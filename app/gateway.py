@@ -187,8 +187,6 @@ class Gateway:
         lane = self._lane(queue)
         route = lane.route
         lease_seconds = route.lease_seconds(lease_seconds)
-        if self.draining:
-            wait_seconds = 0
         messages = []
         for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
             delivery, attempts = admitted.delivery, admitted.attempts
@@ -204,12 +202,8 @@ class Gateway:
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages whose client is gone before it could read them: at once, uncounted. Never raises."""
-        route = self._lane(queue).route
         handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
-        try:
-            await route.binding.release(route.native, handles, 0, failed=False)
-        except BabelgateError as error:
-            log.warning("queue %s: could not give back %d messages: %s", queue, len(handles), error)
+        await self._lane(queue).give_back(handles)
 
     async def settle(self, caller: Caller, queue: str, settlement: Settlement) -> list[SettleResult]:
         """Acks, then nacks, rejects and extends: one result per token, in order."""

@@ -53,7 +53,7 @@ class Lane:
 
         self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch)
         self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
-        self.receiver = Receiver(reserve, self._admit, self.give_back)
+        self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property
     def busy(self) -> bool:
@@ -84,13 +84,15 @@ class Lane:
         key = publication.ordering_key if publication.ordering_key is not None else ordering_key
         return Outgoing(body, publication.headers, key, delay, publication.envelope.id)
 
-    async def give_back(self, admitted: Sequence[Admitted]) -> None:
-        """Return deliveries nobody wants any more: at once, and uncounted."""
-        handles = [each.delivery.handle for each in admitted]
+    async def give_back(self, handles: Sequence[str]) -> None:
+        """Return deliveries that nobody wants any more: at once, and uncounted. Never raises BabelgateError."""
         try:
             await self.route.binding.release(self.route.native, handles, 0, failed=False)
         except BabelgateError as error:
             log.warning("queue %s: could not give back %d deliveries: %s", self.route.queue, len(handles), error)
+
+    async def _give_back(self, admitted: Sequence[Admitted]) -> None:
+        await self.give_back([each.delivery.handle for each in admitted])
 
     async def _admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
         good: list[Admitted] = []
@@ -132,10 +134,8 @@ class Lane:
         policy = self.route.policy
         if attempts >= policy.max_attempts:
             return "lease expired"
-        if policy.ttl_seconds is not None and received.created_at is not None:
-            age_ms = self._clock() - received.created_at
-            if age_ms > policy.ttl_seconds * 1000:
-                return "message expired"
+        if policy.has_expired(received.created_at, self._clock()):
+            return "message expired"
         return None
 
     def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetter, Event]:

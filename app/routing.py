@@ -37,6 +37,10 @@ class Policy:
             return 0
         return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
 
+    def has_expired(self, created_at: int | None, now: int) -> bool:
+        """Whether a message of ``created_at`` is older than ``ttl_seconds`` at ``now`` (Unix ms); unknown is not."""
+        return self.ttl_seconds is not None and created_at is not None and now - created_at > self.ttl_seconds * 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Route:

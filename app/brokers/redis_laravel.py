@@ -7,10 +7,8 @@ from collections.abc import Mapping, Sequence
 from app import envelope
 from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
 from app.brokers.redis_layout import (
+    CAPABILITIES,
     DUE_PER_RESERVE,
-    MAX_DELAY_SECONDS,
-    MAX_ELEMENT_BYTES,
-    MAX_LEASE_SECONDS,
     NO_LIMITS,
     RedisQueue,
     Stored,
@@ -37,18 +35,7 @@ class LaravelLayout:
 
     def capabilities(self, queue: RedisQueue) -> Capabilities:
         """Expiries are counted in the body, by whoever reserves; there is no place for headers."""
-        return Capabilities(
-            max_delay_seconds=MAX_DELAY_SECONDS,
-            max_lease_seconds=MAX_LEASE_SECONDS,
-            extendable=True,
-            ack_scope="anywhere",
-            ordering="fifo",
-            native_release=True,
-            delivery_count="none",
-            max_body_bytes=MAX_ELEMENT_BYTES,
-            max_batch=1000,
-            headers=False,
-        )
+        return CAPABILITIES
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One script call: jobs and their wake-up tokens."""

@@ -24,6 +24,21 @@ NO_LIMITS = Limits(max_message_bytes=MAX_ELEMENT_BYTES)
 """For bodies that lie in a queue already."""
 
 
+CAPABILITIES = Capabilities(
+    max_delay_seconds=MAX_DELAY_SECONDS,
+    max_lease_seconds=MAX_LEASE_SECONDS,
+    extendable=True,
+    ack_scope="anywhere",
+    ordering="fifo",
+    native_release=True,
+    delivery_count="none",
+    max_body_bytes=MAX_ELEMENT_BYTES,
+    max_batch=1000,
+    headers=False,
+)
+"""What both layouts have: neither a count beside the body nor headers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What lies under a lease: the stored bytes, and how often leases on it have expired."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
 from app.brokers.redis_frame import frame, unframe
 from app.brokers.redis_layout import (
+    CAPABILITIES,
     DUE_PER_RESERVE,
-    MAX_DELAY_SECONDS,
-    MAX_ELEMENT_BYTES,
-    MAX_LEASE_SECONDS,
     NO_LIMITS,
     RedisQueue,
     Stored,
@@ -31,18 +30,7 @@ class ListLayout:
 
     def capabilities(self, queue: RedisQueue) -> Capabilities:
         """Expiries are counted beside the queue; the route says whether headers are let in. Given, they travel."""
-        return Capabilities(
-            max_delay_seconds=MAX_DELAY_SECONDS,
-            max_lease_seconds=MAX_LEASE_SECONDS,
-            extendable=True,
-            ack_scope="anywhere",
-            ordering="fifo",
-            native_release=True,
-            delivery_count="added",
-            max_body_bytes=MAX_ELEMENT_BYTES,
-            max_batch=1000,
-            headers=queue.frames,
-        )
+        return replace(CAPABILITIES, delivery_count="added", headers=queue.frames)
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One variadic RPUSH."""

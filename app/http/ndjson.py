@@ -13,16 +13,14 @@ from app.gateway import Gateway
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
 from app.http.problems import HttpError
-from app.http.results import entry_result, gave_up
+from app.http.results import entry_result
+from app.http.upload import CHUNK_LINES, Line, Upload
 from app.model import Receipt
 
-CHUNK_LINES = 500
 CHUNK_BYTES = 262_144
 SPOOLED_BYTES = 1_048_576
 """Results up to this size stay in memory; more go to a file without a name, and are gone with the request."""
 _PART = 65_536
-
-Line = bytes | BodyTooLarge
 
 
 class Lines:
@@ -96,15 +94,10 @@ async def publish_stream(exchange: Exchange, gateway: Gateway, limits: RequestLi
     await gateway.publish_many(exchange.caller, exchange.queue, [])
     with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
         results = Results(spool)
-        down: BabelgateError | None = None
+        upload = Upload(exchange, gateway)
         try:
             async for chunk in _chunks(exchange, limits):
-                if down is None:
-                    published = await _publish(exchange, gateway, chunk)
-                    down = gave_up(published)
-                else:
-                    published = [down if isinstance(line, bytes) else line for line in chunk]
-                results.add(published)
+                results.add(await upload.publish(chunk))
         except (BodyTooLarge, HttpError) as error:
             await exchange.fail(error, {"accepted": results.accepted, "failed": results.failed})
         else:
@@ -125,9 +118,3 @@ async def _chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[li
     chunk += lines.end()
     if chunk:
         yield chunk
-
-
-async def _publish(exchange: Exchange, gateway: Gateway, chunk: list[Line]) -> list[Receipt | BabelgateError]:
-    bodies = [line for line in chunk if isinstance(line, bytes)]
-    outcomes = iter(await gateway.publish_many(exchange.caller, exchange.queue, bodies))
-    return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]

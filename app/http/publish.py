@@ -8,9 +8,10 @@ from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Pr
 from app.gateway import Gateway
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
-from app.http.ndjson import CHUNK_LINES, publish_stream
-from app.http.results import entry_result, gave_up
+from app.http.ndjson import publish_stream
+from app.http.results import entry_result
 from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
+from app.http.upload import CHUNK_LINES, Upload
 from app.model import Receipt
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
@@ -49,15 +50,9 @@ class Publishing:
         require_json(exchange)
         bodies = _entries(await read(exchange, self._limits.max_request_bytes))
         outcomes: list[Receipt | BabelgateError] = []
-        down: BabelgateError | None = None
+        upload = Upload(exchange, self._gateway)
         for start in range(0, max(len(bodies), 1), CHUNK_LINES):
-            chunk = bodies[start : start + CHUNK_LINES]
-            if down is not None:
-                outcomes += [down] * len(chunk)
-                continue
-            published = await self._gateway.publish_many(exchange.caller, exchange.queue, chunk)
-            outcomes += published
-            down = gave_up(published)
+            outcomes += await upload.publish(bodies[start : start + CHUNK_LINES])
         failed = sum(isinstance(outcome, BabelgateError) for outcome in outcomes)
         results = [entry_result(index, outcome) for index, outcome in enumerate(outcomes)]
         answer = BatchResult(len(outcomes) - failed, failed, results)

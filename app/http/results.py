@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.errors import BabelgateError
 from app.http.problems import defects, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
 from app.model import Receipt, SettleResult
@@ -16,18 +16,6 @@ def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
         return EntryResult(index, 201, outcome.id, outcome.trace_id)
     found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
     return EntryResult(index, status_of(outcome), code=outcome.problem_code, detail=outcome.detail, errors=found)
-
-
-def gave_up(outcomes: Sequence[Receipt | BabelgateError]) -> BabelgateError | None:
-    """What to answer to the entries behind ``outcomes`` without asking a broker that took none of these; None: go on.
-
-    A broker that hangs costs seconds each time it is asked, and a long upload would ask it for hours.
-    """
-    accepted = any(isinstance(outcome, Receipt) for outcome in outcomes)
-    lost = next((outcome for outcome in outcomes if isinstance(outcome, (BrokerUnavailable, OutcomeUnknown))), None)
-    if accepted or lost is None:
-        return None
-    return BrokerUnavailable(lost.broker, "it took none of the entries before, and was not asked about this one")
 
 
 def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:
