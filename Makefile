@@ -61,7 +61,7 @@ docs: .venv/installed openapi
 
 # The lock files hold versions and hashes, and name no registry.
 lock:
-	$(LOCK) pyproject.toml --extra redis -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq -o requirements.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
 	$(LOCK) --group build -o requirements-build.txt
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import DeadLetters
+from app.brokers.binding import DeadStore
 from app.errors import ConfigError
 from app.routing import Route, Router, Rule
 
@@ -53,7 +53,7 @@ def _route(key: str, rule: Rule) -> Route:
     if able.max_delay_seconds is not None and longest > able.max_delay_seconds:
         reason = f"{longest:.15g} is more than the {able.max_delay_seconds:.15g} seconds that {name!r} delays by"
         raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
-    if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadLetters):
+    if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
         reason = f"the broker {name!r} keeps dead letters out of reach"
         raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
     return route

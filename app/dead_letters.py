@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, DeadLetters, DeadRecord, Outcome, Outgoing
+from app.brokers.binding import NO_HEADERS, DeadRecord, DeadStore, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
@@ -38,7 +38,7 @@ async def list_dead(
     route: Route, where: DeadLetterFilter, limit: int, cursor: str | None
 ) -> tuple[list[DeadLetterView], str | None]:
     """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
-    store = offering(route, DeadLetters)
+    store = offering(route, DeadStore)
     views: list[DeadLetterView] = []
     scanned = 0
     while len(views) < limit and scanned < _MAX_SCANNED:
@@ -59,7 +59,7 @@ async def redrive(
     Stopped half way, what was published and not yet removed is a dead letter still, and may be sent twice; nothing is
     lost, and another call goes on. What is dead-lettered while it runs is left for the next call.
     """
-    store = offering(source, DeadLetters)
+    store = offering(source, DeadStore)
     limit = DEFAULT_REDRIVE_LIMIT if limit is None else limit
     started = clock()
     scanned = matched = redriven = failed = 0
@@ -109,8 +109,11 @@ def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Ro
             "message_expired", f"The message is older than the {ttl:g} seconds that {target.queue!r} keeps it."
         )
     # Where the headers came from they can go back to, even if the API lets none in.
-    kept = target.capabilities.headers or (target.binding is source.binding and target.native == source.native)
-    return Outgoing(body, record.headers if kept else NO_HEADERS, dedup_id=summary.id)
+    home = target.binding is source.binding and target.native == source.native
+    kept = target.capabilities.headers or home
+    return Outgoing(
+        body, record.headers if kept else NO_HEADERS, dedup_id=summary.id, carried=record.carried if home else None
+    )
 
 
 async def _send(

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from app import envelope
-from app.brokers.binding import Binding, DeadLetters, Outcome, Outgoing, Peeked, Peeks, Purges
+from app.brokers.binding import Binding, DeadStore, Outcome, Outgoing, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
 from app.envelope import Envelope, Limits
@@ -254,7 +254,7 @@ class Gateway:
         """Remove all dead letters; the number removed."""
         caller.require(Right.MANAGE, queue)
         route = self._lane(queue).route
-        return await offering(route, DeadLetters).purge_dead(route.native)
+        return await offering(route, DeadStore).purge_dead(route.native)
 
     async def queues(self, caller: Caller) -> list[QueueInfo]:
         """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
-from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Outcome, Outgoing, Peeks, Purges
+from app.brokers.binding import Buries, DeadLetter, DeadLetters, DeadStore, Delivery, Outcome, Outgoing, Peeks, Purges
 from app.clock import Clock
 from app.coalescing import Coalescer
 from app.envelope import Limits, Poison, Publication, Received
@@ -19,7 +19,7 @@ from app.routing import Route
 log = logging.getLogger("babelgate.lanes")
 
 Observe = Callable[[Event], None]
-Optional = TypeVar("Optional", Peeks, Purges, DeadLetters)
+Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore)
 
 
 def offering(route: Route, protocol: type[Optional]) -> Optional:

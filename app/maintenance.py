@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-from app.brokers.binding import Binding, DeadLetters
+from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, ConfigError
 from app.routing import Route
@@ -47,7 +47,7 @@ class Maintenance:
         removed = 0
         for route in await self._routes():
             retention = route.policy.dead_letter_retention_seconds
-            if retention is None or not isinstance(route.binding, DeadLetters):
+            if retention is None or not isinstance(route.binding, DeadStore):
                 continue
             try:
                 removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))

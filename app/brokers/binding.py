@@ -29,14 +29,27 @@ class NativeQueue:
     options: Any = None
 
 
+class Failure(Struct, frozen=True):
+    """Why a message is published again: its failed ``attempts`` so far, and what the consumer said of the last."""
+
+    attempts: int
+    error: str | None = None
+    exception: str | None = None
+
+
 class Outgoing(Struct, frozen=True):
-    """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers."""
+    """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
+
+    A copy of a delivery (a retry, a dead letter) has its ``failure``, and ``carried`` as the delivery had it.
+    """
 
     body: bytes
     headers: Mapping[str, str] = {}
     ordering_key: str | None = None
     delay_seconds: float = 0
     dedup_id: str | None = None
+    failure: Failure | None = None
+    carried: Any = None
 
 
 class Delivery(Struct, frozen=True):
@@ -44,7 +57,8 @@ class Delivery(Struct, frozen=True):
 
     ``handle`` is an opaque string of at most 256 ASCII characters without control characters; on an ``anywhere``
     broker it is all that any process needs to settle. ``delivery_count`` is read as ``Capabilities.delivery_count``
-    says. ``lease_expires_at`` is Unix milliseconds of the broker's clock.
+    says. ``lease_expires_at`` is Unix milliseconds of the broker's clock; 0 where the gateway keeps the lease.
+    ``carried`` is the binding's own: what it wants back in an :class:`Outgoing` that copies this message.
     """
 
     body: bytes
@@ -53,6 +67,7 @@ class Delivery(Struct, frozen=True):
     headers: Mapping[str, str] = {}
     delivery_count: int = 0
     redelivered: bool = False
+    carried: Any = None
 
 
 class Peeked(Struct, frozen=True):
@@ -70,11 +85,12 @@ class DeadLetter(Struct, frozen=True):
 
 
 class DeadRecord(Struct, frozen=True):
-    """A dead letter at rest. ``key`` is the binding's own, for :meth:`DeadLetters.remove_dead`."""
+    """A dead letter at rest. ``key`` is the binding's own, for :meth:`DeadStore.remove_dead`; so is ``carried``."""
 
     key: Any
     body: bytes
     headers: Mapping[str, str] = {}
+    carried: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +111,13 @@ class Capabilities:
     ``max_delay_seconds`` 0: no delay; ``None``: no bound. ``delivery_count``: ``none``; ``zero_based`` and
     ``one_based`` are reconciled as ``max(body.attempts, count)`` (less one when one-based); ``added`` counts failed
     deliveries since the body was written and is added to ``body.attempts``.
+
+    ``native_release``: ``release`` keeps delays and counts failures. Where it does not, it only gives back at once and
+    uncounted; the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
+
+    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection for as long as this lasts. The
+    receiver then keeps deadline and body, ``extend`` is never called, and ``max_lease_seconds`` bounds a lease with all
+    its extends.
     """
 
     max_delay_seconds: float | None
@@ -107,6 +130,7 @@ class Capabilities:
     max_body_bytes: int | None
     max_batch: int
     headers: bool
+    lease_keeper: Literal["broker", "gateway"] = "broker"
 
 
 class Binding(Protocol):
@@ -187,13 +211,29 @@ class Purges(Protocol):
 
 @runtime_checkable
 class DeadLetters(Protocol):
-    """A broker that dead-letters in one step and whose dead letters can be read, removed and purged."""
+    """A broker that dead-letters in one step."""
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
         """Move reserved messages to the dead-letter queue, atomically with the end of the lease.
 
         The record is ``app.envelope.dead_letter_record(body, block)``.
         """
+
+
+@runtime_checkable
+class Buries(Protocol):
+    """A broker whose dead letters are published: the gateway waits for the confirm, then acks."""
+
+    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Write records, made by ``app.envelope.dead_letter_record``, to the dead-letter queue of ``queue``.
+
+        Otherwise as ``publish``; delays are not asked for.
+        """
+
+
+@runtime_checkable
+class DeadStore(Protocol):
+    """A broker whose dead letters can be read, removed and purged."""
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int

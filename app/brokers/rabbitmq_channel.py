@@ -1,0 +1,323 @@
+"""One AMQP channel. Opening, declaring and closing are aiormq's; the frames of the hot path are ours.
+
+aiormq spends a task and several queue hops on each publish, get and delivery. Its connection hands frames to a channel
+by ``channel.frames.put`` and writes what is put into ``channel.write_queue``. The one is replaced here and the other
+used, so that a batch is one write and its answers arrive without a task each.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pamqp.frame
+from aiormq.abc import AbstractConnection, ChannelFrame
+from aiormq.channel import Channel as RpcChannel
+from msgspec import Struct
+from pamqp import commands as spec
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
+
+from app.brokers.rabbitmq_profile import Addressed, Native
+
+_FRAME_OVERHEAD = 8
+"""Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
+
+
+class Arrived(Struct, frozen=True):
+    """A message that came in: its delivery ``tag`` on this channel; ``left`` in the queue when it was got."""
+
+    tag: int
+    message: Native
+    left: int = 0
+
+
+class Returned(Exception):
+    """The broker could not route the message; the text is the broker's."""
+
+
+class Nacked(Exception):
+    """The broker did not take the message: a full queue with ``reject-publish``, or a fault."""
+
+
+class ChannelGone(Exception):
+    """The channel or its connection ended before the answer; the text is the broker's reason."""
+
+
+class _Unconfirmed(Struct):
+    message: Addressed
+    future: asyncio.Future[None]
+    returned: str | None = None
+
+
+class _Gets(Struct):
+    waited_for: int
+    arrived: list[Arrived]
+    future: asyncio.Future[list[Arrived]]
+
+
+class Channel:
+    """A channel of its own ``generation``: a delivery tag means something only together with it.
+
+    All methods are safe to call concurrently from one event loop. When the channel ends, whatever waits raises
+    ChannelGone, and so does every later call.
+    """
+
+    def __init__(self, rpc: RpcChannel) -> None:
+        self.rpc = rpc
+        self.generation = os.urandom(4).hex()
+        self._number = rpc.number
+        self._body_size = rpc.connection.connection_tune.frame_max - _FRAME_OVERHEAD
+        self._tag = 0
+        self._confirms: OrderedDict[int, _Unconfirmed] = OrderedDict()
+        self._gets: deque[_Gets] = deque()
+        self._consumers: dict[str, Callable[[Arrived], None]] = {}
+        self._barrier: asyncio.Future[None] | None = None
+        self._barriers: deque[asyncio.Future[None]] = deque()
+        self._method: spec.Basic.GetOk | spec.Basic.Deliver | spec.Basic.Return | None = None
+        self._header = ContentHeader()
+        self._parts: list[bytes] = []
+        self._missing = 0
+        self._unwritten: list[bytes] = []
+        self._writing: asyncio.Task[None] | None = None
+        rpc.frames = cast("asyncio.Queue[Any]", _Frames(rpc.frames, self._take))
+        rpc.closing.add_done_callback(self._ended)
+
+    @classmethod
+    async def open(cls, connection: AbstractConnection, *, confirms: bool = False) -> Channel:
+        """Open a channel; with ``confirms`` it is one to publish on. Raises aiormq's errors."""
+        return cls(cast(RpcChannel, await connection.channel(publisher_confirms=confirms)))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can still be used."""
+        return not self.rpc.is_closed
+
+    async def close(self) -> None:
+        """Close it: the broker takes back what it delivered here and was not settled."""
+        await self.rpc.close()
+
+    def publish(self, messages: Sequence[Addressed]) -> list[asyncio.Future[None]]:
+        """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked."""
+        self._check()
+        loop = asyncio.get_running_loop()
+        written: list[bytes] = []
+        futures: list[asyncio.Future[None]] = []
+        for message in messages:
+            self._tag += 1
+            future: asyncio.Future[None] = loop.create_future()
+            self._confirms[self._tag] = _Unconfirmed(message, future)
+            futures.append(future)
+            written.append(self._encode(message))
+        self._write(b"".join(written))
+        return futures
+
+    async def get(self, queue: str, count: int) -> list[Arrived]:
+        """Up to ``count`` messages that are ready: ``count`` pipelined ``basic.get`` in one write."""
+        self._check()
+        future: asyncio.Future[list[Arrived]] = asyncio.get_running_loop().create_future()
+        self._gets.append(_Gets(count, [], future))
+        self._write(self._frame(spec.Basic.Get(queue=queue)) * count)
+        return await future
+
+    async def consume(self, queue: str, prefetch: int, arrived: Callable[[Arrived], None]) -> str:
+        """Start a consumer that gets at most ``prefetch`` messages until some are settled; its tag."""
+        self._check()
+        tag = f"babelgate-{os.urandom(6).hex()}"
+        self._consumers[tag] = arrived
+        try:
+            await self.rpc.basic_qos(prefetch_count=prefetch)
+            await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
+        except BaseException:
+            self._consumers.pop(tag, None)
+            raise
+        return tag
+
+    async def cancel(self, tag: str) -> None:
+        """Stop a consumer; once this returns, all that the broker ever sent it has arrived."""
+        try:
+            await self.rpc.rpc(spec.Basic.Cancel(consumer_tag=tag))
+        finally:
+            self._consumers.pop(tag, None)
+
+    def ack(self, tags: Sequence[int]) -> None:
+        """Write acks; AMQP answers none of them (see :meth:`barrier`)."""
+        self._check()
+        self._write(b"".join([self._frame(spec.Basic.Ack(delivery_tag=tag)) for tag in tags]))
+
+    def requeue(self, tags: Sequence[int]) -> None:
+        """Write nacks that put the messages back where they were."""
+        self._check()
+        self._write(b"".join([self._frame(spec.Basic.Nack(delivery_tag=tag, requeue=True)) for tag in tags]))
+
+    async def barrier(self) -> None:
+        """A round trip behind all that was written before: the broker has read it. Callers of one turn share it."""
+        self._check()
+        if self._barrier is None:
+            self._barrier = asyncio.get_running_loop().create_future()
+            asyncio.get_running_loop().call_soon(self._send_barrier)
+        await asyncio.shield(self._barrier)
+
+    def _send_barrier(self) -> None:
+        barrier, self._barrier = self._barrier, None
+        if barrier is not None and not barrier.done():
+            self._barriers.append(barrier)
+            # Of the methods that the broker answers at once this one changes nothing: the flow is on already.
+            self._write(self._frame(spec.Channel.Flow(active=True)))
+
+    def _take(self, frame: Any) -> bool:
+        """Deal with a frame of the hot path; False for all others."""
+        kind = type(frame)
+        if kind is spec.Basic.Ack:
+            self._confirmed(frame.delivery_tag, frame.multiple, None)
+        elif kind is ContentHeader:
+            self._header, self._parts, self._missing = frame, [], frame.body_size
+            if not self._missing:
+                self._complete()
+        elif kind is ContentBody:
+            self._parts.append(frame.value)
+            self._missing -= len(frame.value)
+            if self._missing <= 0:
+                self._complete()
+        elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver or kind is spec.Basic.Return:
+            self._method = frame
+        elif kind is spec.Basic.GetEmpty:
+            self._got(None)
+        elif kind is spec.Channel.FlowOk:
+            _resolve(self._barriers.popleft(), None)
+        elif kind is spec.Basic.Nack:
+            self._confirmed(frame.delivery_tag, frame.multiple, Nacked("the broker did not take the message"))
+        else:
+            return False
+        return True
+
+    def _complete(self) -> None:
+        """A message is whole."""
+        method, body = self._method, b"".join(self._parts)
+        self._method, self._parts = None, []
+        if isinstance(method, spec.Basic.Return):
+            self._was_returned(method, body)
+            return
+        assert method is not None
+        native = Native(
+            body, self._header.properties, method.exchange or "", method.routing_key or "", bool(method.redelivered)
+        )
+        if isinstance(method, spec.Basic.GetOk):
+            self._got(Arrived(method.delivery_tag or 0, native, method.message_count or 0))
+        elif arrived := self._consumers.get(method.consumer_tag or ""):
+            arrived(Arrived(method.delivery_tag or 0, native))
+
+    def _got(self, message: Arrived | None) -> None:
+        gets = self._gets[0]
+        gets.waited_for -= 1
+        if message is not None:
+            gets.arrived.append(message)
+        if gets.waited_for == 0:
+            self._gets.popleft()
+            if gets.future.done():
+                # Whoever asked is gone: nobody would ever settle these.
+                self.requeue([arrived.tag for arrived in gets.arrived])
+            else:
+                gets.future.set_result(gets.arrived)
+
+    def _was_returned(self, method: spec.Basic.Return, body: bytes) -> None:
+        """Mark the message that came back: the oldest such that is not confirmed. Its confirm is still to come."""
+        for unconfirmed in self._confirms.values():
+            message = unconfirmed.message
+            if unconfirmed.returned is None and message.routing_key == method.routing_key and message.body == body:
+                unconfirmed.returned = method.reply_text or "unroutable"
+                return
+
+    def _confirmed(self, tag: int, multiple: bool, error: Exception | None) -> None:
+        tags = [tag]
+        if multiple:
+            tags = []
+            for each in self._confirms:
+                if each > tag:
+                    break
+                tags.append(each)
+        for each in tags:
+            unconfirmed = self._confirms.pop(each, None)
+            if unconfirmed is not None:
+                returned = unconfirmed.returned
+                _resolve(unconfirmed.future, error if returned is None else Returned(returned))
+
+    def _ended(self, closing: asyncio.Future[Any]) -> None:
+        cause = None if closing.cancelled() else closing.exception()
+        gone = ChannelGone(str(cause or "closed"))
+        waiting: list[asyncio.Future[Any]] = [unconfirmed.future for unconfirmed in self._confirms.values()]
+        waiting += [gets.future for gets in self._gets]
+        waiting += self._barriers
+        if self._barrier is not None:
+            waiting.append(self._barrier)
+        self._confirms.clear()
+        self._gets.clear()
+        self._barriers.clear()
+        if self._writing is not None:
+            self._writing.cancel()
+        for future in waiting:
+            if not future.done():
+                future.set_exception(gone)
+                future.exception()
+
+    def _check(self) -> None:
+        if self.rpc.is_closed:
+            raise ChannelGone("closed")
+
+    def _encode(self, message: Addressed) -> bytes:
+        number, body = self._number, message.body
+        publish = spec.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, mandatory=True)
+        parts = [
+            pamqp.frame.marshal(publish, number),
+            pamqp.frame.marshal(ContentHeader(body_size=len(body), properties=message.properties), number),
+        ]
+        for start in range(0, len(body), self._body_size):
+            parts.append(pamqp.frame.marshal(ContentBody(body[start : start + self._body_size]), number))
+        return b"".join(parts)
+
+    def _frame(self, method: Any) -> bytes:
+        return pamqp.frame.marshal(method, self._number)
+
+    def _write(self, payload: bytes) -> None:
+        """Hand over to the connection, in order; what its short queue has no room for follows as one piece."""
+        if self._writing is None:
+            with contextlib.suppress(asyncio.QueueFull):
+                self.rpc.write_queue.put_nowait(ChannelFrame(payload=payload, should_close=False))
+                return
+            self._writing = asyncio.get_running_loop().create_task(self._write_rest())
+        self._unwritten.append(payload)
+
+    async def _write_rest(self) -> None:
+        try:
+            while self._unwritten:
+                rest = b"".join(self._unwritten)
+                self._unwritten.clear()
+                await self.rpc.write_queue.put(ChannelFrame(payload=rest, should_close=False))
+        finally:
+            self._writing = None
+
+
+class _Frames:
+    """Stands where aiormq has a channel's queue of frames."""
+
+    def __init__(self, inner: asyncio.Queue[Any], take: Callable[[Any], bool]) -> None:
+        self._inner = inner
+        self._take = take
+        self.get = inner.get
+        self.task_done = inner.task_done
+
+    async def put(self, weighted: tuple[int, Any]) -> None:
+        if not self._take(weighted[1]):
+            await self._inner.put(weighted)
+
+
+def _resolve(future: asyncio.Future[None], error: Exception | None) -> None:
+    if not future.done():
+        if error is None:
+            future.set_result(None)
+        else:
+            future.set_exception(error)

@@ -1,0 +1,104 @@
+"""What a profile decides: how envelopes look on a RabbitMQ queue, and which exchanges and queues carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from msgspec import Struct
+from pamqp.commands import Basic
+
+from app.brokers.binding import Outgoing
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """A durable exchange."""
+
+    name: str
+    kind: Literal["direct", "topic", "fanout", "headers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``)."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """``destination`` (a queue, or an exchange) gets from ``exchange`` what has ``routing_key``."""
+
+    exchange: str
+    destination: str
+    routing_key: str
+    to_exchange: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """What must exist, declared in this order: exchanges, queues, bindings."""
+
+    exchanges: Sequence[Exchange] = ()
+    queues: Sequence[Queue] = ()
+    bindings: Sequence[Bound] = ()
+
+
+class Addressed(Struct, frozen=True):
+    """A message as it is published. ``needs`` must exist before, beside the profile's own topology."""
+
+    exchange: str
+    routing_key: str
+    properties: Basic.Properties
+    body: bytes
+    needs: Topology | None = None
+
+
+class Native(Struct, frozen=True):
+    """A message as the broker handed it out."""
+
+    body: bytes
+    properties: Basic.Properties
+    exchange: str
+    routing_key: str
+    redelivered: bool
+
+
+class Read(Struct, frozen=True):
+    """A message as the gateway sees it: as in :class:`app.brokers.binding.Delivery`."""
+
+    body: bytes
+    headers: Mapping[str, str]
+    delivery_count: int
+    carried: Any = None
+
+
+class Profile(Protocol):
+    """How one queue's messages are written and read. Pure."""
+
+    queue: str
+    """The native queue that is consumed."""
+
+    dead_queue: str
+    """The native queue where dead letters rest."""
+
+    topology: Topology
+    """What publishing to, and consuming from, the queue needs."""
+
+    dead_topology: Topology
+    """What dead-lettering needs."""
+
+    def message(self, outgoing: Outgoing) -> Addressed:
+        """A message to publish: a new one, or a retry where ``outgoing.failure`` is set; a delay is kept by routing."""
+
+    def dead(self, record: Outgoing) -> Addressed:
+        """A dead-letter record to publish."""
+
+    def read(self, native: Native) -> Read:
+        """A delivery. Never raises: what is no envelope keeps its body, and is found to be poison above."""
+
+    def read_dead(self, native: Native) -> Read:
+        """A dead letter at rest, as a dead-letter record where it can be one; else its body as it is."""
