@@ -9,7 +9,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,9 @@ from app.brokers.redis import RedisBinding, connect
 from app.clock import now_ms
 from tests.harness.broker import Broker
 from tests.harness.ci import missing
+from tests.harness.local import certify, free_port
 
 _READY_SECONDS = 20.0
-
-
-def free_port() -> int:
-    """A port of the loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class RedisServer:
@@ -122,25 +115,6 @@ class RedisServer:
             return False
 
 
-def certify(directory: Path) -> None:
-    """Make ``ca.crt``, and ``server.crt`` with ``server.key`` for 127.0.0.1 and localhost."""
-    openssl = shutil.which("openssl")
-    if openssl is None:
-        missing("openssl", "install the system's package openssl")
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-
-    def run(*arguments: str) -> None:
-        subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True)
-
-    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
-    run("req", "-x509", *key, "-subj", "/CN=test ca", *usage, "-keyout", "ca.key", "-out", "ca.crt")
-    run("req", *key, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
-    names = directory / "names.cnf"
-    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
-    signer = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", str(names)]
-    run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
-
-
 @contextmanager
 def redis_server(
     *, appendfsync: str = "everysec", tls: bool = False, arguments: Sequence[str] = ()
@@ -174,15 +148,6 @@ async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIt
         yield opened
     finally:
         await opened.close()
-
-
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until ``condition`` holds, which must come true by itself."""
-    async with asyncio.timeout(10):
-        while True:
-            if condition():
-                return
-            await asyncio.sleep(0.01)
 
 
 class RedisBroker(Broker):

@@ -16,7 +16,8 @@ from app.brokers.redis import RedisBinding
 from app.brokers.redis_layout import RedisQueue
 from app.clock import now_ms
 from app.errors import LeaseLost
-from tests.harness.redis import RedisServer, binding, eventually
+from tests.harness.local import eventually
+from tests.harness.redis import RedisServer, binding
 
 pytestmark = pytest.mark.redis
 LAYOUTS = ["list", "laravel"]

@@ -27,8 +27,9 @@ from app.errors import (
     OutcomeUnknown,
     StorageFull,
 )
+from tests.harness.local import eventually, free_port
 from tests.harness.proxy import Proxy, proxy
-from tests.harness.redis import RedisServer, binding, client, eventually, free_port, redis_server
+from tests.harness.redis import RedisServer, binding, client, redis_server
 
 pytestmark = pytest.mark.redis
 BODY = b'{"job":"urn:a","trace_id":"t","data":{},"meta":{},"attempts":0}'

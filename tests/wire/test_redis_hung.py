@@ -8,7 +8,8 @@ import pytest
 
 from app.brokers.binding import Outgoing
 from app.errors import BrokerUnavailable
-from tests.harness.redis import binding, client, eventually, redis_server
+from tests.harness.local import eventually
+from tests.harness.redis import binding, client, redis_server
 
 pytestmark = pytest.mark.redis
 BODY = b'{"job":"urn:a","trace_id":"t","data":{},"meta":{},"attempts":0}'

@@ -17,7 +17,8 @@ from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
 from app.brokers.redis import RedisBinding
 from app.clock import now_ms
 from app.errors import LeaseLost
-from tests.harness.redis import RedisServer, binding, eventually
+from tests.harness.local import eventually
+from tests.harness.redis import RedisServer, binding
 
 pytestmark = pytest.mark.redis
 URN = "urn:babel:orders:created"

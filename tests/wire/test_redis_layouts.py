@@ -12,7 +12,7 @@ from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
 from app.brokers.redis import RedisBinding
 from app.brokers.redis_frame import frame, unframe
 from app.errors import LeaseLost
-from tests.harness.redis import eventually
+from tests.harness.local import eventually
 
 pytestmark = pytest.mark.redis
 META = '"meta":{"id":"4c6c5e07-861d-4247-b8ab-d1af6282f06a","queue":"q","lang":"php","schema_version":1,"created_at":1}'

@@ -1,0 +1,55 @@
+"""What every server that a test starts on this machine needs: free ports, certificates, and patience."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.harness.ci import missing
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody listens on now."""
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different ones."""
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+
+
+def certify(directory: Path) -> None:
+    """Make ``ca.crt``, and ``server.crt`` with ``server.key`` for 127.0.0.1 and localhost."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        missing("openssl", "install the system's package openssl")
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+
+    def run(*arguments: str) -> None:
+        subprocess.run([openssl, *arguments], cwd=directory, check=True, capture_output=True)
+
+    usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]
+    run("req", "-x509", *key, "-subj", "/CN=test ca", *usage, "-keyout", "ca.key", "-out", "ca.crt")
+    run("req", *key, "-subj", "/CN=localhost", "-keyout", "server.key", "-out", "server.csr")
+    names = directory / "names.cnf"
+    names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
+    signer = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", str(names)]
+    run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """Wait until ``condition`` holds, which must come true by itself."""
+    async with asyncio.timeout(10):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
