@@ -1,6 +1,8 @@
 # On Debian with Python 3.11: `make run` serves, `make test` tests. Both install what they need, once.
 PYTHON ?= python3
 BIN := .venv/bin
+# Where Debian has it; its /usr/sbin is not in everybody's path.
+RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
@@ -34,6 +36,7 @@ test: test-deps
 # What the tests need beside Python: real brokers, and the official conformance suite.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
+	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/python -m tests.harness.conformance
 

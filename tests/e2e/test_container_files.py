@@ -14,6 +14,7 @@ import httpx
 import pytest
 import yaml
 
+from app import settings
 from tests.harness.gateway import gateway
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -107,7 +108,15 @@ def test_services_beside_the_gateway_may_call_it_by_name() -> None:
     assert SERVICES[name]["environment"]["BABELGATE_HOSTS"] == name
 
 
-def test_the_gateway_uses_the_redis_beside_it() -> None:
-    environment = SERVICES["gateway"]["environment"]
-    assert environment["BABELGATE_AUTH"] == "none"
-    assert environment["BABELGATE_BROKERS__REDIS"].startswith("redis://redis:")
+def test_rabbitmq_finds_its_data_again() -> None:
+    assert SERVICES["rabbitmq"]["hostname"] == "rabbitmq", "the node's name is a part of the path"
+
+
+def test_the_gateway_uses_the_brokers_beside_it() -> None:
+    """The service's environment is a whole configuration, and each broker's host is a service."""
+    loaded = settings.load(None, SERVICES["gateway"]["environment"])
+    assert loaded.auth == "none"
+    hosts = {name: httpx.URL(broker.url).host for name, broker in loaded.brokers.items()}
+    assert hosts == {"redis": "redis", "rabbit": "rabbitmq"}
+    assert loaded.default is not None
+    assert (loaded.default.broker, loaded.queues["rabbit.*"].broker) == ("redis", "rabbit")

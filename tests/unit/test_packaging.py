@@ -44,8 +44,8 @@ def providers() -> Mapping[str, list[str]]:
 def needed(path: Path) -> set[str]:
     """The distributions that a source file imports; what nothing installed provides stands for itself."""
     tops = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"app", "tests"}
-    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's.
-    parents = {"starlette": "fastapi", "pydantic-core": "pydantic"}
+    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL.
+    parents = {"starlette": "fastapi", "pydantic-core": "pydantic", "yarl": "aio-pika"}
     found = {normalized(providers().get(top, [top])[0]) for top in tops}
     return {parents.get(name, name) for name in found}
 
@@ -65,7 +65,7 @@ def test_every_import_is_declared(module: str) -> None:
 
 def test_every_import_of_the_tests_is_declared() -> None:
     used = set().union(*(needed(path) for path in (ROOT / "tests").rglob("*.py")))
-    assert used <= names(PROJECT["dependencies"]) | names(EXTRAS["redis"]) | names(EXTRAS["dev"])
+    assert used <= names(PROJECT["dependencies"]) | names(EXTRAS["redis"] + EXTRAS["rabbitmq"] + EXTRAS["dev"])
 
 
 def test_every_core_dependency_is_used() -> None:
@@ -88,7 +88,7 @@ def test_the_lock_files_agree() -> None:
     """The tests run with the versions that are deployed."""
     runtime, dev = (pins(name) for name in ("requirements.txt", "requirements-dev.txt"))
     assert runtime.items() <= dev.items()
-    assert names(PROJECT["dependencies"] + EXTRAS["redis"]) <= runtime.keys()
+    assert names(PROJECT["dependencies"] + EXTRAS["redis"] + EXTRAS["rabbitmq"]) <= runtime.keys()
     assert names(EXTRAS["dev"]) - {"babelgate"} <= dev.keys()
 
 
@@ -113,7 +113,7 @@ def test_loading_the_program_loads_no_broker_client() -> None:
     tops = {name.split(".")[0] for name in loaded.stdout.split()}
     assert "app" in tops
     assert tops.isdisjoint(
-        {"redis", "hiredis", "aio_pika", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
+        {"redis", "hiredis", "aio_pika", "aiormq", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
     )
 
 
