@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from app import envelope
+from app.admission import Admission
 from app.brokers.binding import Binding, DeadStore, Outcome, Outgoing, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
@@ -62,6 +63,7 @@ class Gateway:
         limits: Limits | None = None,
         clock: Clock = now_ms,
         observe: Observe = lambda event: None,
+        admission: Admission | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs."""
         self.bindings = bindings
@@ -71,6 +73,7 @@ class Gateway:
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
+        self.admission = admission or Admission()
         self.started = False
         self.draining = False
         self._sealer = sealer
@@ -107,6 +110,11 @@ class Gateway:
         await self._maintenance.stop()
         await asyncio.gather(*(lane.idle() for lane in self._lanes.values()))
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
+
+    def broker(self, caller: Caller, right: Right, queue: str) -> str:
+        """The broker whose room a request for ``queue`` takes. Raises Forbidden, InvalidParameter, QueueNotFound."""
+        caller.require(right, queue)
+        return self.router.route(queue).broker
 
     async def publish(
         self,

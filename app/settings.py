@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from app import sources
+from app.admission import Bounds
 from app.errors import ConfigError
 from app.masking import mask_url
 from app.rights import Right
@@ -120,12 +121,30 @@ class QueueSettings(_Open):
 
 
 class LimitSettings(_Model):
-    """Bounds on what a client may send."""
+    """Bounds on what a client may send, and on what one process takes on at a time."""
 
     max_message_bytes: int = Field(default=1_048_576, ge=1_024, le=536_870_912, description="One envelope.")
     max_depth: int = Field(default=128, ge=8, le=500, description="Nesting of an envelope's JSON.")
     max_request_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824, description="A JSON request.")
     max_stream_bytes: int = Field(default=1_073_741_824, ge=1_024, description="An NDJSON upload.")
+    max_publishes_in_flight: int = Field(
+        default=Bounds.max_publishes_in_flight,
+        ge=1,
+        description="Publishes that one process serves at a time, 429 beyond; this and all `…_in_flight`: at most half "
+        "for one of several brokers.",
+    )
+    max_publish_bytes_in_flight: int = Field(
+        default=Bounds.max_publish_bytes_in_flight, ge=1_024, description="The bodies of these."
+    )
+    max_other_bytes_in_flight: int = Field(
+        default=Bounds.max_other_bytes_in_flight, ge=1_024, description="The bodies of all other calls."
+    )
+    max_receives_in_flight: int = Field(
+        default=Bounds.max_receives_in_flight, ge=1, description="Receives, those that wait included."
+    )
+    max_unread_bytes_in_flight: int = Field(
+        default=Bounds.max_unread_bytes_in_flight, ge=1_024, description="Answers that consumers have yet to read."
+    )
 
 
 class TokenSettings(_Model):

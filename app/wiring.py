@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.admission import Admission, Bounds
 from app.brokers.binding import Binding
 from app.brokers.registry import connect
 from app.checks import check
@@ -43,6 +45,7 @@ def build_gateway(settings: Settings, *, clock: Clock = now_ms, observe: Observe
         limits=limits,
         clock=clock,
         observe=observe,
+        admission=Admission(_bounds(settings), len(bindings)),
     )
 
 
@@ -84,6 +87,10 @@ class App:
         await receive()
         await self.gateway.close()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
 
 
 def _bindings(settings: Settings, clock: Clock) -> dict[str, Binding]:

@@ -47,6 +47,7 @@ class Api:
     def __init__(self, gateway: Gateway, auth: Auth, limits: RequestLimits, prefix: str, metrics: Metrics) -> None:
         self._auth = auth
         self._limits = limits
+        self._admission = gateway.admission
         self._prefix = prefix
         self._rest = create_rest(gateway, metrics, prefix)
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway, limits)
@@ -100,4 +101,4 @@ class Api:
                     exchange.queue = queue
                     await handler(exchange)
                     return
-        await serve_rest(self._rest, exchange, self._limits)
+        await serve_rest(self._rest, exchange, self._limits, self._admission)

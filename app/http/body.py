@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from starlette.types import Message
 
+from app.admission import Ticket
 from app.envelope.publication import ENTRY_ALLOWANCE
 from app.errors import BodyTooLarge
 from app.http.exchange import JSON, ClientGone, Exchange
@@ -34,11 +35,14 @@ class RequestLimits:
         return self.max_message_bytes + ENTRY_ALLOWANCE
 
 
-async def read(exchange: Exchange, limit: int) -> bytes:
-    """The whole body. Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, ClientGone."""
+async def read(exchange: Exchange, limit: int, room: Ticket) -> bytes:
+    """The whole body, for which ``room`` grows where its head told of less.
+
+    Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, Overloaded, ClientGone.
+    """
     headers = exchange.headers
     if b"content-encoding" in headers:
-        return b"".join([piece async for piece in pieces(exchange, limit)])
+        return await _whole(pieces(exchange, limit), room)
     length = headers.get(b"content-length")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
@@ -49,14 +53,7 @@ async def read(exchange: Exchange, limit: int) -> bytes:
         if len(body) > limit:
             raise BodyTooLarge(actual=len(body), limit=limit)
         return body
-    parts = [_body(exchange, message)]
-    size = len(parts[0])
-    async for part in _received(exchange):
-        size += len(part)
-        if size > limit:
-            raise BodyTooLarge(actual=f"at least {size}", limit=limit)
-        parts.append(part)
-    return b"".join(parts)
+    return await _whole(_bounded(_received(exchange, message), limit), room)
 
 
 async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
@@ -67,16 +64,30 @@ async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
         raise UnsupportedMediaType(reason="A body may be encoded with gzip, or not at all.")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
+    source = _received(exchange, await exchange.receive())
+    async for piece in _bounded(source if encoding == b"identity" else _unpacked(source), limit):
+        yield piece
+
+
+async def _whole(source: AsyncIterator[bytes], room: Ticket) -> bytes:
+    body = bytearray()
+    async for piece in source:
+        body += piece
+        room.grow(len(body))
+    return bytes(body)
+
+
+async def _bounded(source: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
     size = 0
-    source = _received(exchange)
-    async for piece in source if encoding == b"identity" else _unpacked(source):
+    async for piece in source:
         size += len(piece)
         if size > limit:
             raise BodyTooLarge(actual=f"at least {size}", limit=limit)
         yield piece
 
 
-async def _received(exchange: Exchange) -> AsyncIterator[bytes]:
+async def _received(exchange: Exchange, message: Message) -> AsyncIterator[bytes]:
+    yield _body(exchange, message)
     while exchange.unread:
         yield _body(exchange, await exchange.receive())
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from app.admission import Ticket
 from app.errors import InvalidParameter
 from app.gateway import Gateway
 from app.http.body import RequestLimits, read, require_json
@@ -29,6 +30,7 @@ from app.http.schemas import (
     given,
 )
 from app.model import Extend, Message, Nack, Reject, Settlement
+from app.rights import Right
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
 NO_STORE = (b"cache-control", b"no-store")
@@ -46,7 +48,12 @@ class Consuming:
 
     async def receive(self, exchange: Exchange) -> None:
         """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
-        asked = await self._asked(exchange)
+        broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
+        with self._gateway.admission.receive(broker) as room:
+            await self._receive(exchange, room)
+
+    async def _receive(self, exchange: Exchange, room: Ticket) -> None:
+        asked = await self._asked(exchange, room)
         raw = ENVELOPE in exchange.headers.get(b"accept", b"")
         if raw and asked.max_messages != 1:
             raise InvalidParameter(name="max_messages", reason="a bare envelope is one message", pointer=None)
@@ -54,14 +61,15 @@ class Consuming:
         if messages and exchange.gone():
             await self._gateway.give_back(exchange.queue, messages)
             raise ClientGone
+        room.hold(sum(len(message.body) for message in messages))
         if raw:
             await _answer_bare(exchange, messages)
         else:
             await exchange.answer(200, msgspec.json.encode(_listed(messages)), headers=[NO_STORE])
 
-    async def _asked(self, exchange: Exchange) -> ReceiveRequest:
+    async def _asked(self, exchange: Exchange, room: Ticket) -> ReceiveRequest:
         query = exchange.scope["query_string"]
-        body = await read(exchange, self._limits.max_request_bytes)
+        body = await read(exchange, self._limits.max_request_bytes, room)
         if not body:
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
@@ -122,7 +130,12 @@ class Consuming:
         if exchange.scope["query_string"]:
             from_query(exchange.scope["query_string"], NoParameters)
         require_json(exchange)
-        return from_body(await read(exchange, self._limits.max_request_bytes), kind)
+        with self._room(exchange) as room:
+            return from_body(await read(exchange, self._limits.max_request_bytes, room), kind)
+
+    def _room(self, exchange: Exchange) -> Ticket:
+        broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
+        return self._gateway.admission.other(broker, min(exchange.announced, self._limits.max_request_bytes))
 
     async def _settle(self, exchange: Exchange, settlement: Settlement) -> None:
         results = await self._gateway.settle(exchange.caller, exchange.queue, settlement)

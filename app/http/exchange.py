@@ -53,6 +53,11 @@ class Exchange:
         """Whether the client announced a body."""
         return self.headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in self.headers
 
+    @property
+    def announced(self) -> int:
+        """The bytes of the body as far as its head tells."""
+        return int(self.headers.get(b"content-length", b"0"))
+
     async def answer(
         self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
     ) -> None:

@@ -90,8 +90,6 @@ async def publish_stream(exchange: Exchange, gateway: Gateway, limits: RequestLi
     What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that problem
     then says how many entries were accepted before.
     """
-    # Rights and route are checked before a gigabyte is on its way.
-    await gateway.publish_many(exchange.caller, exchange.queue, [])
     with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
         results = Results(spool)
         upload = Upload(exchange, gateway)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from app.admission import Ticket
 from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway import Gateway
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
-from app.http.ndjson import publish_stream
+from app.http.ndjson import CHUNK_BYTES, publish_stream
 from app.http.results import entry_result
 from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_LINES, Upload
 from app.model import Receipt
+from app.rights import Right
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 
@@ -31,32 +33,41 @@ class Publishing:
         query = exchange.scope["query_string"]
         asked = from_query(query, PublishParameters) if query else _NOTHING
         require_json(exchange)
-        body = await read(exchange, self._limits.max_entry_bytes)
-        receipt = await self._gateway.publish(
-            exchange.caller,
-            exchange.queue,
-            body,
-            delay_seconds=given(asked.delay_seconds),
-            ordering_key=given(asked.ordering_key),
-        )
+        with self._room(exchange, self._limits.max_entry_bytes) as room:
+            body = await read(exchange, self._limits.max_entry_bytes, room)
+            receipt = await self._gateway.publish(
+                exchange.caller,
+                exchange.queue,
+                body,
+                delay_seconds=given(asked.delay_seconds),
+                ordering_key=given(asked.ordering_key),
+            )
         await exchange.answer(201, msgspec.json.encode(receipt))
 
     async def batch(self, exchange: Exchange) -> None:
         """Publish the entries of a JSON array or of NDJSON lines; 201 when all were accepted, else 207."""
         from_query(exchange.scope["query_string"], NoParameters)
         if media_type(exchange) in NDJSON:
-            await publish_stream(exchange, self._gateway, self._limits)
+            with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes):
+                await publish_stream(exchange, self._gateway, self._limits)
             return
         require_json(exchange)
-        bodies = _entries(await read(exchange, self._limits.max_request_bytes))
         outcomes: list[Receipt | BabelgateError] = []
-        upload = Upload(exchange, self._gateway)
-        for start in range(0, max(len(bodies), 1), CHUNK_LINES):
-            outcomes += await upload.publish(bodies[start : start + CHUNK_LINES])
+        with self._room(exchange, self._limits.max_request_bytes) as room:
+            bodies = _entries(await read(exchange, self._limits.max_request_bytes, room))
+            upload = Upload(exchange, self._gateway)
+            for start in range(0, max(len(bodies), 1), CHUNK_LINES):
+                outcomes += await upload.publish(bodies[start : start + CHUNK_LINES])
         failed = sum(isinstance(outcome, BabelgateError) for outcome in outcomes)
         results = [entry_result(index, outcome) for index, outcome in enumerate(outcomes)]
         answer = BatchResult(len(outcomes) - failed, failed, results)
         await exchange.answer(207 if failed else 201, msgspec.json.encode(answer))
+
+    def _room(self, exchange: Exchange, most: int) -> Ticket:
+        """Room for a body of which at most ``most`` bytes are held: rights, route and load are checked before it is
+        read."""
+        broker = self._gateway.broker(exchange.caller, Right.SEND, exchange.queue)
+        return self._gateway.admission.publish(broker, min(exchange.announced, most))
 
 
 def _entries(body: bytes) -> list[bytes]:

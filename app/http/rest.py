@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
+from app.admission import Admission
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway import Gateway
 from app.http import dead_letters, docs, health, queues
@@ -54,9 +55,10 @@ def create_rest(gateway: Gateway, metrics: Metrics, prefix: str) -> FastAPI:
     return rest
 
 
-async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits) -> None:
+async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
     """Serve a request with FastAPI. Raises what went wrong."""
-    body = await read(exchange, limits.max_entry_bytes)
+    with admission.other("", min(exchange.announced, limits.max_entry_bytes)) as room:
+        body = await read(exchange, limits.max_entry_bytes, room)
     if body:
         require_json(exchange)
     pending = [{"type": "http.request", "body": body, "more_body": False}]

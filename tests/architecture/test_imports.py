@@ -15,7 +15,7 @@ PACKAGES = {"app", "app.brokers", "app.observe"}
 LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.transport"),
     ("app.coalescing", "app.jsontext", "app.sources", "app.rights", "app.leases", "app.brokers.binding"),
-    ("app.envelope",),
+    ("app.admission", "app.envelope"),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics"),
     ("app.lanes", "app.maintenance", "app.overview"),
     ("app.dead_letters", "app.settling"),
