@@ -17,15 +17,16 @@ from typing import Any, cast
 import pamqp.frame
 from aiormq.abc import AbstractConnection, ChannelFrame
 from aiormq.channel import Channel as RpcChannel
+from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
 from pamqp import commands as spec
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
+from app.brokers.rabbitmq_frames import FrameReader, encode_publish, properties_of
 from app.brokers.rabbitmq_profile import Addressed, Native
 
-_FRAME_OVERHEAD = 8
-"""Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
+_CLOSE_SECONDS = 2.0
 
 
 class Arrived(Struct, frozen=True):
@@ -45,7 +46,7 @@ class Nacked(Exception):
 
 
 class ChannelGone(Exception):
-    """The channel or its connection ended before the answer; the text is the broker's reason."""
+    """The channel or its connection ended before the answer; the text, and ``__cause__``, are the broker's reason."""
 
 
 class _Unconfirmed(Struct):
@@ -67,19 +68,20 @@ class Channel:
     ChannelGone, and so does every later call.
     """
 
-    def __init__(self, rpc: RpcChannel) -> None:
+    def __init__(self, rpc: RpcChannel, reader: FrameReader) -> None:
         self.rpc = rpc
+        self._reader = reader
         self.generation = os.urandom(4).hex()
         self._number = rpc.number
-        self._body_size = rpc.connection.connection_tune.frame_max - _FRAME_OVERHEAD
+        self._frame_max = rpc.connection.connection_tune.frame_max
         self._tag = 0
         self._confirms: OrderedDict[int, _Unconfirmed] = OrderedDict()
         self._gets: deque[_Gets] = deque()
-        self._consumers: dict[str, Callable[[Arrived], None]] = {}
+        self._consumers: dict[str, tuple[Callable[[Arrived], None], Callable[[], None] | None]] = {}
         self._barrier: asyncio.Future[None] | None = None
         self._barriers: deque[asyncio.Future[None]] = deque()
         self._method: spec.Basic.GetOk | spec.Basic.Deliver | spec.Basic.Return | None = None
-        self._header = ContentHeader()
+        self._header = b""
         self._parts: list[bytes] = []
         self._missing = 0
         self._unwritten: list[bytes] = []
@@ -88,9 +90,11 @@ class Channel:
         rpc.closing.add_done_callback(self._ended)
 
     @classmethod
-    async def open(cls, connection: AbstractConnection, *, confirms: bool = False) -> Channel:
-        """Open a channel; with ``confirms`` it is one to publish on. Raises aiormq's errors."""
-        return cls(cast(RpcChannel, await connection.channel(publisher_confirms=confirms)))
+    async def open(
+        cls, connection: AbstractConnection, reader: FrameReader, number: int, *, confirms: bool = False
+    ) -> Channel:
+        """Open the channel ``number``; with ``confirms`` it is one to publish on. Raises aiormq's errors."""
+        return cls(cast(RpcChannel, await connection.channel(number, publisher_confirms=confirms)), reader)
 
     @property
     def is_open(self) -> bool:
@@ -98,21 +102,31 @@ class Channel:
         return not self.rpc.is_closed
 
     async def close(self) -> None:
-        """Close it: the broker takes back what it delivered here and was not settled."""
-        await self.rpc.close()
+        """Close it, within 2 s: the broker takes back what it delivered here and was not settled. Never raises."""
+        # Without an answer the channel counts as open at the broker; its connection does not answer either.
+        with contextlib.suppress(Exception):
+            await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
     def publish(self, messages: Sequence[Addressed]) -> list[asyncio.Future[None]]:
-        """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked."""
+        """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked.
+
+        The future of a message that AMQP cannot carry raises ValueError or TypeError; it is not written.
+        """
         self._check()
         loop = asyncio.get_running_loop()
         written: list[bytes] = []
         futures: list[asyncio.Future[None]] = []
         for message in messages:
-            self._tag += 1
             future: asyncio.Future[None] = loop.create_future()
-            self._confirms[self._tag] = _Unconfirmed(message, future)
             futures.append(future)
-            written.append(self._encode(message))
+            try:
+                written.append(encode_publish(message, self._number, self._frame_max))
+            except (ValueError, TypeError) as error:
+                future.set_exception(error)
+            else:
+                # The broker counts what it reads: only what is written has a tag.
+                self._tag += 1
+                self._confirms[self._tag] = _Unconfirmed(message, future)
         self._write(b"".join(written))
         return futures
 
@@ -124,11 +138,20 @@ class Channel:
         self._write(self._frame(spec.Basic.Get(queue=queue)) * count)
         return await future
 
-    async def consume(self, queue: str, prefetch: int, arrived: Callable[[Arrived], None]) -> str:
-        """Start a consumer that gets at most ``prefetch`` messages until some are settled; its tag."""
+    async def consume(
+        self,
+        queue: str,
+        prefetch: int,
+        arrived: Callable[[Arrived], None],
+        cancelled: Callable[[], None] | None = None,
+    ) -> str:
+        """Start a consumer that gets at most ``prefetch`` messages until some are settled; its tag.
+
+        ``cancelled`` is called when the broker ends it: the queue was deleted, or has lost its leader.
+        """
         self._check()
         tag = f"babelgate-{os.urandom(6).hex()}"
-        self._consumers[tag] = arrived
+        self._consumers[tag] = arrived, cancelled
         try:
             await self.rpc.basic_qos(prefetch_count=prefetch)
             await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
@@ -175,7 +198,7 @@ class Channel:
         if kind is spec.Basic.Ack:
             self._confirmed(frame.delivery_tag, frame.multiple, None)
         elif kind is ContentHeader:
-            self._header, self._parts, self._missing = frame, [], frame.body_size
+            self._header, self._parts, self._missing = self._reader.header, [], frame.body_size
             if not self._missing:
                 self._complete()
         elif kind is ContentBody:
@@ -189,6 +212,11 @@ class Channel:
             self._got(None)
         elif kind is spec.Channel.FlowOk:
             _resolve(self._barriers.popleft(), None)
+        elif kind is spec.Basic.Cancel:
+            _, cancelled = self._consumers.pop(frame.consumer_tag, (None, None))
+            if cancelled is not None:
+                cancelled()
+            return False
         elif kind is spec.Basic.Nack:
             self._confirmed(frame.delivery_tag, frame.multiple, Nacked("the broker did not take the message"))
         else:
@@ -204,12 +232,22 @@ class Channel:
             return
         assert method is not None
         native = Native(
-            body, self._header.properties, method.exchange or "", method.routing_key or "", bool(method.redelivered)
+            body,
+            properties_of(self._header),
+            method.exchange or "",
+            method.routing_key or "",
+            bool(method.redelivered),
         )
+        tag = method.delivery_tag or 0
         if isinstance(method, spec.Basic.GetOk):
-            self._got(Arrived(method.delivery_tag or 0, native, method.message_count or 0))
-        elif arrived := self._consumers.get(method.consumer_tag or ""):
-            arrived(Arrived(method.delivery_tag or 0, native))
+            self._got(Arrived(tag, native, method.message_count or 0))
+            return
+        arrived, _ = self._consumers.get(method.consumer_tag or "", (None, None))
+        if arrived is not None:
+            arrived(Arrived(tag, native))
+        elif self.is_open:
+            # Its consumer is gone: nobody would ever settle it.
+            self.requeue([tag])
 
     def _got(self, message: Arrived | None) -> None:
         gets = self._gets[0]
@@ -218,11 +256,11 @@ class Channel:
             gets.arrived.append(message)
         if gets.waited_for == 0:
             self._gets.popleft()
-            if gets.future.done():
+            if not gets.future.done():
+                gets.future.set_result(gets.arrived)
+            elif gets.arrived and self.is_open:
                 # Whoever asked is gone: nobody would ever settle these.
                 self.requeue([arrived.tag for arrived in gets.arrived])
-            else:
-                gets.future.set_result(gets.arrived)
 
     def _was_returned(self, method: spec.Basic.Return, body: bytes) -> None:
         """Mark the message that came back: the oldest such that is not confirmed. Its confirm is still to come."""
@@ -248,7 +286,8 @@ class Channel:
 
     def _ended(self, closing: asyncio.Future[Any]) -> None:
         cause = None if closing.cancelled() else closing.exception()
-        gone = ChannelGone(str(cause or "closed"))
+        gone = ChannelGone(" ".join(str(part) for part in cause.args if part is not None) if cause else "closed")
+        gone.__cause__ = cause
         waiting: list[asyncio.Future[Any]] = [unconfirmed.future for unconfirmed in self._confirms.values()]
         waiting += [gets.future for gets in self._gets]
         waiting += self._barriers
@@ -267,17 +306,6 @@ class Channel:
     def _check(self) -> None:
         if self.rpc.is_closed:
             raise ChannelGone("closed")
-
-    def _encode(self, message: Addressed) -> bytes:
-        number, body = self._number, message.body
-        publish = spec.Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, mandatory=True)
-        parts = [
-            pamqp.frame.marshal(publish, number),
-            pamqp.frame.marshal(ContentHeader(body_size=len(body), properties=message.properties), number),
-        ]
-        for start in range(0, len(body), self._body_size):
-            parts.append(pamqp.frame.marshal(ContentBody(body[start : start + self._body_size]), number))
-        return b"".join(parts)
 
     def _frame(self, method: Any) -> bytes:
         return pamqp.frame.marshal(method, self._number)

@@ -1,0 +1,166 @@
+"""The frames of one AMQP connection as they come in, before aiormq sees them.
+
+Two things are dealt with here. The properties of a message are whatever its publisher wrote: a text that is not UTF-8,
+or a time past the year 9999, would end the connection when aiormq decodes it, and the message, delivered again, the
+next one. So aiormq gets a header without properties, and the reader keeps the true one for :func:`properties_of`. And
+what the broker says of the connection as a whole is kept in its words: that it blocks publishers, that it closes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections.abc import Callable
+from typing import Any, cast
+
+import pamqp.decode
+import pamqp.frame
+from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
+from pamqp.body import ContentBody
+from pamqp.commands import Basic
+from pamqp.header import ContentHeader
+from yarl import URL
+
+from app.brokers.rabbitmq_profile import Addressed
+
+_HEAD = struct.Struct(">BHI")
+_METHOD, _HEADER = 1, 2
+_CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
+_FRAME_OVERHEAD = 8
+"""Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
+
+_NAME_BYTES = 128
+"""The longest name in a table (AMQP 0-9-1, section 4.2.5.5); pamqp cuts off what is longer."""
+
+_COPIES = ("CC", "BCC")
+"""Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
+
+_NO_FLAGS = b"\x00\x00"
+_FIXED = 12
+"""Bytes of a content header before its flags: class, weight, body size (AMQP 0-9-1, section 4.2.6.1)."""
+
+_UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
+
+log = logging.getLogger("babelgate.rabbitmq")
+
+
+class FrameReader:
+    """Stands where aiormq has its stream, and hands out one frame after the other.
+
+    ``header`` is the payload of the content header that was read last; ``blocked`` is the broker's reason while it
+    blocks publishers, ``closed`` the one it closed the connection with.
+    """
+
+    def __init__(self, stream: asyncio.StreamReader) -> None:
+        self._stream = stream
+        self._frame = b""
+        self._start = 0
+        self.header = b""
+        self.blocked: str | None = None
+        self.closed: str | None = None
+        self.at_eof: Callable[[], bool] = stream.at_eof
+
+    async def readexactly(self, count: int) -> bytes:
+        """The next ``count`` bytes, which lie in one frame. Raises asyncio.IncompleteReadError."""
+        if self._start == len(self._frame):
+            self._frame, self._start = await self._next(), 0
+        start, self._start = self._start, self._start + count
+        return self._frame[start : self._start]
+
+    async def _next(self) -> bytes:
+        head = await self._stream.readexactly(_HEAD.size)
+        if head.startswith(b"AMQP"):
+            # No frame, but the version of the protocol that a server speaks which does not speak ours.
+            return head + await self._stream.readexactly(1)
+        kind, channel, size = _HEAD.unpack(head)
+        rest = await self._stream.readexactly(size + 1)
+        if kind == _HEADER:
+            self.header = rest[:-1]
+            rest = rest[:_FIXED] + _NO_FLAGS + rest[-1:]
+            head = _HEAD.pack(kind, channel, len(rest) - 1)
+        elif channel == 0 and kind == _METHOD:
+            if rest.startswith(_BLOCKED):
+                self.blocked = _text(rest, 4) or "no reason given"
+            elif rest.startswith(_CLOSE):
+                self.closed = _text(rest, 6)
+            elif rest.startswith(_UNBLOCKED):
+                self.blocked = None
+        return head + rest
+
+
+def _text(payload: bytes, start: int) -> str:
+    """The short string at ``start``."""
+    return payload[start + 1 : start + 1 + payload[start]].decode("utf-8", "replace")
+
+
+class Transport(TransportFactory):
+    """Connects as aiormq does, and keeps the ``reader`` once it has."""
+
+    def __init__(self, tls: bool) -> None:
+        self._inner = TLSTransportFactory() if tls else TCPTransportFactory()
+        self.reader: FrameReader | None = None
+
+    async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The stream of frames, and the writer."""
+        stream, writer = await self._inner.create(url, **kwargs)
+        self.reader = FrameReader(stream)
+        return cast(asyncio.StreamReader, self.reader), writer
+
+
+def encode_publish(message: Addressed, channel: int, frame_max: int) -> bytes:
+    """The frames that publish ``message``, mandatory. Raises ValueError or TypeError for what AMQP cannot carry."""
+    for name, value in (message.properties.headers or {}).items():
+        if len(name) > _NAME_BYTES or (not name.isascii() and len(name.encode()) > _NAME_BYTES):
+            raise ValueError(f"the name of a header has more than {_NAME_BYTES} bytes")
+        if name in _COPIES and not isinstance(value, list):
+            # The broker would close the channel, and with it everything that is in flight there.
+            raise ValueError(f"the header {name} is the broker's own: it names further queues")
+    body = message.body
+    publish = Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, mandatory=True)
+    parts = [
+        pamqp.frame.marshal(publish, channel),
+        pamqp.frame.marshal(ContentHeader(body_size=len(body), properties=message.properties), channel),
+    ]
+    room = frame_max - _FRAME_OVERHEAD if frame_max else len(body)
+    for start in range(0, len(body), room or 1):
+        parts.append(pamqp.frame.marshal(ContentBody(body[start : start + room]), channel))
+    return b"".join(parts)
+
+
+def properties_of(header: bytes) -> Basic.Properties:
+    """The properties in the payload of a content header; those that cannot be read are left out. Never raises."""
+    whole = ContentHeader()
+    try:
+        whole.unmarshal(header)
+        return whole.properties
+    except _UNREADABLE:
+        return _readable(header[_FIXED:])
+
+
+def _readable(data: bytes) -> Basic.Properties:
+    """Read one property after the other: what is broken inside one of them leaves the place of the next known."""
+    found = Basic.Properties()
+    try:
+        (flags,) = struct.unpack_from(">H", data)
+        rest = data[2:]
+        for position, name in enumerate(Basic.Properties.attributes()):
+            if flags & (1 << 15 - position):
+                kind = Basic.Properties.amqp_type(name)
+                size = _size(kind, rest)
+                try:
+                    setattr(found, name, pamqp.decode.by_type(rest[:size], kind)[1])
+                except _UNREADABLE as error:
+                    log.info("a message's property %s cannot be read: %s", name, error)
+                rest = rest[size:]
+    except _UNREADABLE as error:
+        log.info("a message's properties cannot be read: %s", error)
+    return found
+
+
+def _size(kind: str, data: bytes) -> int:
+    if kind == "shortstr":
+        return 1 + data[0]
+    if kind == "table":
+        return 4 + int(struct.unpack_from(">I", data)[0])
+    return {"octet": 1, "timestamp": 8}[kind]
