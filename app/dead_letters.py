@@ -10,9 +10,8 @@ from app.brokers.binding import NO_HEADERS, DeadRecord, DeadStore, Outcome, Outg
 from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
-from app.lanes import offering
 from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
-from app.routing import Route, chunks
+from app.routing import Route, chunks, offering
 
 DEFAULT_REDRIVE_LIMIT = 1000
 _PAGE = 100

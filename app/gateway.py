@@ -22,7 +22,8 @@ from app.errors import (
     BabelgateError,
     BrokerError,
 )
-from app.lanes import Lane, Observe, offering
+from app.holding import Holdings
+from app.lanes import Lane
 from app.leases import Lease, TokenSealer
 from app.maintenance import Maintenance
 from app.model import (
@@ -37,10 +38,10 @@ from app.model import (
     Settlement,
     SettleResult,
 )
-from app.observe.events import Event
+from app.observe.events import Event, Observe
 from app.overview import broker_info, known_queues, queue_info
 from app.rights import Caller, Right
-from app.routing import Route, Router, chunks
+from app.routing import Route, Router, chunks, offering
 from app.settling import Settler
 
 log = logging.getLogger("babelgate.gateway")
@@ -79,6 +80,8 @@ class Gateway:
         self._sealer = sealer
         self._settler = Settler(sealer, clock, observe)
         self._incarnation = os.urandom(8).hex()
+        self.holdings: Mapping[str, Holdings] = {name: Holdings() for name in bindings}
+        """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}
         self._maintenance = Maintenance(self._kept_routes, clock)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -108,7 +111,7 @@ class Gateway:
         """Finish what is in flight, then close all bindings; idempotent."""
         await self.drain()
         await self._maintenance.stop()
-        await asyncio.gather(*(lane.idle() for lane in self._lanes.values()))
+        await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     def broker(self, caller: Caller, right: Right, queue: str) -> str:
@@ -310,7 +313,9 @@ class Gateway:
         if lane is None or (lane.route is not route and lane.route != route):
             if len(self._lanes) >= _KEPT_LANES:
                 self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
-            lane = self._lanes[queue] = Lane(route, self.limits, self.clock, self.observe)
+            lane = self._lanes[queue] = Lane(
+                route, self.holdings[route.broker], self.limits, self.clock, self.observe
+            )
             if self.draining:
                 lane.receiver.stop()
         return lane

@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Sequence
 
 from app import envelope
-from app.brokers.binding import Buries, DeadLetter, DeadLetters, DeadStore, Delivery, Outcome, Outgoing, Peeks, Purges
+from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
 from app.clock import Clock
 from app.coalescing import Coalescer
 from app.envelope import Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
-from app.observe.events import Event
+from app.holding import Holdings
+from app.keeping import LEASE_EXPIRED, keeper
+from app.observe.events import Event, Observe
 from app.receiving import Admitted, Receiver
 from app.routing import Route
 
 log = logging.getLogger("babelgate.lanes")
 
-Observe = Callable[[Event], None]
-Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore)
-
-
-def offering(route: Route, protocol: type[Optional]) -> Optional:
-    """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
-    if isinstance(route.binding, protocol):
-        return route.binding
-    raise UnsupportedByBroker(
-        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
-    )
-
 
 class Lane:
     """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
 
-    def __init__(self, route: Route, limits: Limits, clock: Clock, observe: Observe) -> None:
+    def __init__(self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> None:
+        """``holdings``: of the route's broker, where this process keeps the leases."""
         self.route = route
+        self.keeper = keeper(route, holdings, limits, clock, observe)
         self._limits = limits
         self._clock = clock
         self._observe = observe
@@ -45,26 +36,30 @@ class Lane:
         async def publish(messages: list[Outgoing]) -> Sequence[Outcome]:
             return await binding.publish(native, messages)
 
-        async def ack(handles: list[str]) -> Sequence[Outcome]:
-            return await binding.ack(native, handles)
-
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
-            return await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
+            deliveries = await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
+            return self.keeper.keep(deliveries, lease_seconds)
 
         self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch)
-        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
+        self.acker: Coalescer[str, Outcome] = Coalescer(self.keeper.ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property
     def busy(self) -> bool:
-        """Whether anything is in flight or waiting."""
-        return self.publisher.busy or self.acker.busy or self.receiver.busy
+        """Whether anything is in flight, waiting or held."""
+        return self.publisher.busy or self.acker.busy or self.receiver.busy or self.keeper.busy
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
         await self.publisher.idle()
         await self.receiver.idle()
         await self.acker.idle()
+        await self.keeper.idle()
+
+    async def close(self) -> None:
+        """Finish what is in flight; leases that this process keeps run out no more."""
+        await self.idle()
+        await self.keeper.close()
 
     def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
         """The message for the queue's broker. Raises what the broker cannot carry."""
@@ -87,7 +82,7 @@ class Lane:
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries that nobody wants any more: at once, and uncounted. Never raises BabelgateError."""
         try:
-            await self.route.binding.release(self.route.native, handles, 0, failed=False)
+            await self.keeper.give_back(handles)
         except BabelgateError as error:
             log.warning("queue %s: could not give back %d deliveries: %s", self.route.queue, len(handles), error)
 
@@ -103,7 +98,7 @@ class Lane:
             except Poison as poison:
                 letters.append(self._poison(delivery, poison))
                 continue
-            attempts = self._reconcile(max(received.attempts, 0), delivery.delivery_count)
+            attempts = self.route.attempts(received.attempts, delivery.delivery_count)
             if received.warnings:
                 log.warning(
                     "queue %s: message %r carries forbidden keys %s", self.route.queue, received.id, received.warnings
@@ -117,30 +112,18 @@ class Lane:
             await self._dead_letter(letters)
         return good
 
-    def _reconcile(self, attempts: int, count: int) -> int:
-        """The attempts of a body that says ``attempts`` and that the broker counts ``count`` for."""
-        match self.route.capabilities.delivery_count:
-            case "added":
-                return attempts + count
-            case "zero_based":
-                return max(attempts, count)
-            case "one_based":
-                return max(attempts, count - 1)
-            case _:
-                return attempts
-
     def _overdue(self, received: Received, attempts: int) -> str | None:
         """Why the delivery must not be handed out any more."""
         policy = self.route.policy
         if attempts >= policy.max_attempts:
-            return "lease expired"
+            return LEASE_EXPIRED
         if policy.has_expired(received.created_at, self._clock()):
             return "message expired"
         return None
 
     def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetter, Event]:
         route = self.route
-        attempts = self._reconcile(0, delivery.delivery_count)
+        attempts = route.attempts(0, delivery.delivery_count)
         error = f"{poison.code}: {poison.detail}"
         log.warning("queue %s: a body is dead-lettered as poison: %s", route.queue, error)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
@@ -162,9 +145,7 @@ class Lane:
 
     async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:
         try:
-            outcomes = await offering(self.route, DeadLetters).dead_letter(
-                self.route.native, [letter for letter, _ in letters]
-            )
+            outcomes = await self.keeper.dead_letter([letter for letter, _ in letters])
         except BabelgateError as error:
             # Nothing is lost: the leases expire and the bodies come again.
             log.warning("queue %s: could not dead-letter %d messages: %s", self.route.queue, len(letters), error)

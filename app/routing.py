@@ -8,7 +8,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.brokers.binding import Binding, Capabilities, NativeQueue
+from app.brokers.binding import (
+    Binding,
+    Buries,
+    Capabilities,
+    DeadLetters,
+    DeadStore,
+    NativeQueue,
+    Outstanding,
+    Peeks,
+    Purges,
+)
 from app.errors import InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.rights import pattern
 
@@ -16,6 +26,7 @@ QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
 
 Each = TypeVar("Each")
+Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore, Outstanding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +80,19 @@ class Route:
                 reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
                 maximum=maximum,
             )
+
+    def attempts(self, said: int, count: int) -> int:
+        """The failed attempts of a delivery whose body says ``said`` and that the broker counts ``count`` for."""
+        said = max(said, 0)
+        match self.capabilities.delivery_count:
+            case "added":
+                return said + count
+            case "zero_based":
+                return max(said, count)
+            case "one_based":
+                return max(said, count - 1)
+            case _:
+                return said
 
     def lease_seconds(self, lease_seconds: float | None) -> float:
         """The lease to ask for; ``None``: the policy's. Raises InvalidParameter, UnsupportedByBroker (``maximum``)."""
@@ -132,6 +156,15 @@ class Router:
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
         return list(self._exact)
+
+
+def offering(route: Route, protocol: type[Optional]) -> Optional:
+    """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
+    if isinstance(route.binding, protocol):
+        return route.binding
+    raise UnsupportedByBroker(
+        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
+    )
 
 
 def check_queue_name(queue: str) -> None:

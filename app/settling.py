@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from app import envelope
-from app.brokers.binding import DeadLetter, DeadLetters, Outcome
+from app.brokers.binding import DeadLetter, Failure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
-from app.lanes import Lane, Observe, offering
+from app.keeping import Failed
+from app.lanes import Lane
 from app.leases import Lease, TokenSealer
 from app.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.observe.events import Event, EventKind
+from app.observe.events import Event, EventKind, Observe
 from app.routing import Route, chunks
 
 Fate = Outcome | int
@@ -37,24 +38,20 @@ class Settler:
         Raises only what is wrong for all of them: a delay or a lease that the broker cannot keep.
         """
         route = lane.route
-        for nack in settlement.nacks:
-            if nack.delay_seconds is not None:
-                route.check_delay(nack.delay_seconds)
-        for extend in settlement.extends:
-            route.lease_seconds(extend.lease_seconds)
+        check(route, settlement)
         fates: defaultdict[Action, list[Fate]] = defaultdict(list)
         if settlement.acks:
             opened = self._open(route, settlement.acks)
             fates["ack"] += await _each(opened, self._ack(lane, _leases(opened)))
         for nack in settlement.nacks:
             opened = self._open(route, nack.ack_tokens)
-            fates["nack"] += await _each(opened, self._nack(route, nack, _leases(opened)))
+            fates["nack"] += await _each(opened, self._nack(lane, nack, _leases(opened)))
         for reject in settlement.rejects:
             opened = self._open(route, reject.ack_tokens)
-            fates["reject"] += await _each(opened, self._reject(route, reject, _leases(opened)))
+            fates["reject"] += await _each(opened, self._reject(lane, reject, _leases(opened)))
         for extend in settlement.extends:
             opened = self._open(route, extend.ack_tokens)
-            fates["extend"] += await _each(opened, self._extend(route, extend, _leases(opened)))
+            fates["extend"] += await _each(opened, self._extend(lane, extend, _leases(opened)))
         self._report(route, fates)
         return [_result(index, action, fate) for action, each in fates.items() for index, fate in enumerate(each)]
 
@@ -73,11 +70,11 @@ class Settler:
     async def _ack(self, lane: Lane, leases: Sequence[Lease]) -> Sequence[Fate]:
         if len(leases) == 1:
             return [await lane.acker.submit(leases[0].handle)]
-        route = lane.route
-        return await _in_chunks(route, leases, lambda chunk: route.binding.ack(route.native, _handles(chunk)))
+        return await _in_chunks(lane.route, leases, lambda chunk: lane.keeper.ack(_handles(chunk)))
 
-    async def _nack(self, route: Route, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _nack(self, lane: Lane, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
         """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
+        route = lane.route
         spent: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):
@@ -89,25 +86,22 @@ class Settler:
                 by_delay[delay].append(position)
         fates: dict[int, Fate] = {}
         for delay, positions in by_delay.items():
-            release = partial(self._release, route, delay)
+            release = partial(_release, lane, nack, delay)
             outcomes = await _in_chunks(route, [leases[position] for position in positions], release)
             fates.update(zip(positions, outcomes, strict=True))
         if spent:
-            bury = partial(self._dead_letter, route, nack.error, nack.exception, 1)
+            bury = partial(self._dead_letter, lane, nack.error, nack.exception, 1)
             outcomes = await _in_chunks(route, [leases[position] for position in spent], bury)
             fates.update(zip(spent, outcomes, strict=True))
         return [fates[position] for position in range(len(leases))]
 
-    async def _release(self, route: Route, delay_seconds: float, leases: Sequence[Lease]) -> Sequence[Outcome]:
-        return await route.binding.release(route.native, _handles(leases), delay_seconds, failed=True)
-
-    async def _reject(self, route: Route, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
-        return await _in_chunks(route, leases, partial(self._dead_letter, route, reject.error, reject.exception, 0))
+    async def _reject(self, lane: Lane, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
+        return await _in_chunks(lane.route, leases, partial(self._dead_letter, lane, reject.error, reject.exception, 0))
 
     async def _dead_letter(
-        self, route: Route, error: str | None, exception: str | None, counted: int, leases: Sequence[Lease]
+        self, lane: Lane, error: str | None, exception: str | None, counted: int, leases: Sequence[Lease]
     ) -> Sequence[Outcome]:
-        now = self._clock()
+        route, now = lane.route, self._clock()
         letters = [
             DeadLetter(
                 lease.handle,
@@ -115,16 +109,14 @@ class Settler:
             )
             for lease in leases
         ]
-        outcomes = await offering(route, DeadLetters).dead_letter(route.native, letters)
+        outcomes = await lane.keeper.dead_letter(letters)
         if done := sum(outcome is None for outcome in outcomes):
             self._observe(Event("dead_lettered", route.queue, route.broker, count=done, reason="failed"))
         return outcomes
 
-    async def _extend(self, route: Route, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
-        lease_seconds = route.lease_seconds(extend.lease_seconds)
-        return await _in_chunks(
-            route, leases, lambda chunk: route.binding.extend(route.native, _handles(chunk), lease_seconds)
-        )
+    async def _extend(self, lane: Lane, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
+        lease_seconds = lane.route.lease_seconds(extend.lease_seconds)
+        return await _in_chunks(lane.route, leases, lambda chunk: lane.keeper.extend(_handles(chunk), lease_seconds))
 
     def _report(self, route: Route, fates: Mapping[Action, Sequence[Fate]]) -> None:
         for action, each in fates.items():
@@ -136,8 +128,22 @@ class Settler:
                 self._observe(Event("lease_lost", route.queue, route.broker, count=lost))
 
 
+def check(route: Route, settlement: Settlement) -> None:
+    """Raise InvalidParameter or UnsupportedByBroker for a delay or a lease that the broker cannot keep."""
+    for nack in settlement.nacks:
+        if nack.delay_seconds is not None:
+            route.check_delay(nack.delay_seconds)
+    for extend in settlement.extends:
+        route.lease_seconds(extend.lease_seconds)
+
+
 def _handles(leases: Sequence[Lease]) -> list[str]:
     return [lease.handle for lease in leases]
+
+
+async def _release(lane: Lane, nack: Nack, delay_seconds: float, leases: Sequence[Lease]) -> Sequence[Outcome]:
+    failed = [Failed(lease.handle, Failure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases]
+    return await lane.keeper.release(failed, delay_seconds)
 
 
 async def _in_chunks(

@@ -19,8 +19,8 @@ from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.keys import token_keys
-from app.lanes import Observe
 from app.leases import TokenSealer
+from app.observe.events import Observe
 from app.observe.metrics import Metrics
 from app.rights import Caller
 from app.routing import Policy, Router, Rule

@@ -116,8 +116,8 @@ class Capabilities:
     uncounted; the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
 
     ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection for as long as this lasts. The
-    receiver then keeps deadline and body, ``extend`` is never called, and ``max_lease_seconds`` bounds a lease with all
-    its extends.
+    receiver then keeps deadline and body, ``extend`` is never called, ``max_lease_seconds`` bounds a lease with all its
+    extends, and the binding is :class:`Outstanding`.
     """
 
     max_delay_seconds: float | None
@@ -228,6 +228,17 @@ class Buries(Protocol):
         """Write records, made by ``app.envelope.dead_letter_record``, to the dead-letter queue of ``queue``.
 
         Otherwise as ``publish``; delays are not asked for.
+        """
+
+
+@runtime_checkable
+class Outstanding(Protocol):
+    """A broker whose deliveries belong to a connection; needed where the gateway keeps the leases."""
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether each delivery is this process's to settle still: not settled, and its connection not gone.
+
+        A look-up without I/O. What it denies the broker has dealt with, and the gateway neither copies nor acks it.
         """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ EventKind = Literal[
     "rejected",
     "extended",
     "lease_lost",
+    "lease_expired",
     "dead_lettered",
     "poison",
     "redriven",
@@ -36,3 +38,7 @@ class Event(Struct, frozen=True):
     message_id: str | None = None
     trace_id: str | None = None
     attempts: int | None = None
+
+
+Observe = Callable[[Event], None]
+"""Takes each event as it happens; must not block."""

@@ -36,6 +36,7 @@ class Metrics:
         self._published = counter("published", "Messages a broker has durably accepted.")
         self._delivered = counter("delivered", "Messages handed out to consumers.")
         self._settled = counter("settled", "Ends of leases asked for, by outcome.", "outcome")
+        self._expired = counter("lease_expired", "Leases that ran out, of those that this process keeps.")
         self._dead_lettered = counter("dead_lettered", "Messages moved to a dead-letter queue.", "reason")
         self._redriven = counter("redriven", "Dead letters sent back.")
         self._poison = counter("poison", "Bodies found on a queue that no consumer can take.")
@@ -68,5 +69,10 @@ class Metrics:
             return (self._dead_lettered.labels(*labels, event.reason if event.reason in _REASONS else "failed").inc,)
         if event.kind == "poison":
             return (self._poison.labels(*labels).inc, self._dead_lettered.labels(*labels, "poison").inc)
-        plain = {"accepted": self._published, "delivered": self._delivered, "redriven": self._redriven}
+        plain = {
+            "accepted": self._published,
+            "delivered": self._delivered,
+            "redriven": self._redriven,
+            "lease_expired": self._expired,
+        }
         return (plain[event.kind].labels(*labels).inc,)
