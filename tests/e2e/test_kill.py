@@ -1,6 +1,6 @@
 """kill -9 in the middle of everything: what was accepted is delivered, what was acked never comes again.
 
-The clients keep a ledger of every single message; it decides, not a sample.
+The clients keep a tally of every single message; it decides, not a sample.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 from tests.harness.gateway import GatewayProcess
 from tests.harness.redis import redis_server
-from tests.harness.traffic import Ledger, Traffic
+from tests.harness.traffic import Tally, Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 
@@ -50,7 +50,7 @@ def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *ar
     return started
 
 
-async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, queue: str, count: int) -> Ledger:
+async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, queue: str, count: int) -> Tally:
     """Traffic of ``count`` messages; after a third and two thirds of it a gateway is killed and started again."""
     traffic = Traffic([victim.url for victim in victims], queue, LEASE)
     async with asyncio.TaskGroup() as group:
@@ -63,16 +63,16 @@ async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, que
     with victims[0].client() as client:
         left = client.get(f"/queues/{queue}").json()["stats"]
     assert (left["depth"], left["in_flight"]) == (0, 0), "something was left behind"
-    return traffic.ledger
+    return traffic.tally
 
 
-def check(ledger: Ledger, count: int) -> None:
-    assert ledger.unanswered["publish"] > 0, "the kill hit nothing"
-    assert ledger.refused == {}
-    assert len(ledger.accepted) > count // 2
-    assert ledger.accepted - ledger.delivered.keys() == set(), "accepted and never delivered"
-    assert ledger.resurrected == [], "delivered after it was acked"
-    assert len(ledger.acked) > count // 2
+def check(tally: Tally, count: int) -> None:
+    assert tally.unanswered["publish"] > 0, "the kill hit nothing"
+    assert tally.refused == {}
+    assert len(tally.accepted) > count // 2
+    assert tally.accepted - tally.delivered.keys() == set(), "accepted and never delivered"
+    assert tally.resurrected == [], "delivered after it was acked"
+    assert len(tally.acked) > count // 2
 
 
 async def test_one_gateway(tmp_path: Path, broker_url: str, queue: str) -> None:

@@ -1,4 +1,4 @@
-"""Clients that publish, receive and ack over HTTP through whatever happens, and the ledger of what they were told."""
+"""Clients that publish, receive and ack over HTTP through whatever happens, and the tally of what they were told."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ class Client:
 
         Waits for a gateway that cannot be connected to: nothing was written to it.
         """
-        reader, writer = self._streams = self._streams or await self._connect()
+        connected = await self.connect()
+        while connected is None:
+            await asyncio.sleep(_PAUSE)
+            connected = await self.connect()
+        reader, writer = connected
         try:
             head = f"POST {path} HTTP/1.1\r\nHost: {self._host.netloc}\r\nContent-Type: application/json\r\n"
             writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
@@ -36,12 +40,16 @@ class Client:
             self.close()
             raise
 
-    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        while True:
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
+        """Both ends, where somebody listens; a connection that was left by the other side is made anew."""
+        if self._streams is not None and self._streams[0].at_eof():
+            self.close()
+        if self._streams is None:
             try:
-                return await asyncio.open_connection(self._host.hostname, self._host.port)
+                self._streams = await asyncio.open_connection(self._host.hostname, self._host.port)
             except OSError:
-                await asyncio.sleep(_PAUSE)
+                return None
+        return self._streams
 
     def close(self) -> None:
         """Drop the connection."""
@@ -50,7 +58,7 @@ class Client:
             self._streams = None
 
 
-class Ledger:
+class Tally:
     """What the clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
 
     ``resurrected``: delivered after it was acked. ``refused``: publishes by the status that refused them.
@@ -75,7 +83,7 @@ class Traffic:
     """Publishers and consumers of one queue, spread over ``urls``; what one URL handed out another settles."""
 
     def __init__(self, urls: Sequence[str], queue: str, lease_seconds: float) -> None:
-        self.ledger = Ledger()
+        self.tally = Tally()
         self._urls = urls
         self._path = f"/queues/{queue}/messages"
         self._lease = lease_seconds
@@ -93,10 +101,10 @@ class Traffic:
 
     async def accepted(self, count: int) -> None:
         """Wait until so many are accepted."""
-        accepted = self.ledger.accepted
+        accepted = self.tally.accepted
         while len(accepted) < count:
             await asyncio.sleep(0.01)
-            accepted = self.ledger.accepted
+            accepted = self.tally.accepted
 
     async def _publish(self, index: int, numbers: Iterator[int]) -> None:
         client = self._client(index)
@@ -104,9 +112,9 @@ class Traffic:
             body = b'{"job":"urn:babel:test:numbered","data":{"number":%d}}' % number
             answer = await self._post(client, "publish", self._path, body)
             if answer is not None and answer[0] == 201:
-                self.ledger.accepted.add(number)
+                self.tally.accepted.add(number)
             elif answer is not None:
-                self.ledger.refused[answer[0]] += 1
+                self.tally.refused[answer[0]] += 1
         client.close()
 
     async def _consume(self, index: int) -> None:
@@ -120,14 +128,14 @@ class Traffic:
             messages = answer[1]["messages"]
             numbers = [message["envelope"]["data"]["number"] for message in messages]
             for number in numbers:
-                self.ledger.deliver(number)
+                self.tally.deliver(number)
             tokens = json.dumps({"ack_tokens": [message["ack_token"] for message in messages]}).encode()
             settled = await self._post(settling, "ack", f"{self._path}:ack", tokens)
             # One token that failed is answered by its own problem; several by a list of results.
             if settled is not None and settled[0] in (200, 207):
                 for number, result in zip(numbers, settled[1]["results"], strict=True):
                     if result["status"] == 200:
-                        self.ledger.acked.add(number)
+                        self.tally.acked.add(number)
         receiving.close()
         settling.close()
 
@@ -142,5 +150,5 @@ class Traffic:
         try:
             return await client.post(path, body)
         except (OSError, EOFError):
-            self.ledger.unanswered[what] += 1
+            self.tally.unanswered[what] += 1
             return None

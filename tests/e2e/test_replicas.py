@@ -1,0 +1,123 @@
+"""Receive on one replica, settle on another, while they are killed and their broker is restarted: nothing is lost,
+nothing comes again after an ack, and nothing is acked by a token that is out of date.
+
+A ledger of what the clients were told decides, about every single message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.harness.broker import Broker
+from tests.harness.brokers import BROKERS, Start
+from tests.harness.crowd import Crowd
+from tests.harness.gateway import GatewayProcess
+from tests.harness.ledger import Ledger
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+REPLICAS = 3
+LEASE = 2.0
+"""Seconds. What a killed gateway had handed out comes again after at most so long."""
+BETWEEN = 250
+"""Messages that are acked between two blows."""
+
+
+@pytest.fixture(params=BROKERS)
+def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+    """A broker that outlives the gateways."""
+    start: Start = request.param
+    with start(tmp_path) as running:
+        yield running
+
+
+class Scene:
+    """Gateways over one broker, with one state directory, their clients, and the ledger of these."""
+
+    def __init__(self, stack: ExitStack, directory: Path, broker: Broker, queue: str) -> None:
+        binding = broker.connect()
+        scope = binding.capabilities(binding.native_queue(queue, broker.queue_options)).ack_scope
+        route = {"broker": broker.name, "lease_seconds": LEASE, "max_attempts": 1000, **broker.queue_options}
+        config = {"brokers": {broker.name: broker.url}, "default": route, "state_dir": str(directory)}
+        self.seed = random.randrange(2**32)
+        self.broker = broker
+        self.gateways = []
+        for index in range(REPLICAS):
+            home = directory / f"gateway-{index}"
+            home.mkdir()
+            gateway = GatewayProcess(home, config)
+            stack.callback(gateway.close)
+            self.gateways.append(gateway.start())
+        self.ledger = Ledger(LEASE, owned=scope != "anywhere")
+        self.crowd = Crowd([gateway.url for gateway in self.gateways], queue, self.ledger, LEASE, self.seed)
+
+    async def kill_and_restart(self, gateway: GatewayProcess) -> None:
+        with self.ledger.disturbance():
+            await asyncio.to_thread(gateway.kill)
+        await asyncio.to_thread(gateway.start)
+
+    async def restart_broker(self) -> None:
+        """Stop it in good order, and start it again on its data; an embedded one is restarted with the gateways."""
+        with self.ledger.disturbance():
+            if self.broker.embedded:
+                await asyncio.gather(*(asyncio.to_thread(gateway.stop) for gateway in self.gateways))
+                await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
+            else:
+                await self.broker.restart()
+
+    async def play(self) -> None:
+        blows = [self.kill_and_restart(gateway) for gateway in self.gateways]
+        blows.insert(random.Random(self.seed).randint(1, REPLICAS - 1), self.restart_broker())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.crowd.run())
+            for blow in blows:
+                await self.crowd.progress(BETWEEN)
+                await blow
+            await self.crowd.progress(BETWEEN)
+            self.crowd.calm()
+
+
+def left_behind(gateway: GatewayProcess, queue: str) -> tuple[dict[str, Any], list[int]]:
+    """The counts of the queue that are not nothing, and the numbers of its dead letters."""
+    with gateway.client() as client:
+        stats = client.get(f"/queues/{queue}").json()["stats"]
+        dead: list[int] = []
+        page: dict[str, Any] = {"next_cursor": ""}
+        while (cursor := page["next_cursor"]) is not None:
+            asked = {"limit": 100} | ({"cursor": cursor} if cursor else {})
+            page = client.get(f"/queues/{queue}/dead-letters", params=asked).json()
+            dead += (letter["record"]["data"]["number"] for letter in page["dead_letters"])
+    return {name: stats[name] for name in ("depth", "in_flight", "delayed") if stats[name]}, dead
+
+
+async def test_nothing_is_lost_and_nothing_is_acked_in_silence(tmp_path: Path, broker: Broker, queue: str) -> None:
+    with ExitStack() as stack:
+        scene = await asyncio.to_thread(Scene, stack, tmp_path, broker, queue)
+        await scene.play()
+        counts, dead = await asyncio.to_thread(left_behind, scene.gateways[0], queue)
+    told = scene.ledger.told
+    wrongs = scene.ledger.verdict(dead)
+    assert not wrongs, report(scene, wrongs)
+    assert counts == {}, report(scene, ["something was left behind"])
+    untried = {
+        "stale ack lost",
+        "nack settled",
+        "reject settled",
+        "extend settled",
+        "no answer to :receive",
+    } - told.keys()
+    assert not untried, report(scene, [])
+
+
+def report(scene: Scene, wrongs: Sequence[str]) -> str:
+    """What is wrong, beside what the clients were told."""
+    return "\n".join(
+        [*wrongs[:20], f"{len(wrongs)} wrongs; seed {scene.seed}; {dict(sorted(scene.ledger.told.items()))}"]
+    )

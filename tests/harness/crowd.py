@@ -1,0 +1,193 @@
+"""Clients of several gateways at once: what one handed out another settles, in every way, and also too late."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal
+
+from tests.harness.ledger import Handed, Ledger, Verb
+from tests.harness.traffic import Client
+
+_ANSWER_SECONDS = 25.0
+"""No call may take longer: the longest poll here is half a second, the longest time-out of a broker 20."""
+_IN_FLIGHT = 300
+"""Publishing pauses while more messages than these are not settled."""
+_PAUSE = 0.05
+
+
+class Crowd:
+    """Publishers, receivers and settlers of ``queue``; ``urls`` are the gateways', one picked for each call."""
+
+    def __init__(self, urls: Sequence[str], queue: str, ledger: Ledger, lease_seconds: float, seed: int) -> None:
+        self.ledger = ledger
+        self._urls = urls
+        self._path = f"/queues/{queue}/messages"
+        self._lease = lease_seconds
+        self._random = random.Random(seed)
+        self._idle: defaultdict[str, list[Client]] = defaultdict(list)
+        self._numbers = itertools.count()
+        self._pool: asyncio.Queue[Handed] = asyncio.Queue(_IN_FLIGHT)
+        self._group: asyncio.TaskGroup
+        self._slow: set[asyncio.Task[None]] = set()
+        self._calm = False
+        self._over = False
+
+    async def run(self, publishers: int = 6, receivers: int = 6, settlers: int = 6) -> None:
+        """Until :meth:`calm` has been called and all is settled, and nothing came for longer than a lease."""
+        async with asyncio.TaskGroup() as self._group:
+            receiving = [self._group.create_task(self._receive()) for _ in range(receivers)]
+            settling = [self._group.create_task(self._settle()) for _ in range(settlers)]
+            await asyncio.gather(*(self._publish() for _ in range(publishers)))
+            await _until(lambda: not self._slow)
+            await _until(lambda: self.ledger.now() - self.ledger.last_delivery > self._lease + 1.5)
+            self._over = True
+            await asyncio.gather(*receiving)
+            await self._pool.join()
+            for task in settling:
+                task.cancel()
+        for client in itertools.chain(*self._idle.values()):
+            client.close()
+
+    async def progress(self, count: int) -> None:
+        """Wait until so many more messages are acked: the gateways that are left serve."""
+        acked = self.ledger.settled["ack"]
+        wanted = len(acked) + count
+        async with asyncio.timeout(60):
+            await _until(lambda: len(acked) >= wanted)
+
+    def calm(self) -> None:
+        """Publish no more, and from now on ack all that comes."""
+        self._calm = True
+
+    async def _publish(self) -> None:
+        settled = self.ledger.settled
+        while not self._calm:
+            if len(self.ledger.accepted) - len(settled["ack"]) - len(settled["reject"]) > _IN_FLIGHT:
+                await asyncio.sleep(_PAUSE)
+                continue
+            number = next(self._numbers)
+            body = {"job": "urn:babel:test:numbered", "data": {"number": number}}
+            status, _ = await self._post("", body)
+            self.ledger.published(number, status)
+            if status in (429, 503):
+                await asyncio.sleep(_PAUSE)
+
+    async def _receive(self) -> None:
+        wanted = {"max_messages": 10, "wait_seconds": 0.5, "lease_seconds": self._lease}
+        while not self._over:
+            asked = self.ledger.now()
+            status, answer = await self._post(":receive", wanted)
+            if status != 200:
+                assert status in (None, 429, 503, 504), f"a receive was answered with {status}: {answer}"
+                await asyncio.sleep(_PAUSE)
+                continue
+            for message in answer["messages"]:
+                number = message["envelope"]["data"]["number"]
+                # Into the ledger at once, before the pool may make it wait.
+                message["handed"] = self.ledger.handed(number, message["ack_token"], asked)
+            for message in answer["messages"]:
+                await self._pool.put(message["handed"])
+
+    async def _settle(self) -> None:
+        """Settle some deliveries, of several gateways, in one call."""
+        while True:
+            several = [await self._pool.get()]
+            while len(several) < self._random.choice((1, 1, 5, 20)) and not self._pool.empty():
+                several.append(self._pool.get_nowait())
+            verbs: defaultdict[Verb, list[Handed]] = defaultdict(list)
+            for handed in several:
+                fate = "ack" if self._calm else self._random.choices(_FATES, _SHARES)[0]
+                match fate:
+                    case "ack" | "nack" | "reject":
+                        verbs[fate].append(handed)
+                    case "twice" | "long" | "late":
+                        task = self._group.create_task(_SLOW[fate](self, handed))
+                        self._slow.add(task)
+                        task.add_done_callback(self._slow.discard)
+            if verbs:
+                await self._call(verbs)
+            for _ in several:
+                self._pool.task_done()
+
+    async def _twice(self, handed: Handed) -> None:
+        """Ack with two calls at once."""
+        await asyncio.gather(self._call({"ack": [handed]}), self._call({"ack": [handed]}))
+
+    async def _long(self, handed: Handed) -> None:
+        """Work for longer than the lease, and extend it."""
+        for _ in range(2):
+            await asyncio.sleep(self._lease * 0.6)
+            await self._call({"extend": [handed]})
+        await self._call({"ack": [handed]})
+
+    async def _late(self, handed: Handed) -> None:
+        """Settle after the lease has ended, and mostly after the message was handed out again."""
+        patience = handed.read + 3 * self._lease
+        await _until(lambda: handed.outdated or self.ledger.now() > patience)
+        await self._call({self._random.choice(("ack", "ack", "nack", "reject", "extend")): [handed]})
+
+    async def _call(self, verbs: Mapping[Verb, list[Handed]]) -> None:
+        """One settle call; when it gets no answer, once more. Its outcome is the ledger's."""
+        for _ in range(2):
+            answers = {verb: [self.ledger.sending(handed, verb) for handed in each] for verb, each in verbs.items()}
+            tokens = {verb: [handed.token for handed in each] for verb, each in verbs.items()}
+            status, answer = await self._post(*_request(tokens))
+            results = answer["results"] if status in (200, 207) else []
+            statuses = {(result["action"], result["index"]): result["status"] for result in results}
+            outcomes = {
+                answered(statuses.get((verb, index), status))
+                for verb, each in answers.items()
+                for index, answered in enumerate(each)
+            }
+            if "unknown" not in outcomes:
+                break
+            await asyncio.sleep(_PAUSE)
+
+    async def _post(self, path: str, body: Any) -> tuple[int | None, Any]:
+        """Status and body by a gateway that can be connected to; None where the request got no answer."""
+        while True:
+            url = self._random.choice(self._urls)
+            client = self._idle[url].pop() if self._idle[url] else Client(url)
+            if await client.connect():
+                break
+            await asyncio.sleep(_PAUSE)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS) as patience:
+                answer = await client.post(self._path + path, json.dumps(body).encode())
+        except (OSError, EOFError):
+            assert not patience.expired(), f"no answer to {path or 'a publish'} within {_ANSWER_SECONDS} s"
+            self.ledger.told[f"no answer to {path or 'publish'}"] += 1
+            return None, None
+        self._idle[url].append(client)
+        return answer
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    while True:
+        if condition():
+            return
+        await asyncio.sleep(_PAUSE)
+
+
+def _request(tokens: dict[Verb, list[str]]) -> tuple[str, Any]:
+    """Path and body: the verb's own call where there is one verb."""
+    if len(tokens) == 1:
+        ((verb, each),) = tokens.items()
+        return f":{verb}", {"ack_tokens": each} | ({"delay_seconds": 0} if verb == "nack" else {})
+    body: dict[str, Any] = {"acks": tokens.get("ack", [])}
+    for verb, name in (("nack", "nacks"), ("reject", "rejects"), ("extend", "extends")):
+        if verb in tokens:
+            body[name] = [{"ack_tokens": tokens[verb]} | ({"delay_seconds": 0} if verb == "nack" else {})]
+    return ":settle", body
+
+
+_FATES: Sequence[Literal["ack", "nack", "reject", "twice", "long", "late", "none"]]
+_FATES = ("ack", "nack", "reject", "twice", "long", "late", "none")
+_SHARES = (70, 8, 4, 4, 4, 6, 4)
+_SLOW: Mapping[str, Callable[[Crowd, Handed], Coroutine[Any, Any, None]]]
+_SLOW = {"twice": Crowd._twice, "long": Crowd._long, "late": Crowd._late}
