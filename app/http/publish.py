@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import astuple
 
 from app.admission import Ticket
 from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Problem
@@ -70,14 +72,26 @@ class Publishing:
         return self._gateway.admission.publish(broker, min(exchange.announced, most))
 
 
+# Of an array that is too long the decoder keeps no more than these, however many tiny entries it holds.
+_Entries: type[Struct] = msgspec.defstruct(
+    "_Entries",
+    [(f"entry_{number}", msgspec.Raw | UnsetType, UNSET) for number in range(MAX_ENTRIES)],
+    array_like=True,
+    forbid_unknown_fields=True,
+    gc=False,
+)
+_decoder = msgspec.json.Decoder(_Entries)
+
+
 def _entries(body: bytes) -> list[bytes]:
     """The texts of the elements of a JSON array; each is checked on its own afterwards."""
     try:
-        raw = msgspec.json.decode(body, type=list[msgspec.Raw])
+        decoded = _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
+        # Anything fits an entry, so that only their number can be wrong with an array.
+        if isinstance(error, msgspec.ValidationError) and body.lstrip()[:1] == b"[":
+            reason = f"more than {MAX_ENTRIES} entries in one JSON array; send them as application/x-ndjson"
+            raise InvalidParameter(name="body", reason=reason, pointer="") from None
         detail = f"The body is not one JSON array: {error}."
         raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
-    if len(raw) > MAX_ENTRIES:
-        reason = f"{len(raw)} entries, more than {MAX_ENTRIES} in one JSON array; send them as application/x-ndjson"
-        raise InvalidParameter(name="body", reason=reason, pointer="")
-    return [bytes(entry) for entry in raw]
+    return [bytes(entry) for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]
