@@ -1,0 +1,78 @@
+"""A job that a client publishes, as an entry of the publish API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from app.clock import Clock
+from app.envelope.contract import is_text
+from app.envelope.publication import MAX_PROBLEMS
+from app.errors import EnvelopeError, EnvelopeSyntaxError, Problem
+from app.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
+from app.ojs.reading import Beside, envelope_of
+from app.ojs.terms import SERVER, SPEC_VERSION, is_spec_version, milliseconds, timestamp, uuid7
+
+_DEFECTS = {
+    "number_out_of_range": "The number must fit a double; send a larger one as a string.",
+    "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
+}
+
+
+def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
+    """``body``, an OJS job for ``queue``, as the entry that publishes it: its envelope, and the delay it asks for.
+
+    ``id`` and ``queue`` may be left out; what the server manages is replaced. Raises EnvelopeSyntaxError, and
+    EnvelopeError with all problems of the job, their pointers within it.
+    """
+    try:
+        members = decode_object(body).by_name()
+        values = {name: member.value for name, member in members.items()}
+        problems = list(islice(_problems(body.decode(), values, queue), MAX_PROBLEMS))
+    except JsonSyntaxError as error:
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {error}.")]) from None
+    except (JsonTooDeep, RecursionError):
+        raise EnvelopeError([Problem("", "too_deep", "The job is nested too deep to be read.")]) from None
+    if problems:
+        raise EnvelopeError(problems)
+    now = clock()
+    job = {name: Raw(member.raw.encode()) for name, member in members.items() if name not in SERVER}
+    given: dict[str, Any] = {"specversion": SPEC_VERSION, "id": uuid7(now, os.urandom(10)), "queue": queue}
+    given = {name: said for name, said in given.items() if name not in job} | {"created_at": timestamp(now)}
+    job |= msgspec.json.decode(msgspec.json.encode(given), type=dict[str, Raw])
+    envelope = envelope_of(job, Beside(queue, created_at=now))
+    if envelope is None:
+        raise EnvelopeError([Problem("", "invalid_job", "No envelope can carry this job.")])
+    entry: dict[str, Any] = {"envelope": Raw(envelope)}
+    due = milliseconds(values.get("scheduled_at"))
+    if due is not None and due > now:
+        entry["delay_seconds"] = (due - now) / 1000
+    return msgspec.json.encode(entry)
+
+
+def _problems(text: str, job: dict[str, Any], queue: str) -> Iterator[Problem]:
+    if not is_text(job.get("type")):
+        yield Problem("/type", "invalid_type", "type names the job: it must be a string that is not blank.")
+    if not isinstance(job.get("args"), list):
+        yield Problem("/args", "invalid_args", "args must be an array; it may be empty.")
+    version = job.get("specversion", SPEC_VERSION)
+    if not (isinstance(version, str) and is_spec_version(version)):
+        yield Problem("/specversion", "unsupported_specversion", f"specversion must be {SPEC_VERSION!r}.")
+    if "id" in job and not is_text(job["id"]):
+        yield Problem("/id", "invalid_id", "id must be a string that is not blank; it may be left out.")
+    if not isinstance(job.get("meta", {}), dict):
+        yield Problem("/meta", "invalid_meta", "meta must be an object; it may be left out.")
+    if job.get("queue", queue) != queue:
+        yield Problem("/queue", "queue_mismatch", f"queue must be {queue!r}, the queue of the path.")
+    for name in ("scheduled_at", "expires_at"):
+        written = job.get(name)
+        if written is not None and not (isinstance(written, str) and milliseconds(written) is not None):
+            yield Problem(f"/{name}", f"invalid_{name}", f"{name} must be a time of RFC 3339 with its zone.")
+    if not is_plain(text):
+        for pointer, code in defects(text):
+            yield Problem(pointer, code, _DEFECTS[code])

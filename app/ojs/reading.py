@@ -1,0 +1,216 @@
+"""A job found on a queue, as an envelope. The same job gives the same bytes each time."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.envelope import Poison, with_attempts
+from app.envelope.contract import LANGS, is_text
+from app.jsontext import compact
+from app.ojs.terms import (
+    SERVER,
+    SPEC_VERSION,
+    derived_uuid,
+    is_spec_version,
+    is_uuid,
+    is_uuid7,
+    milliseconds,
+    timestamp,
+    trace_id_of,
+    type_of,
+    urn_of,
+    uuid7_ms,
+)
+
+Attributes = Mapping[str, Raw]
+"""The attributes of a job by name, each as it was written; of repeated ones the last."""
+
+Value = TypeVar("Value")
+
+LIST = Raw(b'"list"')
+"""Stands as ``args`` in ``meta.ext.ojs``: the arguments are the array that ``data`` holds, not one object."""
+
+MAPPED = frozenset({"specversion", "id", "type", "queue", "args", "meta", "created_at", "dead_letter"})
+"""Attributes that the envelope has a place for."""
+UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, Poison)
+_OURS = frozenset({"urn", "trace_id", "lang", "ext", "bq_schema_version", "bq_id", "bq_queue", "bq_frame"})
+_decode = msgspec.json.Decoder(dict[str, Raw]).decode
+_is_object = b"{"
+
+
+class Frame(Struct, frozen=True):
+    """The text of an envelope around its data, or around the array in it (``spread``); and its attempts in there."""
+
+    before: str
+    after: str
+    attempts: int
+    spread: bool
+
+
+class Beside(Struct, frozen=True):
+    """What travelled with a job outside its body; None where nothing did. ``created_at`` in Unix ms."""
+
+    queue: str = "default"
+    id: str | None = None
+    trace_id: str | None = None
+    traceparent: str | None = None
+    created_at: int | None = None
+    attempts: int = 0
+
+
+def attributes_of(body: bytes, declared: bool) -> Attributes | None:
+    """The attributes of ``body`` if it is a job of this version of OJS, else None; never raises.
+
+    ``declared``: its content type says that it is one; else its ``specversion`` has to.
+    """
+    try:
+        body.decode()
+        found = _decode(body)
+        version = value(found, "specversion", str) if "specversion" in found else None
+        type_ = value(found, "type", str)
+        known = declared if version is None and "specversion" not in found else bool(is_spec_version(version or ""))
+        return found if known and is_text(type_) and value(found, "args", list[Raw]) is not None else None
+    except UNREADABLE:
+        return None
+
+
+def value(attributes: Attributes, name: str, kind: type[Value]) -> Value | None:
+    """The attribute ``name`` where it is of ``kind``, else None."""
+    raw = attributes.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def text(attributes: Attributes, name: str) -> str | None:
+    """The attribute ``name`` where it is a string that is not blank, else None."""
+    found = value(attributes, name, str)
+    return found if is_text(found) else None
+
+
+def members(attributes: Attributes, name: str) -> dict[str, Raw]:
+    """The members of the attribute ``name``; none where it is no object."""
+    return value(attributes, name, dict[str, Raw]) or {}
+
+
+def envelope_of(job: Attributes, beside: Beside) -> bytes | None:
+    """The envelope that ``job`` is to a consumer, in canonical bytes; None where no envelope can say it."""
+    try:
+        meta = members(job, "meta")
+        attempts = max(_failed(job), beside.attempts)
+        framed = _framed(job, meta, attempts)
+        return _translated(job, meta, beside, attempts) if framed is None else framed
+    except UNREADABLE:
+        return None
+
+
+def _failed(job: Attributes) -> int:
+    """Failed attempts as the body tells them: it counts the running one too."""
+    attempt = value(job, "attempt", int) or 0
+    return max(attempt - (value(job, "state", str) == "active"), 0)
+
+
+def _framed(job: Attributes, meta: Attributes, attempts: int) -> bytes | None:
+    """The envelope whose text around ``data`` was kept."""
+    if value(meta, "bq_schema_version", int) != 1:
+        return None
+    frame = value(meta, "bq_frame", Frame)
+    arguments = value(job, "args", list[Raw])
+    if frame is None or (not arguments and not frame.spread):
+        return None
+    raw = job["args"] if frame.spread or not arguments else arguments[0]
+    body = frame.before.encode() + bytes(raw) + frame.after.encode()
+    return body if attempts == frame.attempts else with_attempts(body, attempts)
+
+
+def _translated(job: Attributes, meta: Attributes, beside: Beside, attempts: int) -> bytes:
+    type_ = text(job, "type") or ""
+    marked = value(meta, "bq_schema_version", int) == 1 and all(text(meta, n) for n in ("urn", "trace_id", "lang"))
+    urn = text(meta, "urn") or urn_of(type_)
+    job_id = text(job, "id")
+    id_ = (text(meta, "bq_id") if marked else None) or job_id or beside.id or _fingerprint(job)
+    created_at, literal = _created_at(job, id_, beside)
+    lang = text(meta, "lang") or "python"
+    if marked:
+        trace_id = text(meta, "trace_id") or ""
+        known = _OURS
+    else:
+        trace_id = _trace_id(meta, beside, id_)
+        lang = lang if lang in LANGS else "python"
+        known = frozenset(n for n, said in (("trace_id", trace_id), ("lang", lang)) if text(meta, n) == said)
+        # A URN that its type does not tell stays beside the type, to show that the two belong together.
+        known |= {"urn"} if text(meta, "urn") is not None and urn == urn_of(type_) else frozenset()
+
+    only: dict[str, Raw] = {}
+    if type_of(urn) != type_:
+        only["type"] = job["type"]
+    if job_id == id_ and not is_uuid7(id_):
+        only["id"] = job["id"]
+    if value(job, "specversion", str) not in (SPEC_VERSION, None):
+        only["specversion"] = job["specversion"]
+    if literal is not None:
+        only["created_at"] = literal
+    data, spread = _data(job)
+    if spread:
+        only["args"] = LIST
+    only.update((name, raw) for name, raw in job.items() if name not in MAPPED and name not in SERVER)
+    others = {name: raw for name, raw in meta.items() if name not in known}
+    if others:
+        only["meta"] = Raw(msgspec.json.encode(others))
+    ext = members(meta, "ext") if marked else {}
+    if only:
+        ext["ojs"] = Raw(msgspec.json.encode(only))
+
+    frame: dict[str, Any] = {
+        "id": id_,
+        "queue": (text(meta, "bq_queue") if marked else None) or text(job, "queue") or beside.queue,
+        "lang": lang,
+        "schema_version": 1,
+        "created_at": created_at,
+    }
+    if ext or (marked and "ext" in meta):
+        frame["ext"] = _compacted(msgspec.json.encode(ext) if ext else bytes(meta["ext"]))
+    return msgspec.json.encode(
+        {"job": urn, "trace_id": trace_id, "data": _compacted(data), "meta": frame, "attempts": attempts}
+    )
+
+
+def _data(job: Attributes) -> tuple[bytes, bool]:
+    """``data``, and whether it holds the arguments as an array."""
+    arguments = value(job, "args", list[Raw]) or []
+    if len(arguments) == 1 and bytes(arguments[0]).startswith(_is_object):
+        return bytes(arguments[0]), False
+    return b'{"args":%b}' % bytes(job["args"]), True
+
+
+def _created_at(job: Attributes, id_: str, beside: Beside) -> tuple[int | None, Raw | None]:
+    """Unix ms, and the attribute as written where these do not tell it."""
+    written = value(job, "created_at", str)
+    ms = milliseconds(written)
+    if ms is not None:
+        return ms, None if timestamp(ms) == written else job["created_at"]
+    return beside.created_at if beside.created_at is not None else uuid7_ms(id_) if is_uuid7(id_) else None, None
+
+
+def _trace_id(meta: Attributes, beside: Beside, id_: str) -> str:
+    for found in (beside.trace_id, text(meta, "trace_id")):
+        if found is not None and is_uuid(found):
+            return found
+    carried = trace_id_of(beside.traceparent) or trace_id_of(text(meta, "traceparent"))
+    return carried or derived_uuid(f"trace {id_}")
+
+
+def _fingerprint(job: Attributes) -> str:
+    return derived_uuid(hashlib.sha256(msgspec.json.encode(job)).hexdigest())
+
+
+def _compacted(raw: bytes) -> Raw:
+    return Raw(compact(raw.decode()).encode())

@@ -1,0 +1,102 @@
+"""How OJS says types, ids and times, and how the envelope says the same."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+MEDIA_TYPE: Final = "application/openjobspec+json"
+SPEC_VERSION: Final = "1.0"
+MAX_TYPE: Final = 255
+"""Characters of a job type (OJS core, attribute ``type``)."""
+MAX_QUEUE: Final = 128
+"""Characters of a queue name (OJS core, attribute ``queue``)."""
+
+SERVER: Final = frozenset(
+    {
+        "state",
+        "attempt",
+        "enqueued_at",
+        "started_at",
+        "completed_at",
+        "cancelled_at",
+        "discarded_at",
+        "error",
+        "errors",
+        "result",
+    }
+)
+"""Attributes that the server sets; a client's values are ignored (OJS core, system-managed attributes)."""
+
+is_queue = re.compile(r"[a-z0-9][a-z0-9.-]*").fullmatch
+is_spec_version = re.compile(r"1\.0(?:[.-].*)?").fullmatch
+is_uuid7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
+is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").fullmatch
+_is_type = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*(?:\.[a-zA-Z][a-zA-Z0-9_]*)*").fullmatch
+_traceparent = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
+
+_NAMES: Final = uuid.UUID("b5f3a7a4-6a5e-5d0f-9d0c-4f1a2c7e8b90")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999, past which RFC 3339 has no words."""
+
+
+def urn_of(type_: str) -> str:
+    """The URN of a job type: ``email.send`` is ``urn:babel:email:send``."""
+    context, dot, event = type_.partition(".")
+    return f"urn:babel:{context}:{event}" if dot else f"urn:babel:ojs:{type_}"
+
+
+def type_of(urn: str) -> str:
+    """A legal job type for a URN; not every URN can be told from it."""
+    name = urn.removeprefix("urn:babel:").removeprefix("urn:").replace(":", ".")
+    if not _is_type(name):
+        parts = re.sub(r"[^a-z0-9_.]", "_", name.lower()).split(".")
+        name = ".".join(part if part[0].isalpha() else f"x{part}" for part in parts if part) or "x"
+    return name[:MAX_TYPE].rstrip(".")
+
+
+def uuid7(ms: int, entropy: bytes) -> str:
+    """A UUID of version 7 at ``ms`` (Unix milliseconds), from ten bytes of ``entropy``."""
+    bits = int.from_bytes(entropy[:10], "big")
+    value = (ms & (1 << 48) - 1) << 80 | 0x7 << 76 | (bits >> 62 & 0xFFF) << 64 | 0b10 << 62 | bits & (1 << 62) - 1
+    return str(uuid.UUID(int=value))
+
+
+def derived_uuid7(ms: int, id_: str) -> str:
+    """The same UUID of version 7 each time for ``id_``, an id of another kind."""
+    return uuid7(max(ms, 0), hashlib.sha256(id_.encode()).digest())
+
+
+def uuid7_ms(id_: str) -> int:
+    """The time within a UUID of version 7, in Unix milliseconds."""
+    return int(id_[:8] + id_[9:13], 16)
+
+
+def derived_uuid(text: str) -> str:
+    """The same UUID each time for ``text``."""
+    return str(uuid.uuid5(_NAMES, text))
+
+
+def trace_id_of(traceparent: str | None) -> str | None:
+    """The trace id within a W3C ``traceparent``, written as a UUID."""
+    found = _traceparent(traceparent or "")
+    return str(uuid.UUID(found[1])) if found else None
+
+
+def timestamp(ms: int) -> str:
+    """Unix milliseconds as RFC 3339 in UTC."""
+    at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def milliseconds(text: str | None) -> int | None:
+    """RFC 3339 as Unix milliseconds, finer digits cut off; None for a text that is none, or that has no zone."""
+    try:
+        at = datetime.fromisoformat(text or "")
+        return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)
+    except (ValueError, OverflowError):
+        return None

@@ -1,0 +1,137 @@
+"""An envelope as a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+
+from app.jsontext import decode_object, parse_object
+from app.ojs.reading import LIST, MAPPED, Attributes, Beside, Frame, envelope_of, members, text, value
+from app.ojs.terms import (
+    SERVER,
+    SPEC_VERSION,
+    derived_uuid,
+    derived_uuid7,
+    is_spec_version,
+    is_uuid7,
+    milliseconds,
+    timestamp,
+    type_of,
+    urn_of,
+)
+
+_HERE = "\0"
+"""No JSON text holds it as it is."""
+
+
+class Job(Struct, frozen=True):
+    """A job ready to be written: its ``attributes`` in order, and what a message says of it. ``created_at`` in ms."""
+
+    attributes: Attributes
+    id: str
+    type: str
+    trace_id: str
+    created_at: int
+    attempts: int
+
+    @property
+    def body(self) -> bytes:
+        """The job as JSON."""
+        return msgspec.json.encode(self.attributes)
+
+
+def job_of(body: bytes, queue: str, now: int) -> Job:
+    """The job that says what ``body``, a valid envelope, says; ``queue`` is its OJS queue, ``now`` in Unix ms."""
+    top: Attributes = msgspec.json.decode(body, type=dict[str, Raw])
+    meta = members(top, "meta")
+    ext = members(meta, "ext")
+    only = members(ext, "ojs")
+    urn = text(top, "job") or text(top, "urn") or ""
+    trace_id = text(top, "trace_id") or ""
+    attempts = max(value(top, "attempts", int) or 0, 0)
+    created_at = value(meta, "created_at", int)
+    created_at = now if created_at is None else created_at
+    id_ = text(meta, "id") or derived_uuid(body.decode())
+    keeps_id = bool(is_uuid7(id_)) or text(only, "id") == id_
+    job_id = id_ if keeps_id else derived_uuid7(created_at, id_)
+    type_ = _type(urn, only)
+
+    if only and not ext.keys() - {"ojs"}:
+        ext = {}
+    else:
+        ext.pop("ojs", None)
+    own: dict[str, Any] = members(only, "meta")
+    for name, said in (("urn", urn), ("trace_id", trace_id), ("lang", text(meta, "lang"))):
+        own.setdefault(name, said)
+    if ext:
+        own.setdefault("ext", ext)
+    elif "ext" in meta and not only:
+        own.setdefault("ext", meta["ext"])
+    own["bq_schema_version"] = 1
+    own.update({} if keeps_id else {"bq_id": id_})
+    own.update({} if text(meta, "queue") == queue else {"bq_queue": text(meta, "queue")})
+
+    spread = _is_spread(top, only)
+    attributes: dict[str, Any] = {
+        "specversion": _specversion(only),
+        "id": job_id,
+        "type": type_,
+        "queue": queue,
+        "args": members(top, "data")["args"] if spread else [top["data"]],
+        "meta": own,
+        **{name: raw for name, raw in only.items() if name not in MAPPED and name not in SERVER},
+        "state": "available",
+        "attempt": attempts,
+        "created_at": _created_at(created_at, only),
+        "enqueued_at": timestamp(now),
+    }
+    written = _raw(attributes)
+    if envelope_of(written, Beside()) != body:
+        attributes["meta"] = own | {"bq_frame": _frame(body, attempts, spread)}
+        written = _raw(attributes)
+    return Job(written, job_id, type_, trace_id, created_at, attempts)
+
+
+def _type(urn: str, only: Attributes) -> str:
+    """The type that came with the envelope, unless it belongs to another URN."""
+    kept = text(only, "type")
+    if kept is not None and urn in (urn_of(kept), text(members(only, "meta"), "urn")):
+        return kept
+    return type_of(urn)
+
+
+def _specversion(only: Attributes) -> str:
+    kept = text(only, "specversion") or ""
+    return kept if is_spec_version(kept) else SPEC_VERSION
+
+
+def _created_at(ms: int, only: Attributes) -> str:
+    kept = text(only, "created_at")
+    return kept if kept is not None and milliseconds(kept) == ms else timestamp(ms)
+
+
+def _is_spread(top: Attributes, only: Attributes) -> bool:
+    """Whether a job had the array that is all of the data as its arguments."""
+    if bytes(only.get("args", b"")) != bytes(LIST):
+        return False
+    data = members(top, "data")
+    return data.keys() == {"args"} and value(data, "args", list[Raw]) is not None
+
+
+def _frame(body: bytes, attempts: int, spread: bool) -> Frame:
+    frame = decode_object(body)
+    data = frame.by_name()["data"]
+    if spread:
+        inner = parse_object(data.raw)
+        inner.by_name()["args"].raw = _HERE
+        data.raw = str(inner)
+    else:
+        data.raw = _HERE
+    before, after = str(frame).split(_HERE)
+    return Frame(before, after, attempts, spread)
+
+
+def _raw(attributes: dict[str, Any]) -> dict[str, Raw]:
+    return msgspec.json.decode(msgspec.json.encode(attributes), type=dict[str, Raw])
