@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import DeadStore
+from app.brokers.binding import Buries, DeadLetters, DeadStore, Outstanding
 from app.errors import ConfigError
 from app.routing import Route, Router, Rule
 
@@ -44,6 +44,8 @@ def _route(key: str, rule: Rule) -> Route:
         route = rule.route(rule.match.replace("*", SAMPLE) if key != "default" else SAMPLE)
     except ConfigError as error:
         raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
+    if lack := _lack(route):
+        raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {lack}")
     able, policy, name = route.capabilities, route.policy, route.broker
     if policy.lease_seconds > able.max_lease_seconds:
         asked, most = policy.lease_seconds, able.max_lease_seconds
@@ -57,3 +59,19 @@ def _route(key: str, rule: Rule) -> Route:
         reason = f"the broker {name!r} keeps dead letters out of reach"
         raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
     return route
+
+
+def _lack(route: Route) -> str | None:
+    """What the broker cannot do and nobody else can do for it: who keeps no body writes no copy."""
+    able, binding = route.capabilities, route.binding
+    if able.lease_keeper == "broker":
+        if not able.native_release:
+            return "keeps its leases and counts no failed delivery"
+        if not isinstance(binding, DeadLetters):
+            return "keeps its leases and dead-letters nothing in one step"
+    else:
+        if not isinstance(binding, Outstanding):
+            return "leaves its leases to the gateway and does not tell which deliveries are out"
+        if not isinstance(binding, DeadLetters | Buries):
+            return "has no dead-letter queue"
+    return None

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from app.brokers.binding import Capabilities, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from msgspec.structs import replace
+
+from app.brokers.binding import Capabilities, DeadLetter, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.clock import Clock, now_ms
-from app.errors import BabelgateError, BrokerUnavailable, ConfigError, LeaseLost
+from app.envelope import dead_letter_record
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
 
 CAPABLE = Capabilities(
     max_delay_seconds=None,
@@ -26,6 +30,20 @@ CAPABLE = Capabilities(
     headers=True,
 )
 
+OWNED = dataclasses.replace(
+    CAPABLE,
+    max_lease_seconds=1500,
+    ack_scope="owner",
+    native_release=False,
+    delivery_count="zero_based",
+    lease_keeper="gateway",
+)
+"""Those of a broker whose deliveries belong to a connection for as long as it lasts."""
+
+FOREVER = 2**63
+REFUSED = b'"refused"'
+"""A body with this in it is not taken."""
+
 
 @dataclass(slots=True)
 class _Stored:
@@ -37,19 +55,23 @@ class _Stored:
 class _Queue:
     ready: list[_Stored] = field(default_factory=list)
     leased: dict[str, tuple[int, _Stored]] = field(default_factory=dict)
+    dead: list[Outgoing] = field(default_factory=list)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class MemoryBinding:
     """Carries messages in this process. It offers none of the optional protocols, and does not keep delays.
 
-    ``faults[verb]`` is how many more calls of the verb are served before all fail. ``calls[verb]`` holds how many items
-    each call brought.
+    ``faults[verb]`` is how many more calls of the verb are served before all fail with ``errors[verb]``: OutcomeUnknown
+    comes after the deed. ``gates[verb]`` holds up the calls of a verb. ``calls[verb]`` holds how many items each call
+    brought.
     """
 
     def __init__(self, name: str = "memory", capabilities: Capabilities = CAPABLE, clock: Clock = now_ms) -> None:
         self.name = name
         self.faults: dict[str, int] = {}
+        self.errors: dict[str, BabelgateError] = {}
+        self.gates: dict[str, asyncio.Event] = {}
         self.calls: defaultdict[str, list[int]] = defaultdict(list)
         self._capabilities = capabilities
         self._clock = clock
@@ -65,28 +87,29 @@ class MemoryBinding:
         return self._capabilities
 
     async def open(self) -> None:
-        self._called("open", 1)
+        await self._called("open", 1)
 
     async def close(self) -> None:
-        self._called("close", 1)
+        await self._called("close", 1)
 
     async def ping(self) -> None:
-        self._called("ping", 1)
+        await self._called("ping", 1)
 
     async def warnings(self) -> Sequence[str]:
         return ["nothing here survives the process"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        self._called("publish", len(messages))
+        unknown = await self._called("publish", len(messages))
         held = self._queues[queue.name]
-        held.ready += [_Stored(message) for message in messages]
+        outcomes = [self._refusal(message) for message in messages]
+        held.ready += [_Stored(each) for each, refused in zip(messages, outcomes, strict=True) if refused is None]
         held.arrived.set()
-        return [None] * len(messages)
+        return self._answer(outcomes, unknown)
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        self._called("reserve", limit)
+        await self._called("reserve", limit)
         held = self._queues[queue.name]
         self._expire(held)
         if not held.ready and wait_seconds:
@@ -97,18 +120,20 @@ class MemoryBinding:
             except TimeoutError:
                 self._expire(held)
         taken, held.ready = held.ready[:limit], held.ready[limit:]
-        deadline = self._clock() + round(lease_seconds * 1000)
+        kept = self._capabilities.lease_keeper == "broker"
+        deadline = self._clock() + round(lease_seconds * 1000) if kept else FOREVER
         return [self._lease(held, stored, deadline) for stored in taken]
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        self._called("ack", len(handles))
+        unknown = await self._called("ack", len(handles))
         leased = self._queues[queue.name].leased
-        return [None if leased.pop(handle, None) else LeaseLost() for handle in handles]
+        return self._answer([None if leased.pop(handle, None) else LeaseLost() for handle in handles], unknown)
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        self._called("release", len(handles))
+        assert self._capabilities.native_release or not (failed or delay_seconds), "it cannot"
+        await self._called("release", len(handles))
         held = self._queues[queue.name]
         outcomes: list[Outcome] = []
         for handle in handles:
@@ -124,27 +149,60 @@ class MemoryBinding:
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
-        self._called("extend", len(handles))
+        assert self._capabilities.lease_keeper == "broker", "it has no deadlines"
+        await self._called("extend", len(handles))
         leased, deadline = self._queues[queue.name].leased, self._clock() + round(lease_seconds * 1000)
         for handle in set(handles) & leased.keys():
             leased[handle] = (deadline, leased[handle][1])
         return [deadline if handle in leased else LeaseLost() for handle in handles]
 
     async def stats(self, queue: NativeQueue) -> Stats:
-        self._called("stats", 1)
+        await self._called("stats", 1)
         held = self._queues[queue.name]
-        return Stats(depth=len(held.ready), in_flight=len(held.leased))
+        return Stats(depth=len(held.ready), in_flight=len(held.leased), dead=len(held.dead))
 
-    def _called(self, verb: str, items: int) -> None:
+    def ready(self, queue: str) -> list[Outgoing]:
+        """What lies on the queue, as it was published."""
+        return [stored.message for stored in self._queues[queue].ready]
+
+    def dead(self, queue: str) -> list[Outgoing]:
+        """What lies in its dead-letter queue."""
+        return self._queues[queue].dead
+
+    def disconnect(self, queue: str) -> None:
+        """The connection is lost: what was out on it is ready again, at the head."""
+        held = self._queues[queue]
+        held.ready = [stored for _, stored in held.leased.values()] + held.ready
+        held.leased.clear()
+        held.arrived.set()
+
+    def fail_after(self, verb: str, calls: int, error: BabelgateError | None = None) -> None:
+        """Serve ``calls`` more of ``verb``, then fail with ``error``; by default it is down."""
+        self.faults[verb] = calls
+        self.errors[verb] = error or BrokerUnavailable(self.name, "it is down")
+
+    async def _called(self, verb: str, items: int) -> OutcomeUnknown | None:
+        """Note a call, and fail it if it is to fail; an OutcomeUnknown is for after the deed."""
         self.calls[verb].append(items)
+        if verb in self.gates:
+            await self.gates[verb].wait()
         if verb in self.faults:
             if self.faults[verb] == 0:
-                raise BrokerUnavailable(self.name, "it is down")
+                error = self.errors[verb]
+                if not isinstance(error, OutcomeUnknown):
+                    raise error
+                return error
             self.faults[verb] -= 1
+        return None
 
-    def fail_after(self, verb: str, calls: int) -> None:
-        """Serve ``calls`` more of ``verb``, then fail."""
-        self.faults[verb] = calls
+    @staticmethod
+    def _answer(outcomes: Sequence[Outcome], unknown: OutcomeUnknown | None) -> Sequence[Outcome]:
+        if unknown is not None:
+            raise unknown
+        return outcomes
+
+    def _refusal(self, message: Outgoing) -> Outcome:
+        return BrokerRejected(self.name, "not this one") if REFUSED in message.body else None
 
     def _expire(self, held: _Queue) -> None:
         now = self._clock()
@@ -157,17 +215,51 @@ class MemoryBinding:
     def _lease(self, held: _Queue, stored: _Stored, deadline: int) -> Delivery:
         handle = str(next(self._handles))
         held.leased[handle] = (deadline, stored)
+        message = stored.message
         based = 1 if self._capabilities.delivery_count == "one_based" else 0
         return Delivery(
-            stored.message.body,
+            message.body,
             handle,
-            deadline,
-            stored.message.headers,
+            deadline if deadline != FOREVER else 0,
+            message.headers,
             stored.count + based,
             stored.count > 0,
+            message.carried,
         )
+
+
+class ConnectedMemory(MemoryBinding):
+    """Outstanding."""
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        return [handle in self._queues[queue.name].leased for handle in handles]
+
+
+class BuryingMemory(ConnectedMemory):
+    """Outstanding, and Buries."""
+
+    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        unknown = await self._called("bury", len(records))
+        self._queues[queue.name].dead += records
+        return self._answer([None] * len(records), unknown)
+
+
+class MovingMemory(MemoryBinding):
+    """DeadLetters."""
+
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        await self._called("dead_letter", len(letters))
+        held = self._queues[queue.name]
+        outcomes: list[Outcome] = []
+        for letter in letters:
+            leased = held.leased.pop(letter.handle, None)
+            outcomes.append(None if leased else LeaseLost())
+            if leased:
+                message = leased[1].message
+                held.dead.append(replace(message, body=dead_letter_record(message.body, letter.block)))
+        return outcomes
 
 
 def lacking(**abilities: Any) -> Capabilities:
     """The capabilities of an able broker, except for these."""
-    return replace(CAPABLE, **abilities)
+    return dataclasses.replace(CAPABLE, **abilities)

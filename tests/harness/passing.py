@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import (
-    Capabilities,
-    DeadLetter,
-    DeadRecord,
-    Delivery,
-    NativeQueue,
-    Outcome,
-    Outgoing,
-    Stats,
-)
+from app.brokers.binding import Capabilities, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.errors import BabelgateError
+
+_OPTIONAL = ("peek", "purge", "dead_letter", "bury", "outstanding", "read_dead", "remove_dead", "purge_dead", "queues")
 
 
 class Passing:
-    """Binding and DeadLetters, as ``inner`` does them."""
+    """A binding, with the optional protocols that ``inner`` offers."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.name: str = inner.name
+        for verb in _OPTIONAL:
+            if hasattr(inner, verb) and not hasattr(self, verb):
+                setattr(self, verb, getattr(inner, verb))
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         return self.inner.native_queue(name, options)
@@ -66,19 +62,3 @@ class Passing:
 
     async def stats(self, queue: NativeQueue) -> Stats:
         return await self.inner.stats(queue)
-
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
-        return await self.inner.dead_letter(queue, letters)
-
-    async def read_dead(
-        self, queue: NativeQueue, cursor: str | None, limit: int
-    ) -> tuple[Sequence[DeadRecord], str | None]:
-        return await self.inner.read_dead(queue, cursor, limit)
-
-    async def remove_dead(
-        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
-    ) -> tuple[Sequence[bool], str | None]:
-        return await self.inner.remove_dead(queue, records, cursor)
-
-    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        return await self.inner.purge_dead(queue, before_ms)

@@ -35,7 +35,7 @@ class KilledAtTheSecondRemoval(Passing):
         self.removals += 1
         if self.removals == 2:
             os.kill(os.getpid(), signal.SIGKILL)
-        return await super().remove_dead(queue, records, cursor)
+        return await self.inner.remove_dead(queue, records, cursor)
 
 
 async def redrive(broker: Mapping[str, Any], queue: str) -> None:

@@ -9,11 +9,11 @@ import pytest
 from app.checks import SAMPLE, check
 from app.errors import ConfigError
 from app.routing import Policy, Router, Rule
-from tests.harness.memory import CAPABLE, MemoryBinding
+from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, ConnectedMemory, MemoryBinding, MovingMemory, lacking
 
-LIMITED = MemoryBinding("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))
-NO_DELAY = MemoryBinding("none", replace(CAPABLE, max_delay_seconds=0))
-ABLE = MemoryBinding("able")
+LIMITED = MovingMemory("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))
+NO_DELAY = MovingMemory("none", replace(CAPABLE, max_delay_seconds=0))
+ABLE = MovingMemory("able")
 
 
 def refusal(*rules: Rule, default: Rule | None = None) -> ConfigError:
@@ -67,3 +67,23 @@ def test_two_ways_to_one_native_queue_are_refused():
 def test_a_pattern_needs_a_native_name_per_queue():
     assert refusal(Rule("a.*", ABLE, native_name="x")).key == "queues.a.*.native_name"
     assert refusal(default=Rule("*", ABLE, native_name="x")).key == "default.native_name"
+
+
+@pytest.mark.parametrize(
+    ("binding", "lack"),
+    [
+        (MovingMemory("m", lacking(native_release=False)), "counts no failed delivery"),
+        (MemoryBinding("m"), "dead-letters nothing in one step"),
+        (BuryingMemory("m"), "dead-letters nothing in one step"),
+        (MemoryBinding("m", OWNED), "does not tell which deliveries are out"),
+        (ConnectedMemory("m", OWNED), "no dead-letter queue"),
+    ],
+)
+def test_what_no_fallback_serves_is_refused(binding, lack):
+    error = refusal(Rule("a", binding))
+    assert (error.key, lack in error.reason) == ("queues.a.broker", True)
+    assert refusal(default=Rule("*", binding)).key == "default.broker"
+
+
+def test_a_broker_that_buries_needs_no_more_where_the_gateway_keeps_the_leases():
+    assert len(check(Router([Rule("a", BuryingMemory("m", OWNED))]))) == 1
