@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 REPLICAS = 3
 LEASE = 2.0
 """Seconds. What a killed gateway had handed out comes again after at most so long."""
-BETWEEN = 250
+BETWEEN = 400
 """Messages that are acked between two blows."""
 
 
@@ -64,13 +64,16 @@ class Scene:
         await asyncio.to_thread(gateway.start)
 
     async def restart_broker(self) -> None:
-        """Stop it in good order, and start it again on its data; an embedded one is restarted with the gateways."""
+        """Stop it in good order and start it on its data, while a gateway dies and finds no broker when it starts.
+
+        An embedded one is restarted with the gateways.
+        """
         with self.ledger.disturbance():
             if self.broker.embedded:
                 await asyncio.gather(*(asyncio.to_thread(gateway.stop) for gateway in self.gateways))
                 await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
             else:
-                await self.broker.restart()
+                await asyncio.gather(self.broker.restart(), self.kill_and_restart(self.gateways[-1]))
 
     async def play(self) -> None:
         blows = [self.kill_and_restart(gateway) for gateway in self.gateways]

@@ -155,7 +155,7 @@ class Ledger:
         """
         buried = Counter(dead)
         acked, rejected = self.settled["ack"], self.settled["reject"]
-        for number in self.accepted - acked - self._doubtful - buried.keys():
+        for number in self.accepted - acked - rejected - self._doubtful - buried.keys():
             self._wrong(number, "accepted, delivered and lost" if number in self._handed else "accepted and lost")
         for number in rejected - buried.keys():
             self._wrong(number, "rejected, and not among the dead letters")
