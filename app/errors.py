@@ -14,6 +14,7 @@ The tree::
     ├── Forbidden                    forbidden               the credential lacks the right
     ├── InvalidAckToken              invalid_ack_token       forged, malformed, of another queue
     ├── LeaseLost                    lease_lost              expired, or handed out again
+    ├── OwnerUnreachable             owner_unreachable       the replica that holds it cannot be asked
     ├── Draining                     draining                the process is stopping
     ├── Overloaded                   overloaded              a bound of this process is reached
     └── BrokerError
@@ -151,6 +152,13 @@ class LeaseLost(BabelgateError):
     """The lease has expired, or the message was handed out again."""
 
     code = "lease_lost"
+
+
+class OwnerUnreachable(BabelgateError):
+    """The replica that handed this message out could not be reached: {reason}. Nothing was settled."""
+
+    code = "owner_unreachable"
+    retryable = True
 
 
 class Draining(BabelgateError):

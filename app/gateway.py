@@ -22,6 +22,7 @@ from app.errors import (
     BabelgateError,
     BrokerError,
 )
+from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
 from app.lanes import Lane
 from app.leases import Lease, TokenSealer
@@ -65,8 +66,11 @@ class Gateway:
         clock: Clock = now_ms,
         observe: Observe = lambda event: None,
         admission: Admission | None = None,
+        forwarder: Forwarder | None = None,
     ) -> None:
-        """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs."""
+        """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
+        ``forwarder``: the way to the gateways that share the brokers.
+        """
         self.bindings = bindings
         self.router = router
         self.required = required
@@ -78,8 +82,10 @@ class Gateway:
         self.started = False
         self.draining = False
         self._sealer = sealer
-        self._settler = Settler(sealer, clock, observe)
-        self._incarnation = os.urandom(8).hex()
+        self.incarnation = os.urandom(8).hex()
+        """What this process is called by its peers and in its tokens; another one after each start."""
+        settler = Settler(sealer, clock, observe)
+        self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe)
         self.holdings: Mapping[str, Holdings] = {name: Holdings() for name in bindings}
         """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}
@@ -202,7 +208,7 @@ class Gateway:
         for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
             delivery, attempts = admitted.delivery, admitted.attempts
             deadline = delivery.lease_expires_at
-            lease = Lease(queue, route.broker, delivery.handle, self._incarnation, deadline, attempts)
+            lease = Lease(queue, route.broker, delivery.handle, self.incarnation, deadline, attempts)
             redelivered = delivery.redelivered or attempts > 0
             messages.append(
                 Message(self._sealer.seal(lease), deadline, attempts, redelivered, delivery.headers, delivery.body)
@@ -219,7 +225,11 @@ class Gateway:
     async def settle(self, caller: Caller, queue: str, settlement: Settlement) -> list[SettleResult]:
         """Acks, then nacks, rejects and extends: one result per token, in order."""
         caller.require(Right.LISTEN, queue)
-        return await self._settler.settle(self._lane(queue), settlement)
+        return await self._forwarding.settle(self._lane(queue), settlement)
+
+    async def settle_here(self, queue: str, settlement: Settlement) -> list[SettleResult]:
+        """Settle for a peer, whose caller has the right; what was not handed out here is LeaseLost."""
+        return await self._forwarding.settle_here(self._lane(queue), settlement)
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving. Raises UnsupportedByBroker."""
@@ -313,9 +323,7 @@ class Gateway:
         if lane is None or (lane.route is not route and lane.route != route):
             if len(self._lanes) >= _KEPT_LANES:
                 self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
-            lane = self._lanes[queue] = Lane(
-                route, self.holdings[route.broker], self.limits, self.clock, self.observe
-            )
+            lane = self._lanes[queue] = Lane(route, self.holdings[route.broker], self.limits, self.clock, self.observe)
             if self.draining:
                 lane.receiver.stop()
         return lane

@@ -19,8 +19,9 @@ from app.settings import Settings
 
 logger = logging.getLogger("babelgate")
 
-CLOSE_SECONDS = 10
-"""What closing the brokers may take (5 s each, at once) before the process is ended the hard way."""
+CLOSE_SECONDS = 15
+"""What closing the private port (5 s), then the brokers (5 s each, at once) may take before the process is ended the
+hard way."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object]
 

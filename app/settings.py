@@ -52,6 +52,13 @@ def _queue_pattern(value: str) -> str:
     return value
 
 
+def _address(value: str) -> str:
+    host, _, port = value.rpartition(":")
+    if not _HOST.fullmatch(host.lower()) or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise ValueError("must be host:port; an IPv6 address stands in brackets")
+    return value.lower()
+
+
 def _host_name(value: str) -> str:
     if not _HOST.fullmatch(value.lower()):
         raise ValueError("a host is a name or address without scheme and port; an IPv6 address stands in brackets")
@@ -177,6 +184,23 @@ class TokenKeySettings(_Model):
     secret: SecretStr = Field(min_length=32, description="At least 32 characters; used as UTF-8 bytes.")
 
 
+class PeerSettings(_Model):
+    """How the gateways that share a broker reach each other, to settle what another handed out."""
+
+    directory: Path | None = Field(
+        default=None, description="Where those on this host meet, on a disk of its own; none: `peers` in `state_dir`."
+    )
+    listen: Annotated[str, AfterValidator(_address)] | None = Field(
+        default=None, description="`host:port` for those on other hosts; all need the same `token_keys`."
+    )
+    addresses: Annotated[tuple[Annotated[str, AfterValidator(_address)], ...], BeforeValidator(_commas)] = Field(
+        default=(), description="`host:port` where others listen."
+    )
+    dns: Annotated[str, AfterValidator(_address)] | None = Field(
+        default=None, description="`name:port`; others listen at all its addresses, as of a headless service."
+    )
+
+
 class Settings(_Model):
     """The whole configuration of one gateway."""
 
@@ -190,6 +214,7 @@ class Settings(_Model):
     limits: LimitSettings = LimitSettings()
     state_dir: Path = Field(default=Path("."), description="Holds the token key and the default SQLite file.")
     token_keys: tuple[TokenKeySettings, ...] = Field(default=(), description="The first signs, all verify.")
+    peers: PeerSettings = PeerSettings()
     auth: (
         Annotated[
             Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
@@ -225,6 +250,7 @@ class Settings(_Model):
                 )
         if len({key.id for key in self.token_keys}) < len(self.token_keys):
             raise ConfigError(key="token_keys", reason="two keys have the same id")
+        self._check_peers()
         if (self.tls_cert is None) != (self.tls_key is None):
             raise ConfigError(key="tls_cert", reason="tls_cert and tls_key go together")
         if self.auth is None and not self.is_loopback:
@@ -234,6 +260,17 @@ class Settings(_Model):
                 "set auth.tokens, or auth: none to let anyone in",
             )
         return self
+
+    def _check_peers(self) -> None:
+        peers = self.peers
+        for key, given in (("listen", peers.listen), ("addresses", peers.addresses), ("dns", peers.dns)):
+            if given and not self.token_keys:
+                raise ConfigError(key="token_keys", reason=f"peers.{key} needs keys that all the peers share")
+            if given and peers.listen is None:
+                raise ConfigError(key="peers.listen", reason=f"with peers.{key} the peers need a way back")
+        if peers.listen is not None and self.workers > 1:
+            reason = "workers cannot share it, because each is a peer of its own: run replicas of one worker instead"
+            raise ConfigError(key="peers.listen", reason=reason)
 
     @property
     def is_loopback(self) -> bool:
@@ -252,6 +289,7 @@ _PLACES: Mapping[tuple[str, ...], type[BaseModel]] = {
     ("auth",): AuthSettings,
     ("auth", "tokens"): TokenSettings,
     ("token_keys",): TokenKeySettings,
+    ("peers",): PeerSettings,
 }
 
 

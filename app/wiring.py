@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -14,6 +14,7 @@ from app.checks import check
 from app.clock import Clock, now_ms
 from app.envelope import Limits
 from app.errors import ConfigError
+from app.forwarding import Forwarder
 from app.gateway import Gateway
 from app.http.api import create_api
 from app.http.auth import Auth
@@ -22,6 +23,11 @@ from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe.events import Observe
 from app.observe.metrics import Metrics
+from app.peer_port import PeerPort
+from app.peers import Peers
+from app.peers_client import Address
+from app.peers_signing import Signer
+from app.peers_sockets import SocketDirectory
 from app.rights import Caller
 from app.routing import Policy, Router, Rule
 from app.settings import QueueSettings, Settings
@@ -32,7 +38,13 @@ def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
     return _router(settings, _bindings(settings, clock))
 
 
-def build_gateway(settings: Settings, *, clock: Clock = now_ms, observe: Observe = lambda event: None) -> Gateway:
+def build_gateway(
+    settings: Settings,
+    *,
+    clock: Clock = now_ms,
+    observe: Observe = lambda event: None,
+    forwarder: Forwarder | None = None,
+) -> Gateway:
     """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
     bindings = _bindings(settings, clock)
     limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
@@ -46,28 +58,41 @@ def build_gateway(settings: Settings, *, clock: Clock = now_ms, observe: Observe
         clock=clock,
         observe=observe,
         admission=Admission(_bounds(settings), len(bindings)),
+        forwarder=forwarder,
     )
 
 
 def build_app(settings: Settings, *, clock: Clock = now_ms) -> App:
     """The ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError."""
     metrics = Metrics()
-    gateway = build_gateway(settings, clock=clock, observe=metrics.observe)
+    signer = Signer(token_keys(settings), clock)
+    directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
+    peers = Peers(signer, directory, _addresses(settings.peers.addresses), _addresses(settings.peers.dns))
+    gateway = build_gateway(settings, clock=clock, observe=metrics.observe, forwarder=peers)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
         max_stream_bytes=settings.limits.max_stream_bytes,
     )
     api = create_api(gateway, auth=_auth(settings), limits=limits, prefix=settings.prefix, metrics=metrics)
-    return App(api, gateway)
+    # Without a broker that asks for it, no peer is ever needed: nothing listens.
+    if all(route.capabilities.ack_scope == "anywhere" for _, route in check(gateway.router)):
+        return App(api, gateway)
+    listen = next(iter(_addresses(settings.peers.listen)), None)
+    needs_directory = settings.peers.directory is not None or settings.workers > 1
+    return App(api, gateway, PeerPort(gateway, signer, directory, listen, needs_directory), peers)
 
 
 class App:
-    """The API with a lifespan."""
+    """The API with a lifespan, and the private side on which peers ask ``gateway`` and it asks them."""
 
-    def __init__(self, api: ASGIApp, gateway: Gateway) -> None:
+    def __init__(
+        self, api: ASGIApp, gateway: Gateway, port: PeerPort | None = None, peers: Peers | None = None
+    ) -> None:
         self.gateway = gateway
         self._api = api
+        self._port = port
+        self._peers = peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
@@ -80,13 +105,32 @@ class App:
         await receive()
         try:
             await self.gateway.start()
+            if self._port is not None:
+                await self._port.open()
         except ConfigError as error:
+            await self._close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        await self.gateway.close()
+        await self._close()
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def _close(self) -> None:
+        # Others settle here for as long as there is something to settle: until the brokers take it back.
+        await self.gateway.drain()
+        if self._port is not None:
+            await self._port.close()
+        await self.gateway.close()
+        if self._peers is not None:
+            await self._peers.close()
+
+
+def _addresses(given: str | Sequence[str] | None) -> list[Address]:
+    """``host:port`` as addresses; the settings have checked them."""
+    several = [given] if isinstance(given, str) else given or ()
+    split = [each.rpartition(":") for each in several]
+    return [Address(host.strip("[]"), int(port)) for host, _, port in split]
 
 
 def _bounds(settings: Settings) -> Bounds:

@@ -91,6 +91,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.Forbidden: Meaning(403, "Forbidden"),
     errors.InvalidAckToken: Meaning(400, "Invalid ack token"),
     errors.LeaseLost: Meaning(409, "Lease lost"),
+    errors.OwnerUnreachable: Meaning(503, "Owner unreachable", 1),
     errors.Draining: Meaning(503, "Stopping", 1),
     errors.Overloaded: Meaning(429, "Overloaded", 1),
     errors.BrokerError: Meaning(502, "Broker error"),

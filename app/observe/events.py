@@ -19,14 +19,18 @@ EventKind = Literal[
     "dead_lettered",
     "poison",
     "redriven",
+    "settled_here",
+    "forwarded",
 ]
 
 
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
-    ``reason``: why a message was dead-lettered, or the code of a poison one. The facts of a message are given where
-    ``count`` is 1 and they are known.
+    ``reason``: why a message was dead-lettered, the code of a poison one, or what became of a forwarded settle
+    (``settled``, ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). Where only the receiver can settle, tokens
+    are counted as ``settled_here`` or ``forwarded`` by the process that was asked, besides what their owner tells.
+    The facts of a message are given where ``count`` is 1 and they are known.
     """
 
     kind: EventKind

@@ -39,6 +39,8 @@ class Metrics:
         self._expired = counter("lease_expired", "Leases that ran out, of those that this process keeps.")
         self._dead_lettered = counter("dead_lettered", "Messages moved to a dead-letter queue.", "reason")
         self._redriven = counter("redriven", "Dead letters sent back.")
+        self._here = counter("local_settles", "Settles asked for where they had to be carried out.")
+        self._forwarded = counter("forwarded_settles", "Settles forwarded to the process that can, by result.", "result")
         self._poison = counter("poison", "Bodies found on a queue that no consumer can take.")
         self._queues: set[str] = set()
         self._adders: dict[tuple[str, str, str, str | None], tuple[Add, ...]] = {}
@@ -69,10 +71,13 @@ class Metrics:
             return (self._dead_lettered.labels(*labels, event.reason if event.reason in _REASONS else "failed").inc,)
         if event.kind == "poison":
             return (self._poison.labels(*labels).inc, self._dead_lettered.labels(*labels, "poison").inc)
+        if event.kind == "forwarded":
+            return (self._forwarded.labels(*labels, event.reason or "failed").inc,)
         plain = {
             "accepted": self._published,
             "delivered": self._delivered,
             "redriven": self._redriven,
             "lease_expired": self._expired,
+            "settled_here": self._here,
         }
         return (plain[event.kind].labels(*labels).inc,)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.brokers.binding import Binding, Stats
+from app.clock import now_ms
 from app.errors import BabelgateError
 from app.gateway import Gateway
 from app.leases import TokenKey, TokenSealer
@@ -23,12 +26,17 @@ from app.model import (
     Settlement,
 )
 from app.observe.events import Event
+from app.peer_port import PeerPort
+from app.peers import Peers
+from app.peers_signing import Signer
+from app.peers_sockets import SocketDirectory
 from app.rights import ANYONE
 from app.routing import Policy, Router, Rule
 from tests.harness.broker import Broker
 
 JOB = "urn:babel:test:made"
 KEYS = [TokenKey("test", b"the gateways of a test share a key")]
+SIGNER = Signer(KEYS, now_ms)
 ORDINARY = Policy()
 PATIENCE = 10.0
 """Seconds that a test waits for what must come, so that one where it never comes ends."""
@@ -47,22 +55,36 @@ def data(message: Message) -> Any:
 
 
 class Process:
-    """One gateway and the verbs of a client of ``queue``, short."""
+    """One gateway that its peers find in ``directory``, and the verbs of a client of ``queue``, short."""
 
-    def __init__(self, queue: str, make: Callable[[Process], Gateway]) -> None:
+    def __init__(self, queue: str, make: Callable[[Process], Gateway], directory: Path = Path()) -> None:
         self.queue = queue
         self.events: list[Event] = []
+        self._directory = directory
         self._make = make
-        self.gateway = make(self)
+        self._join()
+
+    def _join(self) -> None:
+        sockets = SocketDirectory(self._directory)
+        self.peers = Peers(SIGNER, sockets)
+        self.gateway = self._make(self)
+        self.port = PeerPort(self.gateway, SIGNER, sockets)
 
     async def start(self) -> None:
         await self.gateway.start()
+        await self.port.open()
+
+    async def close(self) -> None:
+        """End in good order; idempotent."""
+        await self.port.close()
+        await self.gateway.close()
+        await self.peers.close()
 
     async def reopen(self) -> None:
         """End, and start again, as another incarnation."""
-        await self.gateway.close()
-        self.gateway = self._make(self)
-        await self.gateway.start()
+        await self.close()
+        self._join()
+        await self.start()
 
     async def publish(self, data: Any = None, **how: Any) -> Receipt:
         return await self.gateway.publish(ANYONE, self.queue, draft({} if data is None else data), **how)
@@ -141,6 +163,7 @@ class World:
         self.broker = broker
         self.queue = queue
         self._processes: list[Process] = []
+        self._directory = TemporaryDirectory(prefix="peers-")
 
     async def process(
         self,
@@ -158,9 +181,15 @@ class World:
         def make(process: Process) -> Gateway:
             binding = wrap(self.broker.connect(broker_options))
             router = Router([], Rule("*", binding, policy, options=options))
-            return Gateway({binding.name: binding}, router, TokenSealer(KEYS), observe=process.events.append)
+            return Gateway(
+                {binding.name: binding},
+                router,
+                TokenSealer(KEYS),
+                observe=process.events.append,
+                forwarder=process.peers,
+            )
 
-        process = Process(queue or self.queue, make)
+        process = Process(queue or self.queue, make, Path(self._directory.name))
         self._processes.append(process)
         if start:
             await process.start()
@@ -174,7 +203,8 @@ class World:
                 await process.reopen()
 
     async def close(self) -> None:
-        await asyncio.gather(*(process.gateway.close() for process in self._processes))
+        await asyncio.gather(*(process.close() for process in self._processes))
+        self._directory.cleanup()
 
 
 def tokens(messages: Sequence[Message]) -> list[str]:

@@ -1,0 +1,99 @@
+"""The private side of the API: what gateways ask of each other. Every request is signed, and so is every answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from app.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
+from app.gateway import Gateway
+from app.http.body import read
+from app.http.exchange import JSON, ClientGone, Exchange
+from app.http.problems import CONTENT_TYPE as PROBLEM
+from app.http.problems import InternalError, MethodNotAllowed, NotFound, problem
+from app.peers_signing import ANYBODY, HEADER, Proof, Signer
+from app.peers_wire import (
+    IDENTITY_PATH,
+    MAX_CALL_BYTES,
+    SETTLE_PATH,
+    Answer,
+    Call,
+    Identity,
+    decode_calls,
+    encode_answers,
+)
+
+log = logging.getLogger("babelgate.peers")
+
+_METHODS = {IDENTITY_PATH: "GET", SETTLE_PATH: "POST"}
+_SIGNATURE = HEADER.encode()
+_ROOM = "(peers)"
+"""No broker has such a name: what peers ask has a share of its own."""
+
+
+class PeerApi:
+    """Says who this gateway is, and settles what it handed out itself; nothing is forwarded on."""
+
+    def __init__(self, gateway: Gateway, signer: Signer) -> None:
+        self._gateway = gateway
+        self._signer = signer
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        exchange = Exchange(scope, receive, send, scope["path"])
+        try:
+            await self._serve(exchange)
+        except ClientGone:
+            pass
+        except BabelgateError as error:
+            await exchange.fail(error)
+        except Exception:
+            log.exception("peer request %s failed", exchange.request_id.decode("ascii"))
+            if exchange.started:
+                raise
+            await exchange.fail(InternalError())
+
+    async def _serve(self, exchange: Exchange) -> None:
+        method = _METHODS.get(exchange.path)
+        if method is None:
+            raise NotFound(path=exchange.path)
+        if exchange.scope["method"] != method:
+            raise MethodNotAllowed(allow=method)
+        # The signature is of the body's digest: what a stranger sends is not even read.
+        proof = self._signer.verify(method, exchange.path, exchange.headers.get(_SIGNATURE, b""))
+        with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as room:
+            await self._carry_out(exchange, proof, await read(exchange, MAX_CALL_BYTES, room))
+
+    async def _carry_out(self, exchange: Exchange, proof: Proof, body: bytes) -> None:
+        if not proof.covers(body):
+            raise Unauthenticated
+        if proof.target not in (self._gateway.incarnation, ANYBODY):
+            status, _, text = problem(LeaseLost(), exchange.path)
+            await _answer(exchange, proof, status, text, PROBLEM)
+        elif exchange.path == IDENTITY_PATH:
+            await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
+        elif proof.target == ANYBODY:
+            raise InvalidParameter(name="target", reason="a settlement is meant for one gateway")
+        else:
+            await _answer(exchange, proof, 200, await self._settled(body))
+
+    async def _settled(self, body: bytes) -> bytes:
+        try:
+            calls = decode_calls(body)
+        except msgspec.MsgspecError as error:
+            raise InvalidParameter(name="body", reason=str(error)) from None
+        return encode_answers(await asyncio.gather(*map(self._settle, calls)))
+
+    async def _settle(self, call: Call) -> Answer:
+        try:
+            return await self._gateway.settle_here(call.queue, call.settlement)
+        except BabelgateError as error:
+            return error
+
+
+async def _answer(exchange: Exchange, proof: Proof, status: int, body: bytes, content_type: bytes = JSON) -> None:
+    signature = proof.of_answer(status, body).encode("ascii")
+    await exchange.answer(status, body, content_type, [(_SIGNATURE, signature)])

@@ -1,0 +1,216 @@
+"""Who gets which tokens of a settle call, and the one answer made of all their answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from app.errors import (
+    BabelgateError,
+    InvalidAckToken,
+    LeaseLost,
+    OutcomeUnknown,
+    OwnerUnreachable,
+    UnsupportedByBroker,
+)
+from app.forwarding import merge, split
+from app.gateway import Gateway
+from app.leases import Lease, TokenSealer
+from app.model import Extend, Nack, Reject, Settlement, SettleResult
+from app.observe.events import Event
+from app.observe.metrics import Metrics
+from app.rights import ANYONE
+from app.routing import Route, Router, Rule
+from tests.harness.memory import MemoryBinding, lacking
+from tests.harness.world import KEYS, draft
+
+QUEUE = "q"
+
+
+def first(token: str) -> str:
+    """The owner of a token of these tests: its first letter."""
+    return token[0]
+
+
+class TestSplit:
+    def test_each_owner_gets_its_own_in_order(self) -> None:
+        settlement = Settlement(
+            acks=["a1", "b1", "a2"],
+            nacks=[Nack(["b2", "a3"], 5, "why", "Error"), Nack(["a4"])],
+            rejects=[Reject(["b3"], "bad")],
+            extends=[Extend(["a5", "b4"], 60)],
+        )
+        parts, _ = split(settlement, first)
+        assert parts == {
+            "a": Settlement(["a1", "a2"], [Nack(["a3"], 5, "why", "Error"), Nack(["a4"])], [], [Extend(["a5"], 60)]),
+            "b": Settlement(["b1"], [Nack(["b2"], 5, "why", "Error")], [Reject(["b3"], "bad")], [Extend(["b4"], 60)]),
+        }
+
+    def test_the_merged_answer_is_as_one_gateway_would_give_it(self) -> None:
+        settlement = Settlement(
+            ["a1", "b1", "a2"], [Nack(["b2", "a3"]), Nack(["a4"])], [Reject(["b3"])], [Extend(["a5"])]
+        )
+        parts, owners = split(settlement, first)
+        answers = {owner: answer(part, owner) for owner, part in parts.items()}
+        assert [(each.index, each.action, each.lease_expires_at) for each in merge(owners, answers)] == [
+            (0, "ack", ord("a")),
+            (1, "ack", ord("b")),
+            (2, "ack", ord("a")),
+            (0, "nack", ord("b")),
+            (1, "nack", ord("a")),
+            (2, "nack", ord("a")),
+            (0, "reject", ord("b")),
+            (0, "extend", ord("a")),
+        ]
+
+    def test_what_is_wrong_with_one_owner_is_wrong_with_its_tokens_only(self) -> None:
+        parts, owners = split(Settlement(["a1", "b1"], rejects=[Reject(["b2"])]), first)
+        lost = LeaseLost()
+        results = merge(owners, {"a": answer(parts["a"], "a"), "b": lost})
+        assert results == [
+            SettleResult(0, "ack", None, ord("a")),
+            SettleResult(1, "ack", lost),
+            SettleResult(0, "reject", lost),
+        ]
+
+    def test_nothing_asks_nobody(self) -> None:
+        parts, owners = split(Settlement(), first)
+        assert (parts, merge(owners, {})) == ({}, [])
+
+
+def answer(part: Settlement, owner: str) -> list[SettleResult]:
+    """What ``owner`` answers: its letter stands in the deadline."""
+    nacked, rejected, extended = (
+        sum(len(ask.ack_tokens) for ask in several) for several in (part.nacks, part.rejects, part.extends)
+    )
+    counts = (("ack", len(part.acks)), ("nack", nacked), ("reject", rejected), ("extend", extended))
+    return [SettleResult(i, action, None, ord(owner)) for action, count in counts for i in range(count)]  # type: ignore[arg-type]
+
+
+class Others:
+    """A way to other gateways, which all answer with ``error``."""
+
+    def __init__(self, error: BabelgateError | None = None) -> None:
+        self.error = error
+        self.asked: list[tuple[str, Settlement]] = []
+
+    async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+        self.asked.append((owner, settlement))
+        if self.error is not None:
+            raise self.error
+        return answer(settlement, "x")
+
+
+class Here:
+    """A gateway on a broker where only the receiver settles (unless ``scope`` says otherwise), and a foreign token."""
+
+    def __init__(self, others: Others, scope: str = "owner") -> None:
+        binding = MemoryBinding(capabilities=lacking(ack_scope=scope))
+        self.events: list[Event] = []
+        sealer = TokenSealer(KEYS)
+        self.gateway = Gateway(
+            {binding.name: binding},
+            Router([], Rule("*", binding)),
+            sealer,
+            observe=self.events.append,
+            forwarder=others,
+        )
+        self.foreign = sealer.seal(Lease(QUEUE, binding.name, "1", "feedfeedfeedfeed", 0, 0))
+
+    async def token(self) -> str:
+        await self.gateway.publish(ANYONE, QUEUE, draft({}))
+        (message,) = await self.gateway.receive(ANYONE, QUEUE)
+        return message.ack_token
+
+    async def settle(self, settlement: Settlement) -> list[BabelgateError | None]:
+        return [each.error for each in await self.gateway.settle(ANYONE, QUEUE, settlement)]
+
+    def counted(self) -> dict[str, float]:
+        """The settles that were counted here and as forwarded."""
+        metrics = Metrics()
+        for event in self.events:
+            metrics.observe(event)
+        lines = [line for line in metrics.exposition().decode().splitlines() if "_settles_total{" in line]
+        return {line.partition("{")[2].rpartition("}")[0].split('"')[-2]: float(line.split()[-1]) for line in lines}
+
+
+class TestForwarding:
+    async def test_what_was_handed_out_here_is_settled_here(self) -> None:
+        others = Others()
+        here = Here(others)
+        assert await here.settle(Settlement([await here.token()])) == [None]
+        assert others.asked == []
+        assert [(e.kind, e.count) for e in here.events if e.kind == "settled_here"] == [("settled_here", 1)]
+
+    async def test_the_rest_goes_to_its_owner(self) -> None:
+        others = Others()
+        here = Here(others)
+        own = await here.token()
+        assert await here.settle(Settlement([here.foreign, own], [Nack([here.foreign], 1)])) == [None, None, None]
+        assert others.asked == [("feedfeedfeedfeed", Settlement([here.foreign], [Nack([here.foreign], 1)], [], []))]
+        assert [e.count for e in here.events if e.kind == "acked"] == [1], (
+            "what another settled was counted here as well"
+        )
+
+    @pytest.mark.parametrize(
+        ("error", "outcome"),
+        [
+            (None, "settled"),
+            (LeaseLost(), "lease_lost"),
+            (OwnerUnreachable(reason="x"), "unreachable"),
+            (OutcomeUnknown("x", "y"), "unknown"),
+            (InvalidAckToken(), "failed"),
+        ],
+    )
+    async def test_what_became_of_it_is_counted(self, error: BabelgateError | None, outcome: str) -> None:
+        here = Here(Others(error))
+        assert await here.settle(Settlement([here.foreign] * 2)) == [error, error]
+        assert here.counted() == {outcome: 2.0}
+
+    async def test_all_are_asked_at_once(self) -> None:
+        together = asyncio.Barrier(2)
+
+        class Slow(Others):
+            async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+                await together.wait()
+                return await super().settle(owner, route, settlement)
+
+        here = Here(Slow())
+        other = TokenSealer(KEYS).seal(Lease(QUEUE, "memory", "1", "beefbeefbeefbeef", 0, 0))
+        assert await here.settle(Settlement([here.foreign, other])) == [None, None]
+
+    async def test_where_anybody_can_settle_nobody_is_asked(self) -> None:
+        others = Others()
+        here = Here(others, scope="anywhere")
+        own = await here.token()
+        lease = TokenSealer(KEYS).open(own, QUEUE)
+        elsewhere = TokenSealer(KEYS).seal(Lease(QUEUE, lease.broker, lease.handle, "feedfeedfeedfeed", 0, 0))
+        assert await here.settle(Settlement([elsewhere])) == [None]
+        assert others.asked == []
+        assert here.counted() == {}
+
+    async def test_what_a_peer_sends_is_not_sent_on(self) -> None:
+        others = Others()
+        here = Here(others)
+        own = await here.token()
+        results = await here.gateway.settle_here(QUEUE, Settlement([own, here.foreign]))
+        assert [type(each.error) for each in results] == [type(None), LeaseLost]
+        assert others.asked == []
+        assert here.counted() == {}, "the one that forwarded it counts it"
+
+    async def test_a_bad_token_is_nobodys(self) -> None:
+        others = Others()
+        here = Here(others)
+        (error,) = await here.settle(Settlement(["nonsense"]))
+        assert (type(error), others.asked) == (InvalidAckToken, [])
+
+    async def test_what_is_wrong_for_all_is_told_before_anything_is_done(self) -> None:
+        others = Others()
+        here = Here(others)
+        own = await here.token()
+        with pytest.raises(UnsupportedByBroker):
+            await here.gateway.settle(ANYONE, QUEUE, Settlement([own], extends=[Extend([here.foreign], 10**6)]))
+        assert others.asked == []
+        assert await here.settle(Settlement([own])) == [None]
