@@ -14,18 +14,24 @@ from app.brokers.binding import Outgoing
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A durable exchange."""
+    """A durable exchange. What it cannot route goes to its ``alternate``, where it has one."""
 
     name: str
     kind: Literal["direct", "topic", "fanout", "headers"]
+    alternate: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``)."""
+    """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``).
+
+    ``or_else``: arguments to declare it with, in this order, where the broker refuses those before. An
+    ``x-delivery-limit`` of -1 means none, however the broker has it said.
+    """
 
     name: str
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    or_else: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
 
 
 @dataclass(frozen=True, slots=True)
