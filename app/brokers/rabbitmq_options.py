@@ -46,7 +46,7 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
         from app.brokers.rabbitmq_ojs import profile_of
 
         others = {key: value for key, value in options.items() if key not in ("profile", "declare")}
-        return RabbitQueue(profile_of(name, others), declare)
+        return RabbitQueue(profile_of(name, others), declare, quorum=others.get("queue_type") == "quorum")
     for key in options:
         if key not in _PLAIN:
             raise ConfigError(key=key, reason=f"unknown in the profile plain; known are {', '.join(_PLAIN)}")

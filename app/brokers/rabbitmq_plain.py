@@ -23,7 +23,7 @@ _INT64_MAX = (1 << 63) - 1
 
 # What the broker wrote about one journey of the message. x-death must not come along: a broker that finds a queue
 # there takes the next time in it for a circle and drops the message without a word.
-_OF_THE_JOURNEY = frozenset(
+OF_THE_JOURNEY = frozenset(
     {
         "x-death",
         *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("exchange", "queue", "reason")),
@@ -83,7 +83,7 @@ class Plain:
         headers = {
             name: value
             for name, value in table.items()
-            if isinstance(value, str) and name not in CONTRACT_HEADERS and name not in _OF_THE_JOURNEY
+            if isinstance(value, str) and name not in CONTRACT_HEADERS and name not in OF_THE_JOURNEY
         }
         attempts = table.get("x-attempts")
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
@@ -101,7 +101,7 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     carried: Basic.Properties | None = outgoing.carried
     properties = Basic.Properties(content_type="application/json", delivery_mode=2)
     if carried is not None:
-        headers.update((name, value) for name, value in (carried.headers or {}).items() if name not in _OF_THE_JOURNEY)
+        headers.update((name, value) for name, value in (carried.headers or {}).items() if name not in OF_THE_JOURNEY)
         properties.priority = carried.priority
         properties.reply_to = carried.reply_to
         # Not the expiration, which would begin anew, nor the user id, which the broker compares with its own user.
