@@ -1,8 +1,9 @@
-"""HTTP/1.1 as clients of every language speak it: uvicorn's httptools protocol, hardened in three places.
+"""HTTP/1.1 as clients of every language speak it: uvicorn's httptools protocol, hardened.
 
 A request that offers an upgrade (Java's ``HttpClient`` offers ``h2c`` by default) is served as plain HTTP/1.1 with its
-body intact, as RFC 9110 section 7.8 allows; bytes that are no HTTP get a problem+json 400; and a request head that
-never ends gets a 431 instead of memory.
+body intact, as RFC 9110 section 7.8 allows; bytes that are no HTTP get a problem+json 400; a request head that never
+ends gets a 431 instead of memory; a client that does not read its answer is cut off; and past what this process can
+serve in time, publishes and receives get a 429 that costs a fraction of a request.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ from typing import cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from app.http.exchange import DISCARDED_BYTES
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, problem
+from app.http.shedding import SHEDDER, Shedder
 from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
+STALL_SECONDS = 30
+"""A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
 
@@ -28,11 +33,30 @@ class GatewayProtocol(HttpToolsProtocol):
 
     _in_head = False
     _head_bytes = 0
+    _shedder: Shedder | None = None
+    _shedding = False
+    _discarded = 0
+    _stalled: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak over ``transport``."""
         joined = JoinedWrites(cast(asyncio.Transport, transport))
         super().connection_made(cast(asyncio.Transport, joined))
+        self._shedder = self.app_state.get(SHEDDER)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._forget_stall()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client reads more slowly than it is written to."""
+        super().pause_writing()
+        self._watch_stall(-1)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        self._forget_stall()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; whatever it finds wrong is answered, and then the connection is closed."""
@@ -64,12 +88,62 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        if not self.parser.should_upgrade():
+        if self.parser.should_upgrade():
+            return
+        cycle = self.cycle
+        if self._shedder is not None and (cycle is None or cycle.response_complete) and self._shedder.sheds(self.url):
+            self._shed(self._shedder)
+        else:
             super().on_headers_complete()
 
+    def on_body(self, body: bytes) -> None:
+        if not self._shedding:
+            super().on_body(body)
+            return
+        # What is left of a refused request is read and dropped: a client that still writes would not see the answer.
+        self._discarded += len(body)
+        if self._discarded > DISCARDED_BYTES:
+            self.transport.close()
+        self._expect_more()
+
     def on_message_complete(self) -> None:
-        if not self.parser.should_upgrade():
+        if self.parser.should_upgrade():
+            return
+        if not self._shedding:
             super().on_message_complete()
+            return
+        self._shedding = False
+        self._expect_more()
+        if not self.parser.should_keep_alive():
+            self.transport.close()
+
+    def _shed(self, shedder: Shedder) -> None:
+        self._shedding = True
+        self._discarded = 0
+        keep_alive = not self.expect_100_continue and self.parser.should_keep_alive()
+        self.transport.write(shedder.answer(keep_alive))
+        if self.expect_100_continue:
+            self.transport.close()
+            return
+        self._expect_more()
+        shedder.rest(self.flow)
+
+    def _expect_more(self) -> None:
+        self._unset_keepalive_if_required()
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+
+    def _watch_stall(self, unread: int) -> None:
+        """Cut the client off when it still has ``unread`` bytes to read; else look again later."""
+        left = self.transport.get_write_buffer_size()
+        if left == unread:
+            self.transport.abort()
+        else:
+            self._stalled = self.loop.call_later(STALL_SECONDS, self._watch_stall, left)
+
+    def _forget_stall(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _new_parser(self) -> None:
         self.parser = httptools.HttpRequestParser(self)

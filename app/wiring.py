@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 
@@ -19,10 +20,12 @@ from app.gateway import Gateway
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
+from app.http.shedding import SHEDDER, Shedder
 from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe.events import Observe
 from app.observe.metrics import Metrics
+from app.pacing import Pacer
 from app.peer_port import PeerPort
 from app.peers import Peers
 from app.peers_client import Address
@@ -97,6 +100,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
         if scope["type"] == "lifespan":
+            scope.setdefault("state", {})[SHEDDER] = Shedder(Pacer(time.monotonic))
             await self._live(receive, send)
         else:
             await self._api(scope, receive, send)

@@ -153,7 +153,7 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
     body.update((name, error.facts[name]) for name in _NUMBERS if name in error.facts)
     headers: RawHeaders = []
     if retry_after is not None:
-        headers.append((b"retry-after", b"%d" % retry_after))
+        headers.append((b"retry-after", b"%d" % error.facts.get("retry_after", retry_after)))
     if status == 401:
         headers.append((b"www-authenticate", b'Bearer realm="babelgate"'))
     elif status == 405:

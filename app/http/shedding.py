@@ -1,0 +1,74 @@
+"""Refusals before a request is one: at the end of its head, without a task, an exchange or a look at its body."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+from typing import Protocol
+
+from app.errors import Overloaded
+from app.http.problems import CONTENT_TYPE, problem
+from app.pacing import Pacer
+
+SHEDDER = "babelgate.shedder"
+"""The key of the process's Shedder in the lifespan's state, through which the server hands it to its connections."""
+REST_SECONDS = 0.02
+"""A refused connection is not read for so long: one that asks again at once cannot take the time of those served."""
+
+_WORK = (b"/messages", b"/messages:batch", b"/messages:receive")
+_AFTER_SECONDS = (1, 2, 3)
+"""Told in turn, so that those who were refused together do not come back together."""
+
+
+class Flow(Protocol):
+    """The reading side of a connection."""
+
+    def pause_reading(self) -> None:
+        """Read no more."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+
+class Shedder:
+    """Decides, and answers with 429, for all connections of a process."""
+
+    def __init__(self, pacer: Pacer) -> None:
+        self._pacer = pacer
+        self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
+        self._count = itertools.count(1)
+        self._process = secrets.token_hex(8).encode()
+        self._resting: list[Flow] = []
+
+    def sheds(self, url: bytes) -> bool:
+        """Whether the request for ``url`` is refused. Only what brings new work is: settles end it."""
+        return url.partition(b"?")[0].endswith(_WORK) and not self._pacer.take()
+
+    def answer(self, keep_alive: bool) -> bytes:
+        """The whole answer to a refused request."""
+        head, body = next(self._answers)
+        request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
+        return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
+
+    def rest(self, flow: Flow) -> None:
+        """Read nothing more of a refused connection for a moment."""
+        flow.pause_reading()
+        if not self._resting:
+            asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
+        self._resting.append(flow)
+
+    def _wake(self) -> None:
+        rested, self._resting = self._resting, []
+        for flow in rested:
+            flow.resume_reading()
+
+
+def _answer(seconds: int) -> tuple[bytes, bytes]:
+    """Head, still open, and body."""
+    status, headers, body = problem(
+        Overloaded(reason="This process has more requests than it can serve in time.", retry_after=seconds), instance=""
+    )
+    named = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body)), *headers]
+    lines = [b"HTTP/1.1 %d Too Many Requests" % status, *(name + b": " + value for name, value in named)]
+    return b"\r\n".join(lines) + b"\r\n", body
