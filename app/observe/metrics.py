@@ -40,7 +40,7 @@ class Metrics:
         self._dead_lettered = counter("dead_lettered", "Messages moved to a dead-letter queue.", "reason")
         self._redriven = counter("redriven", "Dead letters sent back.")
         self._here = counter("local_settles", "Settles asked for where they had to be carried out.")
-        self._forwarded = counter("forwarded_settles", "Settles forwarded to the process that can, by result.", "result")
+        self._forwarded = counter("forwarded_settles", "Settles that went to the process that can.", "result")
         self._poison = counter("poison", "Bodies found on a queue that no consumer can take.")
         self._queues: set[str] = set()
         self._adders: dict[tuple[str, str, str, str | None], tuple[Add, ...]] = {}

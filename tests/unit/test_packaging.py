@@ -21,8 +21,9 @@ from tests.architecture.sources import ROOT, binding_family, imports, modules
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
-# Used without an import statement: uvicorn loads the one by name, the page of the API reads the other's files.
-INDIRECT = {"uvloop", "fastapi-swagger"}
+# Used without an import statement: uvicorn loads the first by name, the page of the API reads the second's files, and
+# httpx asks the third in which loop it runs.
+INDIRECT = {"uvloop", "fastapi-swagger", "sniffio"}
 
 
 def names(requirements: list[str]) -> set[str]:
