@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -23,6 +23,7 @@ from pamqp import commands as spec
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
+from app.brokers.rabbitmq_confirms import Confirms
 from app.brokers.rabbitmq_frames import FrameReader, encode_publish, properties_of
 from app.brokers.rabbitmq_profile import Addressed, Native
 
@@ -37,22 +38,8 @@ class Arrived(Struct, frozen=True):
     left: int = 0
 
 
-class Returned(Exception):
-    """The broker could not route the message; the text is the broker's."""
-
-
-class Nacked(Exception):
-    """The broker did not take the message: a full queue with ``reject-publish``, or a fault."""
-
-
 class ChannelGone(Exception):
     """The channel or its connection ended before the answer; the text, and ``__cause__``, are the broker's reason."""
-
-
-class _Unconfirmed(Struct):
-    message: Addressed
-    future: asyncio.Future[None]
-    returned: str | None = None
 
 
 class _Gets(Struct):
@@ -74,8 +61,7 @@ class Channel:
         self.generation = os.urandom(4).hex()
         self._number = rpc.number
         self._frame_max = rpc.connection.connection_tune.frame_max
-        self._tag = 0
-        self._confirms: OrderedDict[int, _Unconfirmed] = OrderedDict()
+        self._confirms = Confirms()
         self._gets: deque[_Gets] = deque()
         self._consumers: dict[str, tuple[Callable[[Arrived], None], Callable[[], None] | None]] = {}
         self._barrier: asyncio.Future[None] | None = None
@@ -124,9 +110,7 @@ class Channel:
             except (ValueError, TypeError) as error:
                 future.set_exception(error)
             else:
-                # The broker counts what it reads: only what is written has a tag.
-                self._tag += 1
-                self._confirms[self._tag] = _Unconfirmed(message, future)
+                self._confirms.expect(message, future)
         self._write(b"".join(written))
         return futures
 
@@ -196,7 +180,7 @@ class Channel:
         """Deal with a frame of the hot path; False for all others."""
         kind = type(frame)
         if kind is spec.Basic.Ack:
-            self._confirmed(frame.delivery_tag, frame.multiple, None)
+            self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=True)
         elif kind is ContentHeader:
             self._header, self._parts, self._missing = self._reader.header, [], frame.body_size
             if not self._missing:
@@ -211,14 +195,16 @@ class Channel:
         elif kind is spec.Basic.GetEmpty:
             self._got(None)
         elif kind is spec.Channel.FlowOk:
-            _resolve(self._barriers.popleft(), None)
+            barrier = self._barriers.popleft()
+            if not barrier.done():
+                barrier.set_result(None)
         elif kind is spec.Basic.Cancel:
             _, cancelled = self._consumers.pop(frame.consumer_tag, (None, None))
             if cancelled is not None:
                 cancelled()
             return False
         elif kind is spec.Basic.Nack:
-            self._confirmed(frame.delivery_tag, frame.multiple, Nacked("the broker did not take the message"))
+            self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=False)
         else:
             return False
         return True
@@ -228,7 +214,7 @@ class Channel:
         method, body = self._method, b"".join(self._parts)
         self._method, self._parts = None, []
         if isinstance(method, spec.Basic.Return):
-            self._was_returned(method, body)
+            self._confirms.returned(method, body)
             return
         assert method is not None
         native = Native(
@@ -262,38 +248,15 @@ class Channel:
                 # Whoever asked is gone: nobody would ever settle these.
                 self.requeue([arrived.tag for arrived in gets.arrived])
 
-    def _was_returned(self, method: spec.Basic.Return, body: bytes) -> None:
-        """Mark the message that came back: the oldest such that is not confirmed. Its confirm is still to come."""
-        for unconfirmed in self._confirms.values():
-            message = unconfirmed.message
-            if unconfirmed.returned is None and message.routing_key == method.routing_key and message.body == body:
-                unconfirmed.returned = method.reply_text or "unroutable"
-                return
-
-    def _confirmed(self, tag: int, multiple: bool, error: Exception | None) -> None:
-        tags = [tag]
-        if multiple:
-            tags = []
-            for each in self._confirms:
-                if each > tag:
-                    break
-                tags.append(each)
-        for each in tags:
-            unconfirmed = self._confirms.pop(each, None)
-            if unconfirmed is not None:
-                returned = unconfirmed.returned
-                _resolve(unconfirmed.future, error if returned is None else Returned(returned))
-
     def _ended(self, closing: asyncio.Future[Any]) -> None:
         cause = None if closing.cancelled() else closing.exception()
         gone = ChannelGone(" ".join(str(part) for part in cause.args if part is not None) if cause else "closed")
         gone.__cause__ = cause
-        waiting: list[asyncio.Future[Any]] = [unconfirmed.future for unconfirmed in self._confirms.values()]
+        waiting: list[asyncio.Future[Any]] = [*self._confirms.abandon()]
         waiting += [gets.future for gets in self._gets]
         waiting += self._barriers
         if self._barrier is not None:
             waiting.append(self._barrier)
-        self._confirms.clear()
         self._gets.clear()
         self._barriers.clear()
         if self._writing is not None:
@@ -341,11 +304,3 @@ class _Frames:
     async def put(self, weighted: tuple[int, Any]) -> None:
         if not self._take(weighted[1]):
             await self._inner.put(weighted)
-
-
-def _resolve(future: asyncio.Future[None], error: Exception | None) -> None:
-    if not future.done():
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
-from app.brokers.rabbitmq_channel import ChannelGone, Nacked, Returned
+from app.brokers.rabbitmq_channel import ChannelGone
+from app.brokers.rabbitmq_confirms import Nacked, Returned
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 # By class, the nearest ancestor counts. OutcomeUnknown stands for what ends a connection or a channel: where nothing

@@ -14,7 +14,7 @@ from app.brokers.rabbitmq_ladder import addressed
 from app.brokers.rabbitmq_profile import Addressed, Native, Queue, Read, Topology
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
-"""Written from the body, whatever else stands there: https://babelqueue.com/ (broker bindings, section 2)."""
+"""The contract's: written from the body, whatever else a client or a copy has under these names."""
 
 _SHORT_BYTES = 255
 """A property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from app.brokers.binding import Outcome
-from app.brokers.rabbitmq_channel import Channel, ChannelGone, Returned
+from app.brokers.rabbitmq_channel import Channel, ChannelGone
+from app.brokers.rabbitmq_confirms import Returned
 from app.brokers.rabbitmq_errors import translate
 from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_profile import Addressed, Topology

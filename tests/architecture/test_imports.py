@@ -46,7 +46,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "httptools": ("app.protocol",),
     "click": ("app.cli",),
     "rich": ("app.cli",),
-    "httpx": ("app.cli", "app.client", "app.peers"),
+    "httpx": ("app.cli", "app.client", "app.peers", "app.brokers.rabbitmq_management"),
 }
 
 
