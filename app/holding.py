@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -44,12 +45,16 @@ class Holdings:
 
 
 class Held:
-    """A delivery. ``since`` and ``deadline`` are Unix ms; ``copied``: a copy of it has taken its place already."""
+    """A delivery, the ``number``-th of its queue. ``since`` and ``deadline`` are Unix ms.
 
-    __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "since")
+    ``copied``: a copy of it has taken its place already.
+    """
 
-    def __init__(self, delivery: Delivery, since: int, deadline: int) -> None:
+    __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "number", "since")
+
+    def __init__(self, delivery: Delivery, number: int, since: int, deadline: int) -> None:
         self.delivery = delivery
+        self.number = number
         self.since = since
         self.deadline = deadline
         self.claim: Claim | None = None
@@ -83,7 +88,8 @@ class Holder:
         self._outstanding = outstanding
         self._due = due
         self._held: dict[str, Held] = {}
-        self._deadlines: list[tuple[int, str]] = []
+        self._numbers = itertools.count()
+        self._deadlines: list[tuple[int, int, str]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0
         self._closed = False
@@ -94,7 +100,7 @@ class Holder:
 
     def hold(self, delivery: Delivery, since: int, deadline: int) -> None:
         """Hold a delivery from ``since`` to ``deadline`` (Unix ms)."""
-        held = self._held[delivery.handle] = Held(delivery, since, deadline)
+        held = self._held[delivery.handle] = Held(delivery, next(self._numbers), since, deadline)
         self._holdings.count += 1
         self._holdings.size += len(delivery.body)
         self._watch(held)
@@ -159,7 +165,7 @@ class Holder:
         now = self._clock()
         found: list[str] = []
         while self._deadlines and len(found) < limit and self._deadlines[0][0] <= now:
-            deadline, handle = heapq.heappop(self._deadlines)
+            deadline, _, handle = heapq.heappop(self._deadlines)
             held = self._held.get(handle)
             if held is not None and held.deadline == deadline and held.claim is None:
                 found.append(handle)
@@ -213,10 +219,10 @@ class Holder:
     def _watch(self, held: Held) -> None:
         """Wake up at its deadline."""
         if len(self._deadlines) > 2 * len(self._held) + _STALE_DEADLINES:
-            self._deadlines = [(each.deadline, handle) for handle, each in self._held.items()]
+            self._deadlines = [(each.deadline, each.number, handle) for handle, each in self._held.items()]
             heapq.heapify(self._deadlines)
         else:
-            heapq.heappush(self._deadlines, (held.deadline, held.handle))
+            heapq.heappush(self._deadlines, (held.deadline, held.number, held.handle))
         if self._timer is None or held.deadline < self._rings_at:
             self._set_timer()
 

@@ -9,33 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import Capabilities, NativeQueue, Outgoing
 from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
-from app.gateway import Gateway
-from app.leases import TokenSealer
 from app.model import Message
 from app.rights import ANYONE
-from app.routing import Router, Rule
-from tests.harness.memory import CAPABLE, MemoryBinding, lacking
-from tests.harness.world import JOB, KEYS, Process, data
-
-
-class Setting:
-    """A process over a broker in memory with these capabilities, and a clock that a test sets."""
-
-    def __init__(self, queue: str, capabilities: Capabilities = CAPABLE) -> None:
-        self.now = 1_700_000_000_000
-        self.binding = MemoryBinding("memory", capabilities, self.clock)
-        router = Router([], Rule("*", self.binding))
-        gateway = Gateway({"memory": self.binding}, router, TokenSealer(KEYS), clock=self.clock)
-        self.process = Process(queue, lambda _: gateway)
-
-    def clock(self) -> int:
-        return self.now
-
-    async def inject(self, body: bytes) -> None:
-        """Put ``body`` on the queue unchecked."""
-        await self.binding.publish(NativeQueue(self.process.queue), [Outgoing(body)])
+from tests.harness.memory import lacking
+from tests.harness.setting import Setting
+from tests.harness.world import JOB, data
 
 
 def code(error: BaseException | None) -> str:

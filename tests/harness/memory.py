@@ -41,8 +41,6 @@ OWNED = dataclasses.replace(
 """Those of a broker whose deliveries belong to a connection for as long as it lasts."""
 
 FOREVER = 2**63
-REFUSED = b'"refused"'
-"""A body with this in it is not taken."""
 
 
 @dataclass(slots=True)
@@ -63,14 +61,15 @@ class MemoryBinding:
     """Carries messages in this process. It offers none of the optional protocols, and does not keep delays.
 
     ``faults[verb]`` is how many more calls of the verb are served before all fail with ``errors[verb]``: OutcomeUnknown
-    comes after the deed. ``gates[verb]`` holds up the calls of a verb. ``calls[verb]`` holds how many items each call
-    brought.
+    comes after the deed. ``refused`` is a body that it does not take. ``gates[verb]`` holds up the calls of a verb.
+    ``calls[verb]`` holds how many items each call brought.
     """
 
     def __init__(self, name: str = "memory", capabilities: Capabilities = CAPABLE, clock: Clock = now_ms) -> None:
         self.name = name
         self.faults: dict[str, int] = {}
         self.errors: dict[str, BabelgateError] = {}
+        self.refused: bytes | None = None
         self.gates: dict[str, asyncio.Event] = {}
         self.calls: defaultdict[str, list[int]] = defaultdict(list)
         self._capabilities = capabilities
@@ -202,7 +201,7 @@ class MemoryBinding:
         return outcomes
 
     def _refusal(self, message: Outgoing) -> Outcome:
-        return BrokerRejected(self.name, "not this one") if REFUSED in message.body else None
+        return BrokerRejected(self.name, "not this one") if message.body == self.refused else None
 
     def _expire(self, held: _Queue) -> None:
         now = self._clock()

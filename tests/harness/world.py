@@ -211,7 +211,7 @@ def tokens(messages: Sequence[Message]) -> list[str]:
     return [message.ack_token for message in messages]
 
 
-def kinds(outcomes: Sequence[BabelgateError | None]) -> list[type | None]:
+def kinds(outcomes: Sequence[int | BabelgateError | None]) -> list[type | None]:
     """The classes of the errors, None where there is none."""
     return [type(outcome) if outcome is not None else None for outcome in outcomes]
 

@@ -1,0 +1,97 @@
+"""The keeper of one queue's leases over a broker in memory that knows none, and a clock that the test sets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.brokers.binding import DeadLetter, Delivery, Failure, Outcome, Outgoing
+from app.clock import Clock
+from app.envelope import Limits, dead_letter_block
+from app.errors import BabelgateError
+from app.holding import Holdings
+from app.keeping import Failed, GatewayKeeper
+from app.observe.events import Event
+from app.routing import Rule
+from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding
+
+LEASE = 30.0
+
+
+def body(n: object, attempts: int = 0) -> bytes:
+    """A canonical envelope whose payload is numbered."""
+    payload = json.dumps({"n": n}, separators=(",", ":")).encode()
+    meta = b'{"id":"m","queue":"q","lang":"go","schema_version":1,"created_at":1700000000000}'
+    return b'{"job":"urn:babel:test:made","trace_id":"t","data":%b,"meta":%b,"attempts":%d}' % (payload, meta, attempts)
+
+
+class Kept:
+    """``kind`` is the class of the broker; ``now``, in Unix ms, is the time unless there is another ``clock``."""
+
+    def __init__(
+        self, queue: str, kind: type[MemoryBinding] = BuryingMemory, clock: Clock | None = None, **abilities: Any
+    ) -> None:
+        self.now = 1_700_000_000_000
+        clock = clock or (lambda: self.now)
+        self.queue = queue
+        self.events: list[Event] = []
+        self.binding = kind("memory", replace(OWNED, **abilities), clock)
+        self.holdings = Holdings()
+        self.route = Rule("*", self.binding).route(queue)
+        self.keeper = GatewayKeeper(self.route, self.holdings, Limits(), clock, self.events.append)
+
+    async def put(self, *messages: Outgoing) -> None:
+        """Publish."""
+        assert not any(await self.binding.publish(self.route.native, messages))
+
+    async def take(self, count: int, lease: float = LEASE) -> list[Delivery]:
+        """So many deliveries."""
+        taken = self.keeper.keep(await self.binding.reserve(self.route.native, count, 0, lease), lease)
+        assert len(taken) == count
+        return list(taken)
+
+    async def handles(self, count: int, lease: float = LEASE) -> list[str]:
+        """The handles of so many new deliveries, whose payloads are numbered."""
+        await self.put(*(Outgoing(body(n)) for n in range(count)))
+        return [delivery.handle for delivery in await self.take(count, lease)]
+
+    async def nack(self, *handles: str, delay: float = 0) -> Sequence[Outcome]:
+        return await self.keeper.release([Failed(handle, Failure(1)) for handle in handles], delay)
+
+    async def reject(self, *handles: str) -> Sequence[Outcome]:
+        block = dead_letter_block("failed", self.queue, 0, self.now, "no stock", "Empty")
+        return await self.keeper.dead_letter([DeadLetter(handle, block) for handle in handles])
+
+    async def settle(self, verb: str, *handles: str) -> Sequence[int | BabelgateError | None]:
+        """By the name of the verb."""
+        match verb:
+            case "ack":
+                return await self.keeper.ack(handles)
+            case "nack":
+                return await self.nack(*handles)
+            case "reject":
+                return await self.reject(*handles)
+            case "give back":
+                return await self.keeper.give_back(handles)
+            case _:
+                return await self.keeper.extend(handles, LEASE)
+
+    async def pass_seconds(self, seconds: float = LEASE) -> None:
+        """Let time pass, and what runs out in it."""
+        self.now += round(seconds * 1000)
+        await self.keeper.expire()
+
+    def ready(self) -> list[tuple[object, int]]:
+        """Payload and attempts of what is ready."""
+        envelopes = [json.loads(message.body) for message in self.binding.ready(self.queue)]
+        return [(each["data"]["n"], each["attempts"]) for each in envelopes]
+
+    async def out(self) -> int | None:
+        """How many deliveries the broker has out."""
+        return (await self.binding.stats(self.route.native)).in_flight
+
+    def expired(self) -> int:
+        """How many leases were told to have run out."""
+        return sum(event.count for event in self.events if event.kind == "lease_expired")
