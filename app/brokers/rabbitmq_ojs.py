@@ -29,6 +29,7 @@ from app.brokers.rabbitmq_ojs_message import (
     properties_of,
 )
 from app.brokers.rabbitmq_ojs_names import Names, names_of
+from app.brokers.rabbitmq_options import DELIVERY_LIMIT, TYPES, limit_of, one_of
 from app.brokers.rabbitmq_profile import Addressed, Bound, Exchange, Native, Queue, Read, Topology
 from app.clock import Clock, now_ms
 from app.errors import ConfigError
@@ -205,24 +206,19 @@ _MAX_PRIORITY = 255
 
 def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the job queue."""
-    queue_type = options.get("queue_type", "classic")
+    quorum = one_of(options, "queue_type", TYPES) == "quorum"
     levels = options.get("max_priority")
-    if queue_type not in ("classic", "quorum"):
-        raise ConfigError(key="queue_type", reason="classic or quorum is expected")
     if levels is not None and not (type(levels) is int and 1 <= levels <= _MAX_PRIORITY):
         raise ConfigError(key="max_priority", reason=f"a whole number from 1 to {_MAX_PRIORITY} is expected")
-    if queue_type == "classic":
+    if not quorum:
         if "delivery_limit" in options:
-            raise ConfigError(key="delivery_limit", reason="only a quorum queue has one")
+            raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
         return {} if levels is None else {"x-max-priority": levels}
     if levels is not None:
         raise ConfigError(key="max_priority", reason="a quorum queue has no such levels: leave out one of the two")
-    limit = options.get("delivery_limit", 20)
-    if limit is not None and not (type(limit) is int and limit > 0):
-        raise ConfigError(key="delivery_limit", reason="a whole number above 0, or null for none, is expected")
     return {
         "x-queue-type": "quorum",
-        "x-delivery-limit": -1 if limit is None else limit,
+        "x-delivery-limit": limit_of(options.get("delivery_limit", DELIVERY_LIMIT)),
         "x-dead-letter-strategy": "at-least-once",
         "x-overflow": "reject-publish",
     }

@@ -16,7 +16,7 @@ DELIVERY_LIMIT = 20
 """The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
 
 _DECLARE = ("active", "passive", "none")
-_TYPES = ("classic", "quorum")
+TYPES = ("classic", "quorum")
 _PLAIN = ("profile", "declare", "queue_type", "delivery_limit")
 
 
@@ -38,8 +38,8 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     null: none) is how often the broker gives a message out again before it dead-letters it.
     Raises ConfigError, ``key`` the option's name.
     """
-    profile = _one_of(options, "profile", ("plain", "ojs"))
-    declare = cast(Declare, _one_of(options, "declare", _DECLARE))
+    profile = one_of(options, "profile", ("plain", "ojs"))
+    declare = cast(Declare, one_of(options, "declare", _DECLARE))
     _check_name(name)
     if profile == "ojs":
         # Only where it is used: a gateway with plain queues never reads it.
@@ -50,12 +50,12 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     for key in options:
         if key not in _PLAIN:
             raise ConfigError(key=key, reason=f"unknown in the profile plain; known are {', '.join(_PLAIN)}")
-    quorum = _one_of(options, "queue_type", _TYPES) == "quorum"
+    quorum = one_of(options, "queue_type", TYPES) == "quorum"
     if not quorum:
         if "delivery_limit" in options:
             raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
         return RabbitQueue(Plain(Queue(name), Queue(f"{name}.dlq")), declare)
-    limit = _limit(options.get("delivery_limit", DELIVERY_LIMIT))
+    limit = limit_of(options.get("delivery_limit", DELIVERY_LIMIT))
     return RabbitQueue(Plain(*_quorum(name, limit)), declare, quorum=True)
 
 
@@ -74,15 +74,16 @@ def _quorum(name: str, limit: int) -> tuple[Queue, Queue]:
     return Queue(name, confirmed), Queue(f"{name}.dlq", dead)
 
 
-def _one_of(options: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
+def one_of(options: Mapping[str, Any], key: str, known: tuple[str, ...]) -> str:
+    """The option ``key``; the first that is known where it is left out. Raises ConfigError."""
     value = options.get(key, known[0])
     if not isinstance(value, str) or value not in known:
         raise ConfigError(key=key, reason=f"{', '.join(known[:-1])} or {known[-1]} is expected")
     return value
 
 
-def _limit(value: object) -> int:
-    """-1 for none."""
+def limit_of(value: object) -> int:
+    """The limit for RabbitMQ, where -1 means none. Raises ConfigError."""
     if value is None:
         return -1
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
