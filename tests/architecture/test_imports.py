@@ -16,6 +16,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.pacing", "app.transport"),
     ("app.coalescing", "app.jsontext", "app.sources", "app.rights", "app.leases", "app.brokers.binding"),
     ("app.admission", "app.envelope"),
+    ("app.ojs",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics", "app.holding"),
     ("app.copies",),
     ("app.keeping",),
