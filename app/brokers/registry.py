@@ -21,11 +21,14 @@ class Driver:
 
 
 _REDIS = Driver("app.brokers.redis", "redis")
+_RABBITMQ = Driver("app.brokers.rabbitmq", "rabbitmq")
 
 SCHEMES: Mapping[str, Driver] = {
     "sqlite": Driver("app.brokers.sqlite"),
     "redis": _REDIS,
     "rediss": _REDIS,
+    "amqp": _RABBITMQ,
+    "amqps": _RABBITMQ,
     "redis+sentinel": _REDIS,
     "redis+cluster": _REDIS,
 }

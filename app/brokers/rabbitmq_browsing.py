@@ -1,0 +1,97 @@
+"""The head of a queue, taken to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from app.brokers.rabbitmq_channel import Arrived, Channel
+
+_PAGE = 100
+_REMEMBERED = 300
+"""Messages kept in memory: of those further ahead only the tags are."""
+
+
+class Found(Struct, frozen=True):
+    """A message that was looked at, and on which channel."""
+
+    generation: str
+    arrived: Arrived
+
+    @property
+    def identity(self) -> tuple[str | None, bytes]:
+        """What it is known by when it was put back meanwhile."""
+        return self.arrived.message.properties.message_id, self.arrived.message.body
+
+
+class Browsing:
+    """What was taken from the head of ``queue`` on a channel of its own; closing this puts it all back."""
+
+    def __init__(self, channel: Channel, queue: str) -> None:
+        self.channel = channel
+        self.at_end = False
+        """Whether nothing was left when it was last looked for more."""
+        self._queue = queue
+        self._taken: dict[int, Found | None] = {}
+        self._forgotten = 0
+
+    def __len__(self) -> int:
+        return len(self._taken)
+
+    def remembers(self, start: int) -> bool:
+        """Whether a page from ``start`` on can be shown without taking anything twice."""
+        return start >= self._forgotten
+
+    def page(self, start: int, limit: int) -> list[Found]:
+        """What stands from ``start`` on, as far as it was taken."""
+        return [found for found in list(self._taken.values())[start : start + limit] if found is not None]
+
+    async def grow(self, count: int) -> bool:
+        """Take more, until there are ``count``, or no more: whether any came. Raises ChannelGone."""
+        before = len(self._taken)
+        self.at_end = False
+        while len(self._taken) < count and not self.at_end:
+            await self._take(min(_PAGE, count - len(self._taken)))
+        return len(self._taken) > before
+
+    async def search(self, wanted: Mapping[int, Found], bound: int) -> dict[int, int]:
+        """The tags of what is ``wanted``, under the same keys; looks through at most ``bound`` messages."""
+        found = {
+            key: each.arrived.tag
+            for key, each in wanted.items()
+            if each.generation == self.channel.generation and each.arrived.tag in self._taken
+        }
+        missing: dict[object, list[int]] = {}
+        for key in wanted.keys() - found.keys():
+            missing.setdefault(wanted[key].identity, []).append(key)
+        matched = set(found.values())
+        looked = 0
+        while missing:
+            for each in list(self._taken.values())[looked:]:
+                if each is None or each.arrived.tag in matched or each.identity not in missing:
+                    continue
+                keys = missing[each.identity]
+                found[keys.pop()] = each.arrived.tag
+                if not keys:
+                    del missing[each.identity]
+            looked = len(self._taken)
+            if not missing or looked >= bound or not await self.grow(looked + _PAGE):
+                break
+        return found
+
+    async def remove(self, tags: Sequence[int]) -> None:
+        """Ack what was taken, and wait until the broker has read it. Raises ChannelGone."""
+        if tags:
+            self.channel.ack(tags)
+            for tag in tags:
+                del self._taken[tag]
+            await self.channel.barrier()
+
+    async def _take(self, count: int) -> None:
+        arrived = await self.channel.get(self._queue, count)
+        self._taken.update((each.tag, Found(self.channel.generation, each)) for each in arrived)
+        self.at_end = len(arrived) < count or not arrived[-1].left
+        for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
+            self._taken[tag] = None
+            self._forgotten += 1

@@ -1,0 +1,81 @@
+"""Ends of deliveries: written, and then one round trip behind what was written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from app.brokers.binding import Outcome
+from app.brokers.rabbitmq_channel import ChannelGone
+from app.brokers.rabbitmq_channels import Channels, Held, by_generation
+from app.errors import LeaseLost, OutcomeUnknown
+
+_ANSWER_SECONDS = 5.0
+
+
+class Settling:
+    """Acks and give-backs on the channels of one connection."""
+
+    def __init__(self, broker: str, channels: Channels) -> None:
+        self._broker = broker
+        self._channels = channels
+
+    async def ack(self, handles: Sequence[str]) -> list[Outcome]:
+        """Done, however often it is asked for, once the broker has read it; LeaseLost where the channel is gone.
+
+        OutcomeUnknown where the channel ends between the write and the answer, or none comes within 5 s.
+        """
+        return await self._settle(handles, give_back=False)
+
+    async def release(self, handles: Sequence[str]) -> list[Outcome]:
+        """Back to their places in the queue; LeaseLost for what was settled before. Otherwise as :meth:`ack`."""
+        return await self._settle(handles, give_back=True)
+
+    async def _settle(self, handles: Sequence[str], *, give_back: bool) -> list[Outcome]:
+        outcomes: list[Outcome] = [None] * len(handles)
+        answers: list[tuple[list[int], Held]] = []
+        for generation, settled in by_generation(handles).items():
+            held = self._channels.of_generation(generation)
+            states = {tag: "lost" if held is None else held.state(tag) for _, tag in settled}
+            fresh = [tag for tag, state in states.items() if state == "held"]
+            if held is not None and fresh and not _written(held, fresh, give_back):
+                states = dict.fromkeys(states, "lost")
+            # An ack that is repeated waits as well: the first may be on its way.
+            good = ("held",) if give_back else ("held", "acked")
+            waiting = []
+            for position, tag in settled:
+                if states[tag] in good:
+                    waiting.append(position)
+                else:
+                    outcomes[position] = LeaseLost()
+            if held is not None and waiting:
+                answers.append((waiting, held))
+        reasons = await asyncio.gather(*(_unanswered(held) for _, held in answers))
+        for (positions, _), reason in zip(answers, reasons, strict=True):
+            if reason is not None:
+                for position in positions:
+                    outcomes[position] = OutcomeUnknown(broker=self._broker, reason=reason)
+        return outcomes
+
+
+def _written(held: Held, tags: Sequence[int], give_back: bool) -> bool:
+    try:
+        if give_back:
+            held.release(tags)
+        else:
+            held.ack(tags)
+    except ChannelGone:
+        return False
+    return True
+
+
+async def _unanswered(held: Held) -> str | None:
+    """Why the broker may not have read what was written; None: it has."""
+    try:
+        async with asyncio.timeout(_ANSWER_SECONDS):
+            await held.channel.barrier()
+    except TimeoutError:
+        return f"no answer within {_ANSWER_SECONDS:g} s"
+    except ChannelGone as gone:
+        return str(gone)
+    return None

@@ -1,0 +1,114 @@
+"""A consumer that stands in for those who wait at a queue."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.brokers.rabbitmq_channel import Arrived
+from app.brokers.rabbitmq_channels import Held
+
+
+class Waiting:
+    """Started at once; gets at most ``prefetch`` messages. Whatever happens, it ends with :meth:`stop`."""
+
+    def __init__(self, held: Held, queue: str, prefetch: int) -> None:
+        self.held = held
+        self.prefetch = prefetch
+        self._queue = queue
+        self._consumer = ""
+        self._arrived: list[Arrived] = []
+        self._woken: asyncio.Future[None] | None = None
+        self._stopping: asyncio.Task[list[Arrived]] | None = None
+        self._started = asyncio.get_running_loop().create_task(self._start())
+        self._started.add_done_callback(self._wake)
+        held.watchers.add(self._wake)
+
+    @property
+    def arrived(self) -> bool:
+        """Whether anything has."""
+        return bool(self._arrived)
+
+    @property
+    def usable(self) -> bool:
+        """Whether anything can still arrive: the channel is open, and the broker has not ended the consumer."""
+        failed = self._started.done() and self._started.exception() is not None
+        return not failed and self.held.channel.is_open and not self.ended_by_broker
+
+    @property
+    def ended_by_broker(self) -> bool:
+        """Whether the broker has cancelled it: its queue was deleted, or moves."""
+        return self._consumer in self.held.cancelled
+
+    def serves(self, held: Held, limit: int) -> bool:
+        """Whether it can go on for somebody who wants ``limit`` messages on ``held``."""
+        return self.held is held and self.prefetch <= limit and self.usable
+
+    async def wait(self, until: float) -> bool:
+        """Until something has arrived, or the loop's time ``until``, or it is not usable: whether something has.
+
+        Raises what the AMQP library raised when it could not be started.
+        """
+        loop = asyncio.get_running_loop()
+        while not self._arrived and self.usable and loop.time() < until:
+            woken = self._woken = loop.create_future()
+            timer = loop.call_at(until, self._wake)
+            try:
+                await woken
+            finally:
+                timer.cancel()
+        if self._started.done():
+            self._started.result()
+        return bool(self._arrived)
+
+    async def stop(self) -> list[Arrived]:
+        """End it: all that it has brought, for the caller alone; nothing comes any more.
+
+        Nothing where its channel has ended, because the broker has taken it back. May be cancelled: it is ended all
+        the same, and what it brought goes back.
+        """
+        self._stopping = asyncio.get_running_loop().create_task(self._stop())
+        try:
+            return await asyncio.shield(self._stopping)
+        except asyncio.CancelledError:
+            self._stopping.add_done_callback(self._give_back)
+            raise
+
+    async def _start(self) -> None:
+        async with self.held.consuming:
+            self._consumer = await self.held.channel.consume(self._queue, self.prefetch, self._arrive)
+
+    async def _stop(self) -> list[Arrived]:
+        held = self.held
+        try:
+            await self._started
+            await held.channel.cancel(self._consumer)
+        except Exception:
+            # Either the channel has ended, or the consumer has never begun.
+            self._arrived = self._arrived if held.channel.is_open else []
+        finally:
+            held.watchers.discard(self._wake)
+            held.cancelled.discard(self._consumer)
+        arrived, self._arrived = self._arrived, []
+        return arrived if held.channel.is_open else []
+
+    def _give_back(self, stopping: asyncio.Task[list[Arrived]]) -> None:
+        give_back(self.held, stopping.result())
+
+    def _arrive(self, message: Arrived) -> None:
+        self._arrived.append(message)
+        self._wake()
+
+    def _wake(self, _: object = None) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
+
+
+async def end(waiting: Waiting) -> None:
+    """Stop it, and put back what it has brought."""
+    give_back(waiting.held, await waiting.stop())
+
+
+def give_back(held: Held, arrived: list[Arrived]) -> None:
+    """Put back what was never handed out."""
+    if arrived and held.channel.is_open:
+        held.channel.requeue([each.tag for each in arrived])
