@@ -12,7 +12,7 @@ from msgspec import Raw
 from app.brokers.rabbitmq_ojs_message import ERROR_CODE, ERROR_MESSAGE, QUEUE, deaths
 from app.brokers.rabbitmq_profile import Native
 from app.envelope import Limits, Poison, dead_letter_block, dead_letter_record, inspect
-from app.ojs import Attributes, dead_letter_of
+from app.ojs import Attributes, dead_letter_of, members, value
 from app.ojs.terms import milliseconds
 
 _BY_BROKER = {
@@ -43,31 +43,22 @@ def _block(job: Attributes, native: Native, queue: str, attempts: int) -> Mappin
     headers = properties.headers or {}
     death = next(iter(deaths(headers)), {})
     reason = death.get("reason")
-    failure = _mapping(job, "error")
+    failure = value(job, "error", dict[str, Any]) or {}
     error = _first(headers.get(ERROR_MESSAGE), failure.get("message"))
     exception = _first(headers.get(ERROR_CODE), failure.get("type"), failure.get("code"))
     if reason in ("expired", "maxlen") or error is None:
         error, exception = _BY_BROKER.get(str(reason), error or "dead-lettered by another program"), None
-    at = [milliseconds(_text(job, name)) for name in ("discarded_at", "completed_at")]
+    at = [milliseconds(value(job, name, str)) for name in ("discarded_at", "completed_at")]
     at += [_ms(death.get("time")), _ms(properties.timestamp)]
     return dead_letter_block(
         "failed",
-        _first(headers.get(QUEUE), _text(job, "queue")) or queue,
+        _first(headers.get(QUEUE), value(job, "queue", str)) or queue,
         attempts,
         next((ms for ms in at if ms is not None), 0),
         error,
         exception,
-        _first(_mapping(job, "meta").get("lang")) or "python",
+        _first(value(members(job, "meta"), "lang", str)) or "python",
     )
-
-
-def _mapping(job: Attributes, name: str) -> Mapping[str, Any]:
-    found = msgspec.json.decode(job[name]) if name in job else None
-    return found if isinstance(found, dict) else {}
-
-
-def _text(job: Attributes, name: str) -> str | None:
-    return _first(msgspec.json.decode(job[name])) if name in job else None
 
 
 def _first(*found: Any) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -12,7 +13,7 @@ from pamqp.commands import Basic
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq_plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from app.brokers.rabbitmq_profile import Native
-from app.ojs import MEDIA_TYPE, Attributes, Beside, Job
+from app.ojs import MEDIA_TYPE, Attributes, Beside, Job, members, value
 from app.ojs.terms import milliseconds, timestamp
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
@@ -25,7 +26,7 @@ _OURS = CONTRACT_HEADERS | frozenset(
     {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, "x-ojs-max-attempts", "x-ojs-created-at"}
     | {"x-ojs-enqueued-at", "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
 )
-MAX_EXPIRATION_MS = 4_294_967_295
+_MAX_EXPIRATION_MS = 4_294_967_295
 """https://www.rabbitmq.com/docs/ttl: the broker refuses more, and closes the channel."""
 _SHORT = 255
 _LAST_SECOND = 253_402_300_799
@@ -47,14 +48,14 @@ def level_of(priority: int) -> int:
 def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.Properties:
     """The properties of a new message; those that depend on its way to the queue are added to its headers later."""
     attributes = job.attributes
-    priority = _value(attributes, "priority")
-    ttl = _value(attributes, "enqueue_ttl")
+    priority = value(attributes, "priority", int)
+    ttl = value(attributes, "enqueue_ttl", float)
     return Basic.Properties(
         content_type=MEDIA_TYPE,
         content_encoding="utf-8",
         headers=_headers(job, outgoing.headers, queue, now),
         delivery_mode=2,
-        priority=level_of(priority) if type(priority) is int else None,
+        priority=None if priority is None else level_of(priority),
         correlation_id=_short(job.trace_id),
         # A delay queue would let it go too early, and a retry is no second enqueueing.
         expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
@@ -70,17 +71,14 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
     headers[QUEUE] = queue
     headers["x-ojs-created-at"] = timestamp(job.created_at)
     headers["x-ojs-enqueued-at"] = timestamp(now)
-    retry = _value(job.attributes, "retry")
-    most = retry.get("max_attempts") if isinstance(retry, dict) else None
-    if type(most) is int and 0 < most < 2**31:
+    most = value(members(job.attributes, "retry"), "max_attempts", int)
+    if most is not None and 0 < most < 2**31:
         headers["x-ojs-max-attempts"] = most
-    tags = _value(job.attributes, "tags")
-    if isinstance(tags, list) and tags and all(isinstance(tag, str) for tag in tags):
+    if tags := value(job.attributes, "tags", list[str]):
         headers["x-ojs-tags"] = ",".join(tags)
-    meta = _value(job.attributes, "meta")
+    meta = members(job.attributes, "meta")
     for name, aliases in TRACE.items():
-        traced = given.get(name) or (meta.get(name) if isinstance(meta, dict) else None)
-        if isinstance(traced, str) and traced:
+        if traced := given.get(name) or value(meta, name, str):
             headers |= dict.fromkeys((name, *aliases), traced)
     return headers
 
@@ -145,15 +143,10 @@ def deaths(headers: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [death for death in found if isinstance(death, dict)] if isinstance(found, list) else []
 
 
-def _value(attributes: Attributes, name: str) -> Any:
-    raw = attributes.get(name)
-    return None if raw is None else msgspec.json.decode(raw)
-
-
-def _expiration(ttl: Any) -> str | None:
-    if type(ttl) not in (int, float) or not 0 < ttl * 1000 <= MAX_EXPIRATION_MS:
+def _expiration(ttl: float | None) -> str | None:
+    if ttl is None or not 0 < ttl * 1000 <= _MAX_EXPIRATION_MS:
         return None
-    return str(max(int(ttl * 1000), 1))
+    return str(math.ceil(ttl * 1000))
 
 
 def _short(text: str) -> str | None:

@@ -7,12 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from app.brokers.rabbitmq_ladder import MAX_QUEUE_BYTES, ROUTING_KEY_BYTES
 from app.errors import ConfigError
 from app.ojs.terms import MAX_QUEUE, is_queue
 
 QUEUE, DELAY = "{queue}", "{delay_ms}"
-_BYTES = 255
-"""The longest name, and the longest routing key, that AMQP 0-9-1 can carry (section 4.2.5.3, short strings)."""
 _LONGEST_DELAY = "9" * 10
 _placeholders = re.compile(r"\{[^{}]*\}").findall
 
@@ -71,8 +70,10 @@ def names_of(naming: Any, queue: str) -> Names:
     else:
         raise ConfigError(key="naming", reason="site, spec, or templates by name are expected")
     for field in fields(found):
-        if len(getattr(found, field.name).replace(DELAY, _LONGEST_DELAY).encode()) > _BYTES:
-            raise ConfigError(key=f"naming.{field.name}", reason=f"more than {_BYTES} bytes for the queue {queue!r}")
+        # The name of the job queue stands behind the bits of a delay in the ladder that schedules go by.
+        most = MAX_QUEUE_BYTES if field.name == "job_queue" else ROUTING_KEY_BYTES
+        if len(getattr(found, field.name).replace(DELAY, _LONGEST_DELAY).encode()) > most:
+            raise ConfigError(key=f"naming.{field.name}", reason=f"more than {most} bytes for the queue {queue!r}")
     return found
 
 

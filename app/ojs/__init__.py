@@ -12,7 +12,7 @@ An attribute that the specification leaves to the server (``state``, ``result`` 
 
 from app.ojs.editing import dead_letter_of, discarded, retried, revived
 from app.ojs.publication import as_entry
-from app.ojs.reading import Attributes, Beside, attributes_of, envelope_of
+from app.ojs.reading import Attributes, Beside, attributes_of, envelope_of, members, value
 from app.ojs.terms import MEDIA_TYPE
 from app.ojs.writing import Job, job_of
 
@@ -27,6 +27,8 @@ __all__ = [
     "discarded",
     "envelope_of",
     "job_of",
+    "members",
     "retried",
     "revived",
+    "value",
 ]

@@ -6,9 +6,20 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from app.ojs.reading import Attributes, value
 from app.ojs.terms import timestamp
+
+
+class _Block(Struct):
+    reason: str
+    failed_at: int
+    original_queue: str
+    attempts: int
+    error: str | None = None
+    exception: str | None = None
+
 
 FAILED = "failed"
 """The type, or the message, of an error of which nothing is known."""
@@ -41,7 +52,7 @@ def revived(job: Attributes) -> bytes:
 
 def dead_letter_of(job: Attributes) -> dict[str, Any] | None:
     """The ``dead_letter`` of a discarded job; None where it has none, or not with the types of the contract."""
-    return value(job, "dead_letter", dict[str, Any])
+    return None if value(job, "dead_letter", _Block) is None else value(job, "dead_letter", dict[str, Any])
 
 
 def _with(job: Attributes, changes: Mapping[str, Any], state: str | None = None) -> bytes:

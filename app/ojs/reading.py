@@ -80,13 +80,13 @@ def attributes_of(body: bytes, declared: bool) -> Attributes | None:
 
 
 def value(attributes: Attributes, name: str, kind: type[Value]) -> Value | None:
-    """The attribute ``name`` where it is of ``kind``, else None."""
+    """The attribute ``name`` where it can be read as a ``kind``, else None."""
     raw = attributes.get(name)
     if raw is None:
         return None
     try:
         return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError:
+    except UNREADABLE:
         return None
 
 
