@@ -10,92 +10,55 @@ import argparse
 import asyncio
 import os
 import platform
-import statistics
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import uvloop
 
-from tests.bench import cases, codec, idle, raw_redis
-from tests.bench.load import Measured
-from tests.bench.servers import Server, all_servers
+from tests.bench import cases, codec, idle, raw
+from tests.bench.reporting import Sample, Samples, goals, sample, table
+from tests.bench.servers import Server, all_servers, cpu_seconds
 
 CONNECTIONS = (1, 16, 64)
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One run of one case."""
-
-    cpu_us: float
-    per_second: float
-    p50_ms: float
-    p99_ms: float
-
-
-def sample(measured: Measured, messages: int, cpu_seconds: float) -> Sample:
-    total = measured.operations * messages
-    return Sample(
-        cpu_us=cpu_seconds / total * 1e6,
-        per_second=total / measured.seconds,
-        p50_ms=measured.percentile(0.50) * 1e3,
-        p99_ms=measured.percentile(0.99) * 1e3,
-    )
-
-
-async def measure(server: Server, case: cases.Case) -> Sample:
-    """Prepare, warm up, run, and divide."""
+async def measure(servers: Mapping[str, Server], case: cases.Case) -> Sample:
+    """Prepare, run, and divide."""
     queue = cases.queue()
-    await case.prepare(server.port, queue)
-    before = server.cpu_seconds()
+    await case.prepare(servers[case.by or case.server].port, queue)
+    server = servers[case.server]
+    before = cpu_seconds(server.pids), cpu_seconds(server.broker)
     measured = await case.run(server.port, queue)
-    return sample(measured, case.messages, server.cpu_seconds() - before)
+    cpu, broker_cpu = cpu_seconds(server.pids) - before[0], cpu_seconds(server.broker) - before[1]
+    return sample(measured, case.messages, cpu, broker_cpu if server.broker else None)
 
 
-async def run(directory: Path, repetitions: int, scale: float, only: str) -> dict[str, list[Sample]]:
-    """All samples by the name of their case, in the order of the cases."""
-    chosen = [case for case in cases.all_cases(CONNECTIONS, scale) if only in case.name]
+async def measure_raw(servers: Mapping[str, Server], library: str, at_a_time: int, operations: int) -> Sample:
+    """A client library by itself: its CPU is this process's."""
+    name, publish = raw.LIBRARIES[library]
+    before = cpu_seconds(servers[name].pids)
+    measured, cpu = await publish(servers[name].port, at_a_time, operations)
+    return sample(measured, 1, cpu, cpu_seconds(servers[name].pids) - before)
+
+
+async def run(directory: Path, chosen: Sequence[cases.Case], repetitions: int, scale: float, only: str) -> Samples:
+    """All samples, in the order of the cases."""
+    libraries = {f"{name}, {at} at a time": (name, at) for name in raw.LIBRARIES for at in CONNECTIONS}
     samples: defaultdict[str, list[Sample]] = defaultdict(list)
     with all_servers(directory) as servers:
         for repetition in range(repetitions + 1):
             for case in chosen:
-                taken = await measure(servers[case.server], case)
+                taken = await measure(servers, case)
                 if repetition:  # the first round warms up
                     samples[case.name].append(taken)
-            for connections in CONNECTIONS if "redis-py" in f"raw redis-py {only}" else ():
-                name = f"raw redis-py: RPUSH, {connections} at a time"
-                if only not in name:
-                    continue
-                measured, cpu = await raw_redis.publish(servers["redis-server"].port, connections, round(4000 * scale))
-                if repetition:
-                    samples[name].append(sample(measured, 1, cpu))
+            for name, (library, at) in libraries.items():
+                if only in name:
+                    taken = await measure_raw(servers, library, at, round(4000 * scale / (4 if at == 1 else 1)))
+                    if repetition:
+                        samples[name].append(taken)
     return samples
-
-
-def spread(values: Sequence[float], digits: int = 1) -> str:
-    """min / median / max."""
-    return " / ".join(f"{value:.{digits}f}" for value in (min(values), statistics.median(values), max(values)))
-
-
-def report(samples: dict[str, list[Sample]]) -> None:
-    """One row a case; the ratio is of medians, to the bare application at as many connections."""
-    bare = {
-        name.rsplit(", ", 1)[1]: statistics.median(s.cpu_us for s in taken)
-        for name, taken in samples.items()
-        if name.startswith("bare")
-    }
-    width = max(map(len, samples))
-    print(f"{'case':{width}}  {'CPU µs a message':>22}  {'x bare':>6}  {'messages/s':>25}  {'p50 ms':>7} {'p99 ms':>7}")
-    for name, taken in samples.items():
-        cpu = [s.cpu_us for s in taken]
-        against = bare.get(name.rsplit(", ", 1)[-1])
-        ratio = f"{statistics.median(cpu) / against:6.2f}" if against else " " * 6
-        p50, p99 = (statistics.median(getattr(s, which) for s in taken) for which in ("p50_ms", "p99_ms"))
-        rate = spread([s.per_second for s in taken], 0)
-        print(f"{name:{width}}  {spread(cpu):>22}  {ratio}  {rate:>25}  {p50:7.2f} {p99:7.2f}")
 
 
 def main() -> None:
@@ -111,12 +74,14 @@ def main() -> None:
         print()
     with tempfile.TemporaryDirectory() as directory:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            samples = runner.run(run(Path(directory), arguments.repetitions, arguments.scale, arguments.only))
+            chosen = [case for case in cases.all_cases(CONNECTIONS, arguments.scale) if arguments.only in case.name]
+            samples = runner.run(run(Path(directory), chosen, arguments.repetitions, arguments.scale, arguments.only))
         if samples:
-            report(samples)
+            table(samples)
+            goals(chosen, samples)
         if not arguments.skip_idle and arguments.only in ("", "idle"):
             print()
-            for broker in ("sqlite", "redis"):
+            for broker in ("sqlite", "redis", "rabbitmq"):
                 idle.main(Path(directory), broker)
 
 

@@ -98,15 +98,65 @@ def _tokens(answer: bytes) -> list[bytes]:
     return tokens
 
 
+class Settling:
+    """Acks one by one of what was received before, so that a settle is timed by itself."""
+
+    def __init__(self) -> None:
+        self._tokens: list[bytes] = []
+
+    async def receive(self, port: int, queue: str, messages: int) -> None:
+        """Publish and take so many, with a long lease; each connection of the run wants one more than it sends."""
+        await fill(port, queue, messages)
+        asked = request("POST", f"/queues/{queue}/messages:receive?max_messages=100&wait_seconds=5&lease_seconds=600")
+        self._tokens.clear()
+
+        def step(status: int, answer: bytes) -> tuple[bytes, bool]:
+            expect(status, 200, answer)
+            self._tokens += _tokens(answer)
+            return asked, True
+
+        while len(self._tokens) < messages:
+            await drive(port, 1, 1, lambda number: step)
+
+    async def ack(self, port: int, queue: str, connections: int, operations: int) -> Measured:
+        """An operation is one settle call with one token."""
+        path = f"/queues/{queue}/messages:ack"
+        sent = iter([request("POST", path, b'{"ack_tokens":[' + token + b"]}") for token in self._tokens])
+
+        def step(status: int, answer: bytes) -> tuple[bytes, bool]:
+            expect(status, 200, answer)
+            return next(sent), True
+
+        return await drive(port, connections, operations, lambda number: step)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be reached, in microseconds of CPU a message."""
+
+    cpu: float
+    broker_cpu: float | None = None
+
+
+GOALS = {"publish": Goal(220, 150), "batch": Goal(80), "hundreds": Goal(80), "pairs": Goal(400)}
+"""Of RabbitMQ; of publishing one by one at the most connections."""
+LOCAL, FORWARDED = "rabbitmq: ack at the owner", "rabbitmq: ack forwarded to the owner"
+
+
 @dataclass(frozen=True)
 class Case:
-    """``run(port, queue)`` drives the server named ``server``; an operation of it moves ``messages``."""
+    """``run(port, queue)`` drives the server named ``server``; an operation of it moves ``messages``.
+
+    ``prepare`` is driven the same way, at the server ``by`` where one is named.
+    """
 
     name: str
     server: str
     messages: int
     run: Callable[[int, str], Awaitable[Measured]]
     prepare: Callable[[int, str], Awaitable[None]] = leave
+    by: str | None = None
+    goal: Goal | None = None
 
 
 def queue() -> str:
@@ -125,18 +175,21 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
         many, few, pairs = operations(8000, at), operations(200, at), operations(3000, at)
         hundreds = operations(100, at)
         yield Case(f"bare application, {at} connections", "bare", 1, partial(publish, connections=at, operations=many))
-        for server in ("sqlite", "redis"):
+        for server in ("sqlite", "redis", "rabbitmq"):
+            goals = GOALS if server == "rabbitmq" else {}
             yield Case(
                 f"{server}: publish, {at} connections",
                 server,
                 1,
                 partial(publish, connections=at, operations=many),
+                goal=goals.get("publish") if at == max(connections) else None,
             )
             yield Case(
                 f"{server}: batch of 100, {at} connections",
                 server,
                 100,
                 partial(batch, connections=at, operations=few),
+                goal=goals.get("batch"),
             )
             yield Case(
                 f"{server}: receive + ack in hundreds, {at} connections",
@@ -144,6 +197,7 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
                 100,
                 partial(consume, connections=at, operations=hundreds, size=100),
                 partial(fill, messages=(hundreds + at) * 100),
+                goal=goals.get("hundreds"),
             )
             yield Case(
                 f"{server}: receive + ack one by one, {at} connections",
@@ -151,4 +205,15 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
                 1,
                 partial(consume, connections=at, operations=pairs, size=1),
                 partial(fill, messages=pairs + at),
+                goal=goals.get("pairs"),
+            )
+        for server, how in (("rabbitmq", LOCAL), ("peer", FORWARDED)):
+            settling = Settling()
+            yield Case(
+                f"{how}, {at} connections",
+                server,
+                1,
+                partial(settling.ack, connections=at, operations=pairs),
+                partial(settling.receive, messages=pairs + at),
+                by="rabbitmq",
             )

@@ -15,6 +15,7 @@ import psutil
 from tests.bench.cases import queue
 from tests.bench.load import request
 from tests.harness.gateway import gateway
+from tests.harness.rabbitmq import rabbit_server
 from tests.harness.redis import redis_server
 
 WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
@@ -46,7 +47,7 @@ async def _measure(port: int, pid: int) -> tuple[float, float]:
 
 
 def main(directory: Path, broker: str) -> None:
-    """Print one line for ``broker`` (sqlite or redis)."""
+    """Print one line for ``broker`` (sqlite, redis or rabbitmq)."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -56,6 +57,8 @@ def main(directory: Path, broker: str) -> None:
         url = f"sqlite:///{home}/bench.db"
         if broker == "redis":
             url = stack.enter_context(redis_server()).url()
+        elif broker == "rabbitmq":
+            url = stack.enter_context(rabbit_server()).url()
         process = stack.enter_context(gateway(home, {"brokers": {"main": url}, "default": {"broker": "main"}}))
         resident, share = asyncio.run(_measure(httpx.URL(process.url).port or 0, process.pid))
     print(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,22 +14,25 @@ import httpx
 import psutil
 
 from tests.harness.gateway import gateway
+from tests.harness.rabbitmq import rabbit_server
 from tests.harness.redis import redis_server
 
 
 @dataclass(frozen=True)
 class Server:
-    """A server under measurement: its port, and the root of its process tree."""
+    """A server under measurement: its port, the roots of its process trees, and those of the broker behind it."""
 
     port: int
-    pid: int
+    pids: Sequence[int]
+    broker: Sequence[int] = ()
 
-    def cpu_seconds(self) -> float:
-        """User and system time of the process tree so far, to the nanosecond: a clock of 10 ms ticks is too coarse."""
-        root = psutil.Process(self.pid)
-        pids = [process.pid for process in [root, *root.children(recursive=True)]]
-        threads = [stat for pid in pids for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-        return sum(int(stat.read_text().split()[0]) for stat in threads) / 1e9
+
+def cpu_seconds(pids: Sequence[int]) -> float:
+    """User and system time of the process trees so far, to the nanosecond: a clock of 10 ms ticks is too coarse."""
+    roots = [psutil.Process(pid) for pid in pids]
+    everyone = [process.pid for root in roots for process in [root, *root.children(recursive=True)]]
+    threads = [stat for pid in everyone for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")]
+    return sum(int(stat.read_text().split()[0]) for stat in threads) / 1e9
 
 
 @contextmanager
@@ -41,7 +44,7 @@ def bare() -> Iterator[Server]:
     try:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "running on" in line)
-        yield Server(int(line.split("http://127.0.0.1:")[1].split()[0]), process.pid)
+        yield Server(int(line.split("http://127.0.0.1:")[1].split()[0]), (process.pid,))
     finally:
         process.kill()
         process.wait()
@@ -49,15 +52,27 @@ def bare() -> Iterator[Server]:
 
 @contextmanager
 def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
-    """``bare``, ``sqlite`` and ``redis`` (append-only file on), all guarantees on; ``redis-server`` is the broker."""
+    """``bare``; a gateway over each broker, all guarantees on; ``redis-server`` and ``rabbitmq-server`` themselves.
+
+    ``peer`` is another gateway over RabbitMQ: what ``rabbitmq`` handed out it settles there. Its CPU is that of both.
+    """
     with ExitStack() as stack:
+        redis, rabbit = stack.enter_context(redis_server()), stack.enter_context(rabbit_server())
         servers = {"bare": stack.enter_context(bare())}
-        redis = stack.enter_context(redis_server())
-        for name, url in (("sqlite", f"sqlite:///{directory}/bench.db"), ("redis", redis.url())):
+
+        def serve(name: str, url: str, broker: Sequence[int], others: Sequence[int] = ()) -> None:
             home = directory / name
-            home.mkdir(exist_ok=True)
-            process = stack.enter_context(gateway(home, {"brokers": {"main": url}, "default": {"broker": "main"}}))
-            servers[name] = Server(httpx.URL(process.url).port or 0, process.pid)
-        servers["redis-server"] = Server(redis.port, 0)
+            home.mkdir()
+            # One state directory for all: so they find each other and open each other's tokens.
+            config = {"brokers": {"main": url}, "default": {"broker": "main"}, "state_dir": str(directory)}
+            process = stack.enter_context(gateway(home, config))
+            servers[name] = Server(httpx.URL(process.url).port or 0, (process.pid, *others), broker)
+
+        serve("sqlite", f"sqlite:///{directory}/bench.db", ())
+        serve("redis", redis.url(), (redis.pid,))
+        serve("rabbitmq", rabbit.url(), (rabbit.pid,))
+        serve("peer", rabbit.url(), (rabbit.pid,), servers["rabbitmq"].pids)
+        servers["redis-server"] = Server(redis.port, (redis.pid,))
+        servers["rabbitmq-server"] = Server(rabbit.port, (rabbit.pid,))
         time.sleep(0.5)
         yield servers

@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pika
@@ -22,9 +22,15 @@ import pika.exceptions
 import psutil
 from pika.adapters.blocking_connection import BlockingChannel
 
+from app.brokers.rabbitmq_options import queue_of
+from app.brokers.rabbitmq_profile import Topology
+from app.clock import now_ms
 from tests.harness.broker import Broker
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_ports
+
+if TYPE_CHECKING:
+    from app.brokers.rabbitmq import RabbitBinding
 
 _READY_SECONDS = 100.0
 _STOP_SECONDS = 30.0
@@ -102,6 +108,12 @@ class RabbitServer:
     def is_running(self) -> bool:
         """Whether it was started and has not ended."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process that was started; the virtual machine is its child."""
+        assert self._process is not None
+        return self._process.pid
 
     def url(self, vhost: str = "/", *, user: str = "guest", password: str = "guest") -> str:
         """The URL of a virtual host."""
@@ -282,10 +294,36 @@ def browse(url: str, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
     return found
 
 
+def declare(channel: BlockingChannel, topology: Topology) -> None:
+    """What a foreign program would have to declare to share a queue with the gateway."""
+    for exchange in topology.exchanges:
+        channel.exchange_declare(exchange.name, exchange.kind, durable=True)
+    for queue in topology.queues:
+        channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments) or None)
+    for bound in topology.bindings:
+        bind = channel.exchange_bind if bound.to_exchange else channel.queue_bind
+        bind(bound.destination, bound.exchange, bound.routing_key)
+
+
+@asynccontextmanager
+async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[RabbitBinding]:
+    """An open binding, as one process has it."""
+    from app.brokers.rabbitmq import connect
+
+    opened = connect("rabbit", url, options or {}, now_ms)
+    try:
+        await opened.open()
+        yield opened
+    finally:
+        await opened.close()
+
+
 class RabbitBroker(Broker):
-    """A server for the contract suites, with the options of a route."""
+    """A server for the contract suites; ``queue_options`` are those of its routes."""
 
     name = "rabbit"
+    untold = frozenset({"in_flight", "delayed"})
+    purges_delayed = False
 
     def __init__(self, server: RabbitServer, queue_options: Mapping[str, Any] | None = None) -> None:
         self.server = server
@@ -317,10 +355,12 @@ class RabbitBroker(Broker):
         await asyncio.to_thread(self._inject, queue, bodies)
 
     def _inject(self, queue: str, bodies: Sequence[bytes]) -> None:
+        profile = queue_of(queue, self.queue_options).profile
         with client(self.url) as channel:
-            channel.queue_declare(queue, durable=True)
+            declare(channel, profile.topology)
             for body in bodies:
-                channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+                channel.basic_publish("", profile.queue, body, pika.BasicProperties(delivery_mode=2))
 
     async def dead(self, queue: str) -> Sequence[bytes]:
-        return [body for _, body in await asyncio.to_thread(browse, self.url, f"{queue}.dlq")]
+        profile = queue_of(queue, self.queue_options).profile
+        return [body for _, body in await asyncio.to_thread(browse, self.url, profile.dead_queue)]

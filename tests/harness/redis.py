@@ -60,6 +60,12 @@ class RedisServer:
     def _log(self) -> Path:
         return self.directory / "redis.log"
 
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
     def url(self, database: int = 0) -> str:
         """The URL of a database."""
         return f"{'rediss' if self._tls else 'redis'}://127.0.0.1:{self.port}/{database}"
