@@ -11,14 +11,16 @@ from app.brokers.binding import Outcome
 from app.errors import BrokerUnavailable, OutcomeUnknown
 from app.model import Message
 from app.rights import ANYONE
+from tests.harness.broker import Broker
 from tests.harness.proxy import Proxy, proxy
+from tests.harness.rabbitmq import RabbitBroker, RabbitServer
 from tests.harness.redis import RedisBroker, RedisServer, redis_server
 from tests.harness.world import Process, World, data, draft, until
 
-pytestmark = pytest.mark.redis
+pytestmark = pytest.mark.timeout(90)
 
 
-class ProxiedBroker(RedisBroker):
+class ProxiedRedis(RedisBroker):
     """The server as it is reached through a proxy."""
 
     def __init__(self, server: RedisServer, between: Proxy, layout: str) -> None:
@@ -30,24 +32,53 @@ class ProxiedBroker(RedisBroker):
         return f"redis://127.0.0.1:{self._between.port}/0"
 
 
+class ProxiedRabbit(RabbitBroker):
+    """The server as it is reached through a proxy."""
+
+    def __init__(self, server: RabbitServer, between: Proxy) -> None:
+        super().__init__(server)
+        self._between = between
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self._between.port}/"
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[RedisServer]:
     with redis_server() as running:
         yield running
 
 
+@pytest.fixture(
+    params=[
+        pytest.param("list", marks=pytest.mark.redis),
+        pytest.param("laravel", marks=pytest.mark.redis),
+        pytest.param("rabbitmq", marks=pytest.mark.rabbitmq),
+    ]
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
 @pytest.fixture
-async def between(server: RedisServer) -> AsyncIterator[Proxy]:
+async def between(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Proxy]:
+    """A proxy before a server; only the server that is needed is started."""
+    server = request.getfixturevalue("rabbit" if kind == "rabbitmq" else "server")
     async with proxy("127.0.0.1", server.port) as running:
         yield running
 
 
-@pytest.fixture(params=["list", "laravel"])
-async def world(
-    server: RedisServer, between: Proxy, queue: str, request: pytest.FixtureRequest
-) -> AsyncIterator[World]:
+@pytest.fixture
+async def world(kind: str, between: Proxy, queue: str, request: pytest.FixtureRequest) -> AsyncIterator[World]:
     """Gateways behind the proxy."""
-    world = World(ProxiedBroker(server, between, request.param), queue)
+    broker: Broker
+    if kind == "rabbitmq":
+        broker = ProxiedRabbit(request.getfixturevalue("rabbit"), between)
+    else:
+        broker = ProxiedRedis(request.getfixturevalue("server"), between, kind)
+    world = World(broker, queue)
     yield world
     await world.close()
 
