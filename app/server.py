@@ -94,6 +94,8 @@ def configure_logging(settings: Settings) -> None:
     logging.basicConfig(
         level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s"
     )
+    # One line per call to a peer or to a management API would be the access log that is off by default.
+    logging.getLogger("httpx").setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 def raise_file_limit() -> int:
