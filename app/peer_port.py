@@ -37,16 +37,18 @@ class PeerPort:
 
     async def open(self) -> None:
         """Begin to listen. Raises ConfigError naming ``peers.directory`` or ``peers.listen``."""
+        # The port first: the socket in the directory tells others that all is well.
+        if self._listen is not None:
+            await self._listener.open(_bound(self._listen))
+            log.info("listening for peers on %s", self._listen)
         try:
             self._directory.open()
             await self._listener.open(self._directory.bind(self._incarnation))
         except ConfigError as error:
             if self._needs_directory:
+                await self._listener.close()
                 raise
             log.warning("%s; other gateways on this host cannot settle what this one hands out", error)
-        if self._listen is not None:
-            await self._listener.open(_bound(self._listen))
-            log.info("listening for peers on %s", self._listen)
 
     async def close(self) -> None:
         """Be gone for peers that ask from now on, and finish what they have asked; idempotent, at most 5 s."""

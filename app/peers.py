@@ -11,7 +11,7 @@ from app.coalescing import Coalescer
 from app.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.peers_addresses import Addresses
-from app.peers_client import Address, Gone, PeerClient, Silent, Stranger, Unreachable
+from app.peers_client import ANSWER_SECONDS, Address, Gone, PeerClient, Silent, Stranger, Unreachable
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
 from app.peers_wire import MAX_CALL_BYTES, SETTLE_PATH, Answer, decode_answers, encode_call
@@ -33,10 +33,14 @@ class Peers:
         directory: SocketDirectory,
         static: Sequence[Address] = (),
         names: Sequence[Address] = (),
+        answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """``static``: addresses of peers on other hosts; ``names``: DNS names all of whose addresses are peers."""
+        """``static``: addresses of peers on other hosts; ``names``: DNS names all of whose addresses are peers.
+
+        ``answer_seconds``: how long an owner may take.
+        """
         self._directory = directory
-        self._client = PeerClient(signer)
+        self._client = PeerClient(signer, answer_seconds)
         self._addresses = Addresses(self._client, directory, static, names)
         self._lines: dict[tuple[str, str, bool], Coalescer[bytes, Answer]] = {}
 
@@ -44,7 +48,7 @@ class Peers:
         """Have the gateway of incarnation ``owner`` settle; one result per token.
 
         Raises LeaseLost when there is no such gateway (any more), OwnerUnreachable when no connection came about,
-        OutcomeUnknown when it was asked and did not answer within 5 s, and what it raised for the whole call.
+        OutcomeUnknown when it was asked and did not answer in time, and what it raised for the whole call.
         """
         entry = encode_call(route.queue, settlement)
         if len(entry) + 2 > MAX_CALL_BYTES:

@@ -18,7 +18,6 @@ _IDLE_SECONDS = 30
 """A connection is used again for so long; the listener keeps it longer."""
 _MAX_CONNECTIONS = 100
 _GONE = frozenset({errno.ECONNREFUSED, errno.ENOENT})
-_TIMEOUTS = {"connect": CONNECT_SECONDS, "write": ANSWER_SECONDS, "read": ANSWER_SECONDS, "pool": CONNECT_SECONDS}
 
 
 class Address(NamedTuple):
@@ -51,16 +50,22 @@ class Silent(Exception):
 class PeerClient:
     """Calls peers: never twice, not through a proxy, and no redirect is followed."""
 
-    def __init__(self, signer: Signer) -> None:
+    def __init__(self, signer: Signer, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._signer = signer
+        self._timeouts = {
+            "connect": CONNECT_SECONDS,
+            "pool": CONNECT_SECONDS,
+            "write": answer_seconds,
+            "read": answer_seconds,
+        }
         self._transports: dict[Address, httpx.AsyncHTTPTransport] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def call(self, address: Address, method: str, path: str, target: str, body: bytes = b"") -> bytes:
         """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
 
-        Blocks for at most 1 s for a connection, then for at most 5 s without progress. Raises Gone, Unreachable,
-        Stranger, Silent.
+        Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress. Raises Gone,
+        Unreachable, Stranger, Silent.
         """
         proof = self._signer.sign(method, path, target, body)
         request = httpx.Request(
@@ -68,7 +73,7 @@ class PeerClient:
             f"http://peer{path}" if not address.port else f"http://{address}{path}",
             headers={HEADER: proof.header, "content-type": "application/json"},
             content=body,
-            extensions={"timeout": _TIMEOUTS},
+            extensions={"timeout": self._timeouts},
         )
         try:
             response = await self._transport(address).handle_async_request(request)

@@ -1,0 +1,86 @@
+"""A gateway with its private side, on a broker in memory where only the receiver settles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.clock import Clock, now_ms
+from app.errors import BabelgateError
+from app.gateway import Gateway
+from app.leases import TokenKey, TokenSealer
+from app.model import Settlement
+from app.observe.events import Event
+from app.peer_port import PeerPort
+from app.peers import Peers
+from app.peers_client import Address
+from app.peers_signing import Signer
+from app.peers_sockets import SocketDirectory
+from app.rights import ANYONE
+from app.routing import Router, Rule
+from tests.harness.memory import MemoryBinding, lacking
+from tests.harness.world import KEYS, draft
+
+QUEUE = "jobs"
+OWNED = lacking(ack_scope="owner")
+
+
+class Replica:
+    """One gateway. Handles of its broker are small numbers: two replicas hand out the same ones."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keys: Sequence[TokenKey] = KEYS,
+        listen: Address | None = None,
+        static: Sequence[Address] = (),
+        names: Sequence[Address] = (),
+        answer_seconds: float = 5,
+        clock: Clock = now_ms,
+        binding: MemoryBinding | None = None,
+    ) -> None:
+        self.events: list[Event] = []
+        self.binding = binding or MemoryBinding(capabilities=OWNED)
+        self.signer = Signer(keys, clock)
+        self.sockets = SocketDirectory(directory)
+        self.peers = Peers(self.signer, self.sockets, static, names, answer_seconds)
+        self.gateway = Gateway(
+            {self.binding.name: self.binding},
+            Router([], Rule("*", self.binding)),
+            TokenSealer(KEYS),
+            forwarder=self.peers,
+            observe=self.events.append,
+        )
+        self.port = PeerPort(self.gateway, self.signer, self.sockets, listen)
+
+    async def start(self) -> Replica:
+        await self.gateway.start()
+        await self.port.open()
+        return self
+
+    async def close(self) -> None:
+        await self.port.close()
+        await self.gateway.close()
+        await self.peers.close()
+
+    async def tokens(self, count: int) -> list[str]:
+        """Tokens of so many messages, published and received here."""
+        for n in range(count):
+            await self.gateway.publish(ANYONE, QUEUE, draft({"n": n}))
+        messages = await self.gateway.receive(ANYONE, QUEUE, max_messages=count)
+        assert len(messages) == count
+        return [message.ack_token for message in messages]
+
+    async def token(self) -> str:
+        return (await self.tokens(1))[0]
+
+    async def settle(self, settlement: Settlement) -> list[BabelgateError | None]:
+        return [each.error for each in await self.gateway.settle(ANYONE, QUEUE, settlement)]
+
+    async def ack(self, *tokens: str) -> list[BabelgateError | None]:
+        return await self.settle(Settlement(tokens))
+
+    async def held(self) -> int:
+        """How many messages are leased here."""
+        return (await self.binding.stats(self.binding.native_queue(QUEUE, {}))).in_flight or 0

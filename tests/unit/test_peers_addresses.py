@@ -1,0 +1,150 @@
+"""Peers on other hosts are found by being asked who they are: at given addresses, and at all those of a name."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.clock import now_ms
+from app.errors import ConfigError, LeaseLost
+from app.peers_addresses import ASK_EVERY_SECONDS, Addresses
+from app.peers_client import Address, PeerClient, Unreachable
+from app.peers_signing import Signer
+from app.peers_sockets import SocketDirectory
+from tests.harness.local import free_ports
+from tests.harness.proxy import proxy
+from tests.harness.replica import Replica
+from tests.harness.world import KEYS, kinds
+
+HOST = "127.0.0.1"
+STRANGE = "feedfeedfeedfeed"
+
+
+class Host:
+    """A place for a replica of its own: an address, and a directory where nobody else is."""
+
+    def __init__(self, directory: Path, port: int) -> None:
+        self.directory = directory
+        self.address = Address(HOST, port)
+
+    @contextlib.asynccontextmanager
+    async def replica(self, **how: object) -> AsyncIterator[Replica]:
+        made = Replica(self.directory, listen=self.address, **how)  # type: ignore[arg-type]
+        await made.start()
+        try:
+            yield made
+        finally:
+            await made.close()
+
+
+@pytest.fixture
+def hosts(tmp_path: Path) -> list[Host]:
+    return [Host(tmp_path / str(port), port) for port in free_ports(2)]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[PeerClient]:
+    made = PeerClient(Signer(KEYS, now_ms), answer_seconds=0.3)
+    yield made
+    await made.close()
+
+
+def addresses(client: PeerClient, *static: Address, names: tuple[Address, ...] = ()) -> Addresses:
+    return Addresses(client, SocketDirectory(Path("never-opened")), static, names)
+
+
+async def test_a_settle_reaches_another_host(hosts: list[Host]) -> None:
+    here, there = hosts
+    async with there.replica() as owner, here.replica(static=[here.address, there.address]) as other:
+        assert await other.ack(await owner.token()) == [None]
+        assert await owner.held() == 0
+
+
+async def test_all_addresses_of_a_name_are_asked(hosts: list[Host]) -> None:
+    here, there = hosts
+    async with there.replica() as owner, here.replica(names=[Address("localhost", there.address.port)]) as other:
+        assert await other.ack(await owner.token()) == [None]
+
+
+async def test_many_who_look_for_it_ask_once(client: PeerClient, hosts: list[Host]) -> None:
+    async with hosts[0].replica() as owner, proxy(*hosts[0].address) as between:
+        place = Address(HOST, between.port)
+        peers = addresses(client, place)
+        wanted = owner.gateway.incarnation
+        assert await asyncio.gather(*(peers.find(wanted) for _ in range(20))) == [place] * 20
+        assert await peers.find(wanted) == place
+        assert between.sent.count(b"GET /peer ") == 1
+
+
+async def test_one_that_is_nowhere_is_asked_for_once_a_second(client: PeerClient, hosts: list[Host]) -> None:
+    async with hosts[0].replica(), proxy(*hosts[0].address) as between:
+        peers = addresses(client, Address(HOST, between.port))
+        assert [await peers.find(STRANGE) for _ in range(5)] == [None] * 5
+        assert between.sent.count(b"GET /peer ") == 1
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        assert await peers.find("beefbeefbeefbeef") is None, "another one is looked for once more"
+        assert between.sent.count(b"GET /peer ") == 2
+        assert loop.time() - began > ASK_EVERY_SECONDS / 2
+
+
+async def test_one_that_starts_later_is_found(client: PeerClient, hosts: list[Host]) -> None:
+    peers = addresses(client, hosts[0].address)
+    assert await peers.find(STRANGE) is None
+    async with hosts[0].replica() as owner:
+        assert await peers.find(owner.gateway.incarnation) == hosts[0].address
+
+
+async def test_one_that_came_back_is_another(hosts: list[Host]) -> None:
+    here, there = hosts
+    async with here.replica(static=[there.address]) as other:
+        async with there.replica() as before:
+            first, second = await before.tokens(2)
+            assert await other.ack(first) == [None]
+        async with there.replica() as after:
+            token = await after.token()
+            assert kinds(await other.ack(second)) == [LeaseLost]
+            assert await other.ack(token) == [None]
+
+
+async def test_one_that_does_not_say_who_it_is_may_be_the_owner(client: PeerClient, hosts: list[Host]) -> None:
+    async with hosts[0].replica() as owner, proxy(*hosts[0].address) as between:
+        between.hold_replies = True
+        peers = addresses(client, Address(HOST, between.port), hosts[1].address)
+        with pytest.raises(Unreachable, match=str(between.port)):
+            await peers.find(owner.gateway.incarnation)
+        between.hold_replies = False
+        between.cut()
+        assert await peers.find(owner.gateway.incarnation) == Address(HOST, between.port)
+
+
+async def test_a_stranger_is_no_peer(client: PeerClient) -> None:
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(connected, HOST, 0) as server:
+        assert await addresses(client, Address(*server.sockets[0].getsockname())).find(STRANGE) is None
+
+
+async def test_a_name_that_nobody_has(client: PeerClient) -> None:
+    peers = addresses(client, names=(Address("no-such-name.invalid", 1),))
+    with contextlib.suppress(Unreachable):
+        # Whether it does not exist or cannot be asked about is for the resolver of this machine to say.
+        assert await peers.find(STRANGE) is None
+
+
+async def test_a_port_that_is_taken(hosts: list[Host]) -> None:
+    taken = Replica(hosts[0].directory, listen=hosts[0].address)
+    with (
+        socket.create_server(hosts[0].address),
+        pytest.raises(ConfigError, match=r"peers\.listen: cannot listen on 127.0.0.1:.*in use"),
+    ):
+        await taken.start()
+    await taken.close()
