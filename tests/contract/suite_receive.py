@@ -156,7 +156,8 @@ class TestReceive:
         await process.gateway.give_back(world.queue, await process.take(3))
         messages = await process.take(4)
         assert [message.attempts for message in messages] == [0] * 4
-        assert not any(message.redelivered for message in messages), "nobody has seen them"
+        if process.capabilities.lease_keeper == "broker":
+            assert not any(message.redelivered for message in messages), "nobody has seen them"
         assert sorted(numbers(messages)) == list(range(4))
 
     async def test_a_drained_gateway_ends_its_waits_and_loses_nothing(self, world: World) -> None:
@@ -183,7 +184,7 @@ class TestReceive:
 
     async def test_a_lease_beyond_the_broker_is_refused_with_its_maximum(self, world: World) -> None:
         process = await world.process()
-        maximum = process.gateway.router.route(world.queue).capabilities.max_lease_seconds
+        maximum = process.capabilities.max_lease_seconds
         with pytest.raises(UnsupportedByBroker) as refusal:
             await process.receive(lease=maximum + 1)
         assert (refusal.value.problem_code, refusal.value.maximum) == ("lease_too_long", maximum)

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
 from app.brokers import registry
-from app.brokers.binding import Binding
+from app.brokers.binding import Binding, Stats
 from app.clock import now_ms
 
 
@@ -18,12 +18,15 @@ class Broker(ABC):
     ``queue_options``: the options of an ordinary route. ``header_options``: those of a route whose messages carry
     native headers, None where there is no such thing. ``impatient``: broker options that shorten the patience with a
     broker that does not answer. ``embedded``: it lives in the gateways' own processes, so that a restart is theirs.
-    ``merges_equal_bodies``: of several messages that are equal to the byte it leases or delays one.
+    ``merges_equal_bodies``: of several messages that are equal to the byte it leases or delays one. ``untold``: the
+    counts of a queue that it cannot tell. ``purges_delayed``: a purge reaches the delayed messages of a queue.
     """
 
     name: ClassVar[str]
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
+    untold: ClassVar[frozenset[str]] = frozenset()
+    purges_delayed: ClassVar[bool] = True
     queue_options: Mapping[str, Any] = {}
     header_options: Mapping[str, Any] | None = None
     impatient: Mapping[str, Any] = {}
@@ -36,6 +39,11 @@ class Broker(ABC):
     def connect(self, options: Mapping[str, Any] | None = None) -> Binding:
         """A binding of its own, as another process would have it; not yet open."""
         return registry.connect(self.name, self.url, options or {}, now_ms)
+
+    def tells(self, stats: Stats, **counts: int) -> bool:
+        """Whether ``stats`` says so, and nothing of what the broker cannot tell."""
+        expected = {name: None if name in self.untold else count for name, count in counts.items()}
+        return expected == {name: getattr(stats, name) for name in counts}
 
     @abstractmethod
     async def restart(self) -> None:

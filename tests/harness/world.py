@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.brokers.binding import Binding, Stats
+from app.brokers.binding import Binding, Capabilities, Stats
 from app.clock import now_ms
 from app.errors import BabelgateError
 from app.gateway import Gateway
@@ -69,6 +69,11 @@ class Process:
         self.peers = Peers(SIGNER, sockets)
         self.gateway = self._make(self)
         self.port = PeerPort(self.gateway, SIGNER, sockets)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the broker can do for the queue."""
+        return self.gateway.router.route(self.queue).capabilities
 
     async def start(self) -> None:
         await self.gateway.start()
