@@ -1,0 +1,168 @@
+"""Frames as they come in and go out, down to the byte."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from datetime import UTC, datetime
+from typing import Any
+
+import pamqp.frame
+import pytest
+from aiormq.connection import FrameReceiver
+from pamqp import commands as spec
+from pamqp.body import ContentBody
+from pamqp.header import ContentHeader
+from pamqp.heartbeat import Heartbeat
+
+from app.brokers.rabbitmq_frames import FrameReader, encode_publish, properties_of
+from app.brokers.rabbitmq_profile import Addressed
+
+FULL = spec.Basic.Properties(
+    content_type="application/json",
+    content_encoding="utf-8",
+    headers={"text": "t", "number": 1, "list": ["x"]},
+    delivery_mode=2,
+    priority=3,
+    correlation_id="c",
+    reply_to="r",
+    expiration="1000",
+    message_id="m",
+    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+    message_type="urn:x",
+    user_id="guest",
+    app_id="babelqueue",
+)
+
+
+def fed(*frames: bytes) -> FrameReader:
+    stream = asyncio.StreamReader()
+    stream.feed_data(b"".join(frames))
+    stream.feed_eof()
+    return FrameReader(stream)
+
+
+async def received(reader: FrameReader) -> list[tuple[int, Any]]:
+    """As aiormq reads them: the channel and the frame."""
+    stream: Any = reader
+    return [(channel, frame) async for _, channel, frame in FrameReceiver(stream)]
+
+
+async def test_all_kinds_of_frames_pass_and_a_header_loses_its_properties() -> None:
+    reader = fed(
+        pamqp.frame.marshal(spec.Basic.GetOk(delivery_tag=7, exchange="", routing_key="q", message_count=0), 3),
+        pamqp.frame.marshal(ContentHeader(body_size=5, properties=FULL), 3),
+        pamqp.frame.marshal(ContentBody(b"hello"), 3),
+        pamqp.frame.marshal(Heartbeat(), 0),
+    )
+    (_, got), (channel, header), (_, body), (_, beat) = await received(reader)
+    assert (got.delivery_tag, channel, header.body_size, body.value) == (7, 3, 5, b"hello")
+    assert header.properties == spec.Basic.Properties() and isinstance(beat, Heartbeat)
+    assert properties_of(reader.header) == FULL
+
+
+async def test_a_header_that_cannot_be_decoded_does_not_end_the_connection() -> None:
+    payload = broken(type_=b"\xff\xfe", timestamp=b"\xff" * 8)
+    reader = fed(
+        struct.pack(">BHI", 2, 1, len(payload)) + payload + b"\xce", pamqp.frame.marshal(ContentBody(b"hello"), 1)
+    )
+    (_, header), (_, body) = await received(reader)
+    assert (header.body_size, body.value) == (5, b"hello")
+
+
+async def test_a_notice_that_the_broker_blocks_is_kept_until_it_is_lifted() -> None:
+    blocked = pamqp.frame.marshal(spec.Connection.Blocked(reason="low on memory"), 0)
+    reader = fed(blocked, pamqp.frame.marshal(spec.Connection.Unblocked(), 0))
+    stream: Any = reader
+    frames = FrameReceiver(stream)
+    assert reader.blocked is None
+    await frames.get_frame()
+    assert reader.blocked == "low on memory"
+    await frames.get_frame()
+    assert reader.blocked is None
+
+
+async def test_the_words_that_the_broker_closes_with_are_kept() -> None:
+    close = spec.Connection.Close(reply_code=530, reply_text="vhost nope not found", class_id=10, method_id=40)
+    reader = fed(pamqp.frame.marshal(close, 0))
+    await received(reader)
+    assert reader.closed == "vhost nope not found"
+
+
+async def test_a_server_of_another_protocol_is_passed_on() -> None:
+    assert await fed(b"AMQP\x00\x01\x00\x00").readexactly(8) == b"AMQP\x00\x01\x00\x00"
+
+
+async def test_half_a_frame_is_an_incomplete_read() -> None:
+    with pytest.raises(asyncio.IncompleteReadError):
+        await fed(pamqp.frame.marshal(ContentBody(b"hello"), 1)[:-1]).readexactly(1)
+
+
+def broken(type_: bytes, timestamp: bytes) -> bytes:
+    """The payload of a header with message id, timestamp, type and app id, and no headers."""
+    flags = 0x80 | 0x40 | 0x20 | 0x08
+    short = [struct.pack(">B", len(text)) + text for text in (b"id-1", type_, b"app")]
+    return struct.pack(">HHQH", 60, 0, 5, flags) + short[0] + timestamp + short[1] + short[2]
+
+
+@pytest.mark.parametrize(
+    ("type_", "timestamp", "expected"),
+    [
+        (b"urn:x", struct.pack(">Q", 1_700_000_000), ("id-1", "urn:x", "app", 1_700_000_000)),
+        (b"\xff\xfe", struct.pack(">Q", 1_700_000_000), ("id-1", None, "app", 1_700_000_000)),
+        (b"urn:x", b"\xff" * 8, ("id-1", "urn:x", "app", None)),
+    ],
+    ids=["sound", "no UTF-8", "past the year 9999"],
+)
+def test_one_property_that_cannot_be_read_costs_only_itself(type_: bytes, timestamp: bytes, expected: tuple) -> None:
+    found = properties_of(broken(type_, timestamp))
+    moment = int(found.timestamp.timestamp()) if found.timestamp is not None else None
+    assert (found.message_id, found.message_type, found.app_id, moment) == expected
+
+
+@pytest.mark.parametrize("cut", range(12, 40))
+def test_a_header_that_ends_too_early_raises_nothing(cut: int) -> None:
+    whole = broken(b"\xff\xfe", b"\xff" * 8)
+    assert cut > len(whole) or properties_of(whole[:cut]) is not None
+
+
+def frames_of(data: bytes) -> list[tuple[int, Any]]:
+    found = []
+    while data:
+        size, channel, frame = pamqp.frame.unmarshal(data)
+        found.append((channel, frame))
+        data = data[size:]
+    return found
+
+
+@pytest.mark.parametrize(("size", "bodies"), [(0, 0), (1, 1), (92, 1), (93, 2), (500, 6)])
+def test_a_body_is_cut_to_frames_of_the_agreed_size(size: int, bodies: int) -> None:
+    body = bytes(range(256)) * 2
+    publish, header, *rest = frames_of(encode_publish(Addressed("e", "k", FULL, body[:size]), 4, frame_max=100))
+    assert {channel for channel, _ in (publish, header, *rest)} == {4}
+    assert publish[1].mandatory and (publish[1].exchange, publish[1].routing_key) == ("e", "k")
+    assert header[1].properties == FULL and header[1].body_size == size
+    assert len(rest) == bodies and b"".join(frame.value for _, frame in rest) == body[:size]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        spec.Basic.Properties(headers={"n" * 129: "x"}),
+        spec.Basic.Properties(headers={"ü" * 65: "x"}),
+        spec.Basic.Properties(headers={"CC": "other"}),
+        spec.Basic.Properties(headers={"BCC": "other"}),
+        spec.Basic.Properties(message_type="x" * 256),
+        spec.Basic.Properties(headers={"x-attempts": 1 << 64}),
+    ],
+    ids=["long name", "long name in UTF-8", "CC", "BCC", "long property", "large number"],
+)
+def test_what_amqp_cannot_carry_is_refused_before_it_is_written(properties: spec.Basic.Properties) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        encode_publish(Addressed("", "q", properties, b"x"), 1, frame_max=100)
+
+
+def test_the_longest_name_of_a_header_is_kept_whole() -> None:
+    properties = spec.Basic.Properties(headers={"n" * 128: "x"})
+    _, (_, header) = frames_of(encode_publish(Addressed("", "q", properties, b""), 1, frame_max=0))
+    assert header.properties.headers == {"n" * 128: "x"}
