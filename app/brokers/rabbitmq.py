@@ -63,7 +63,7 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Buries, Purges and DeadStore.
+    """A virtual host. Also Outstanding, Buries, Purges and DeadStore.
 
     Not Peeks: AMQP cannot look at a message without taking it. Dead letters are taken to be listed, and put back.
     """
@@ -149,6 +149,10 @@ class RabbitBinding:
     ) -> Sequence[int | BabelgateError]:
         """Raises ValueError: the gateway keeps the leases."""
         raise ValueError("the gateway keeps the leases of this broker")
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        """By the tags handed out on channels that are open."""
+        return self._settling.outstanding(handles)
 
     async def stats(self, queue: NativeQueue) -> Stats:
         """Ready messages and dead letters; in flight only where the management API is configured, up to 5 s late.

@@ -31,6 +31,15 @@ class Settling:
         """Back to their places in the queue; LeaseLost for what was settled before. Otherwise as :meth:`ack`."""
         return await self._settle(handles, give_back=True)
 
+    def outstanding(self, handles: Sequence[str]) -> list[bool]:
+        """Whether each can still be settled."""
+        found = [False] * len(handles)
+        for generation, settled in by_generation(handles).items():
+            if (held := self._channels.of_generation(generation)) is not None:
+                for position, tag in settled:
+                    found[position] = held.state(tag) == "held"
+        return found
+
     async def _settle(self, handles: Sequence[str], *, give_back: bool) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(handles)
         answers: list[tuple[list[int], Held]] = []
