@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -22,9 +23,18 @@ class Coalescer(Generic[Item, Result]):
     An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody.
     """
 
-    def __init__(self, flush: Callable[[list[Item]], Awaitable[Sequence[Result]]], max_items: int) -> None:
+    def __init__(
+        self,
+        flush: Callable[[list[Item]], Awaitable[Sequence[Result]]],
+        max_items: int,
+        max_wait_seconds: float = math.inf,
+    ) -> None:
+        """``max_items`` of a batch; ``max_wait_seconds``: calls that would wait longer for their batch are refused."""
         self._flush = flush
         self._max_items = max_items
+        self._max_wait_seconds = max_wait_seconds
+        self._batch_seconds = 0.0
+        self._began = 0.0
         self._pending: list[tuple[Item, asyncio.Future[Result | BabelgateError]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -33,13 +43,24 @@ class Coalescer(Generic[Item, Result]):
         """Whether a batch is in flight or waiting."""
         return self._task is not None
 
+    def crowded(self, more: int = 0) -> bool:
+        """Whether a call behind ``more`` others would wait too long, as long as batches take: one in flight, or the
+        last."""
+        waiting = len(self._pending) + more
+        if waiting <= self._max_items:
+            return False
+        took = self._batch_seconds
+        if self._task is not None:
+            took = max(took, self._task.get_loop().time() - self._began)
+        return waiting >= MAX_PENDING or waiting / self._max_items * took > self._max_wait_seconds
+
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
         """The item's result to be; an error that hit the whole batch is a result as well. Raises Overloaded.
 
         Cancelling the future does not take the item out of its batch.
         """
-        if len(self._pending) >= MAX_PENDING:
-            raise Overloaded(reason=f"{MAX_PENDING} calls on this queue are waiting for its broker already.")
+        if self.crowded():
+            raise Overloaded(reason=f"{len(self._pending)} calls on this queue are waiting for its broker already.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
         self._pending.append((item, future))
@@ -53,8 +74,10 @@ class Coalescer(Generic[Item, Result]):
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        clock = asyncio.get_running_loop().time
         try:
             while self._pending:
+                self._began = clock()
                 batch = self._pending[: self._max_items]
                 del self._pending[: self._max_items]
                 results: Sequence[Result | BabelgateError]
@@ -67,6 +90,7 @@ class Coalescer(Generic[Item, Result]):
                 except Exception as error:
                     _fail([future for _, future in batch], error)
                     continue
+                self._batch_seconds = clock() - self._began
                 for (_, future), result in zip(batch, results, strict=True):
                     if not future.done():
                         future.set_result(result)

@@ -18,10 +18,7 @@ from app.brokers.binding import Binding, DeadStore, Outcome, Outgoing, Peeked, P
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
 from app.envelope import Envelope, Limits
-from app.errors import (
-    BabelgateError,
-    BrokerError,
-)
+from app.errors import BabelgateError, BrokerError
 from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
 from app.lanes import Lane
@@ -124,6 +121,11 @@ class Gateway:
         """The broker whose room a request for ``queue`` takes. Raises Forbidden, InvalidParameter, QueueNotFound."""
         caller.require(right, queue)
         return self.router.route(queue).broker
+
+    def crowded(self, queue: str, more: int) -> bool:
+        """Whether a publish to ``queue``, behind ``more`` others, would wait too long for its broker."""
+        lane = self._lanes.get(queue)
+        return lane is not None and lane.publisher.crowded(more)
 
     async def publish(
         self,

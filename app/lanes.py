@@ -17,6 +17,9 @@ from app.observe.events import Event, Observe
 from app.receiving import Admitted, Receiver
 from app.routing import Route
 
+PUBLISH_SECONDS = 0.25
+"""How long a publish may wait for others of its queue before it is its turn; past that, it is refused at once."""
+
 log = logging.getLogger("babelgate.lanes")
 
 
@@ -40,7 +43,7 @@ class Lane:
             deliveries = await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
             return self.keeper.keep(deliveries, lease_seconds)
 
-        self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch)
+        self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch, PUBLISH_SECONDS)
         self.acker: Coalescer[str, Outcome] = Coalescer(self.keeper.ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 

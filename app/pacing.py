@@ -13,6 +13,8 @@ TURN_SECONDS = 0.02
 """How long a turn may be: refusals are to be answered within 50 ms, and a longer one serves no more in a second."""
 GRACE_SECONDS = 0.2
 """Turns must have been too long for so long before anything is refused: a burst, or one large batch, is no overload."""
+REFUSAL_SECONDS = 20e-6
+"""What a refusal takes, roughly: a turn that is long of refusals would not be shorter with less work in it."""
 UNLIMITED = 100_000.0
 
 _GROWTH = 1.05
@@ -30,29 +32,33 @@ class Pacer:
         """``clock``: monotonic seconds."""
         self._clock = clock
         self._quota = UNLIMITED
-        self._arrived = 0
-        self._taken = 0
+        self._arrived = False
+        self.taken = 0
+        """How many of the requests that arrived in this turn are to be served."""
+        self._refused = 0
         self._began = 0.0
         self._late_since: float | None = None
         self._measuring = False
-        self.refused = 0
 
-    def take(self) -> bool:
-        """Whether the request that has just arrived is to be served. In the event loop, once a request."""
+    def take(self, unless: bool = False) -> bool:
+        """Whether the request that has just arrived is to be served. Called in the event loop, once a request.
+
+        ``unless``: it is refused in any case.
+        """
+        self._arrived = True
         if not self._measuring:
             self._measuring = True
             asyncio.get_running_loop().call_soon(self._begin)
-        self._arrived += 1
-        if self._taken < self._quota:
-            self._taken += 1
-            return True
-        self.refused += 1
-        return False
+        if unless or self.taken >= self._quota:
+            self._refused += 1
+            return False
+        self.taken += 1
+        return True
 
     def _begin(self) -> None:
         """What has arrived until now is served before this loop calls back."""
         self._began = self._clock()
-        self._arrived = 0
+        self._arrived = False
         asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
@@ -66,7 +72,9 @@ class Pacer:
 
     def turned(self, now: float, seconds: float) -> None:
         """Set the quota of the next turn after one of ``seconds`` that took on what was counted; ``now``: its end."""
-        taken, self._taken = self._taken, 0
+        taken, self.taken = self.taken, 0
+        refused, self._refused = self._refused, 0
+        seconds -= refused * REFUSAL_SECONDS
         if seconds <= TURN_SECONDS:
             self._late_since = None
             self._quota = min(self._quota * _GROWTH + 1, UNLIMITED)

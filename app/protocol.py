@@ -37,6 +37,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _shedding = False
     _discarded = 0
     _stalled: asyncio.TimerHandle | None = None
+    _idle_since: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak over ``transport``."""
@@ -46,6 +47,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._forget_stall()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -60,7 +62,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; whatever it finds wrong is answered, and then the connection is closed."""
-        self._unset_keepalive_if_required()
+        self._idle_since = None
         if self._in_head:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -128,9 +130,31 @@ class GatewayProtocol(HttpToolsProtocol):
         self._expect_more()
         shedder.rest(self.flow)
 
+    def on_response_complete(self) -> None:
+        """Go on to the next request. As uvicorn does, but for the timer."""
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self._expect_more()
+
     def _expect_more(self) -> None:
-        self._unset_keepalive_if_required()
-        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        """Close the connection when nothing comes for the keep-alive time. One timer serves many requests."""
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
+
+    def _check_idle(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self._idle_since is not None:
+            left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+            if left <= 0:
+                self.timeout_keep_alive_handler()
+            else:
+                self.timeout_keep_alive_task = self.loop.call_later(left, self._check_idle)
 
     def _watch_stall(self, unread: int) -> None:
         """Cut the client off when it still has ``unread`` bytes to read; else look again later."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
+from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from app.errors import Overloaded
@@ -14,9 +16,12 @@ from app.pacing import Pacer
 SHEDDER = "babelgate.shedder"
 """The key of the process's Shedder in the lifespan's state, through which the server hands it to its connections."""
 REST_SECONDS = 0.02
-"""A refused connection is not read for so long: one that asks again at once cannot take the time of those served."""
+RESTED = 200
+"""Of the refused connections so many are read again every 20 ms, in turn: clients that ask again at once, against what
+they were told, cannot take the time of those who are served."""
 
-_WORK = (b"/messages", b"/messages:batch", b"/messages:receive")
+_PUBLISH = (b"messages", b"messages:batch")
+_RECEIVE = b"messages:receive"
 _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
 
@@ -34,16 +39,22 @@ class Flow(Protocol):
 class Shedder:
     """Decides, and answers with 429, for all connections of a process."""
 
-    def __init__(self, pacer: Pacer) -> None:
+    def __init__(self, pacer: Pacer, crowded: Callable[[str, int], bool]) -> None:
+        """``crowded(queue, more)``: whether a publish behind so many more would wait too long for its broker."""
         self._pacer = pacer
+        self._crowded = crowded
         self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
         self._count = itertools.count(1)
         self._process = secrets.token_hex(8).encode()
-        self._resting: list[Flow] = []
+        self._resting: deque[Flow] = deque()
 
     def sheds(self, url: bytes) -> bool:
         """Whether the request for ``url`` is refused. Only what brings new work is: settles end it."""
-        return url.partition(b"?")[0].endswith(_WORK) and not self._pacer.take()
+        rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
+        if verb in _PUBLISH:
+            queue = rest.rpartition(b"/")[2].decode("latin-1")
+            return not self._pacer.take(unless=self._crowded(queue, self._pacer.taken))
+        return verb == _RECEIVE and not self._pacer.take()
 
     def answer(self, keep_alive: bool) -> bytes:
         """The whole answer to a refused request."""
@@ -59,9 +70,10 @@ class Shedder:
         self._resting.append(flow)
 
     def _wake(self) -> None:
-        rested, self._resting = self._resting, []
-        for flow in rested:
-            flow.resume_reading()
+        for _ in range(min(RESTED, len(self._resting))):
+            self._resting.popleft().resume_reading()
+        if self._resting:
+            asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
 
 
 def _answer(seconds: int) -> tuple[bytes, bytes]:

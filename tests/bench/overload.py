@@ -1,0 +1,257 @@
+"""``python -m tests.bench.overload``: five times the load that a gateway can sustain, offered on a schedule.
+
+First the peak: the most publishes a second that were accepted, over some numbers of connections in a closed loop. Then
+arrivals at a multiple of it, in an open loop: a request is due when the schedule says so, whatever became of those
+before. ``hammer``: who is refused asks again with the next arrival. ``honour``: who is refused is silent for as long as
+``Retry-After`` says. Latencies begin with the write. The load generator runs on the same machine; where it cannot offer
+that much, ``offered`` says what it did.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import httpx
+import psutil
+import uvloop
+
+from tests.bench import cases
+from tests.bench.load import request
+from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.rabbitmq import rabbit_server
+from tests.harness.redis import redis_server
+
+TICK_SECONDS = 0.001
+PEAK_CONNECTIONS = (64, 256)
+
+
+@dataclass
+class Counted:
+    """What a phase showed; latencies in seconds."""
+
+    seconds: float = 0.0
+    offered: int = 0
+    withheld: int = 0
+    accepted: list[float] = field(default_factory=list)
+    refused: list[float] = field(default_factory=list)
+    failed: int = 0
+    resident: list[int] = field(default_factory=list)
+
+    @property
+    def goodput(self) -> float:
+        """Accepted publishes a second."""
+        return len(self.accepted) / self.seconds
+
+
+class _Client(asyncio.Protocol):
+    """A keep-alive connection with one request in flight."""
+
+    def __init__(self, crowd: Crowd) -> None:
+        self._crowd = crowd
+        self._sent_at = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._crowd.idle.append(self)
+
+    def send(self, now: float) -> None:
+        self._sent_at = now
+        self._transport.write(self._crowd.request)
+
+    def data_received(self, data: bytes) -> None:
+        # An answer is smaller than a segment: it comes whole.
+        self._crowd.answered(self, time.perf_counter() - self._sent_at, data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._crowd.counted.failed += not self._crowd.over
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+class Crowd:
+    """Connections that publish to one queue; those who are refused rest when they honour ``Retry-After``."""
+
+    def __init__(self, port: int, honour: bool = False) -> None:
+        self.request = request("POST", f"/queues/{cases.queue()}/messages", cases.ENVELOPE)
+        self.idle: deque[_Client] = deque()
+        self.counted = Counted()
+        self.over = False
+        self._port = port
+        self._honour = honour
+        self._closed_loop = False
+        self._clients: list[_Client] = []
+
+    async def gather(self, size: int) -> None:
+        """Connect."""
+        loop = asyncio.get_running_loop()
+        for _ in range(size):
+            _, client = await loop.create_connection(partial(_Client, self), "127.0.0.1", self._port)
+            self._clients.append(client)
+
+    def answered(self, client: _Client, seconds: float, answer: bytes) -> None:
+        """Count an answer, and say what its client does next."""
+        counted, status = self.counted, answer[9:12]
+        rest = 0
+        if status == b"201":
+            counted.accepted.append(seconds)
+        elif status in (b"429", b"503"):
+            counted.refused.append(seconds)
+            at = answer.index(b"retry-after: ") + 13
+            rest = int(answer[at : answer.index(b"\r\n", at)])
+        else:
+            raise AssertionError(f"the server answered {answer[:300]!r}")
+        if self.over:
+            return
+        if self._closed_loop:
+            client.send(time.perf_counter())
+        elif self._honour and rest:
+            asyncio.get_running_loop().call_later(rest, self.idle.append, client)
+        else:
+            self.idle.append(client)
+
+    async def saturate(self, seconds: float) -> None:
+        """Closed loop: everybody has a request in flight all the time."""
+        self._closed_loop = True
+        now = time.perf_counter()
+        for client in self._clients:
+            client.send(now)
+        await asyncio.sleep(seconds)
+        self.counted.seconds = time.perf_counter() - now
+
+    async def arrive(self, rate: float, seconds: float, warm_up_seconds: float) -> None:
+        """Open loop: ``rate`` requests a second by the clock, each by whoever is idle; only what follows the warm-up
+        counts."""
+        began = time.perf_counter()
+        arrived, counting = 0, False
+        while (elapsed := time.perf_counter() - began) < warm_up_seconds + seconds:
+            if not counting and elapsed >= warm_up_seconds:
+                counting = True
+                self.counted = Counted(resident=self.counted.resident)
+            due = int(elapsed * rate) - arrived
+            arrived += due
+            now = time.perf_counter()
+            sent = min(due, len(self.idle))
+            for _ in range(sent):
+                self.idle.popleft().send(now)
+            self.counted.offered += sent
+            self.counted.withheld += due - sent
+            await asyncio.sleep(TICK_SECONDS)
+        self.counted.seconds = time.perf_counter() - began - warm_up_seconds
+
+    def disperse(self) -> None:
+        """Hang up."""
+        self.over = True
+        for client in self._clients:
+            client.close()
+
+
+def resident(pid: int) -> int:
+    """The resident memory of a process in MiB."""
+    return int(psutil.Process(pid).memory_info().rss) >> 20
+
+
+async def _watch(pid: int, seen: list[int]) -> None:
+    while True:
+        seen.append(resident(pid))
+        await asyncio.sleep(0.1)
+
+
+async def peak(port: int, seconds: float) -> float:
+    """The greatest goodput of a closed loop."""
+    best = 0.0
+    for connections in PEAK_CONNECTIONS:
+        crowd = Crowd(port)
+        await crowd.gather(connections)
+        await crowd.saturate(seconds)
+        crowd.disperse()
+        best = max(best, crowd.counted.goodput)
+        print(f"  closed loop, {connections} connections: {crowd.counted.goodput:,.0f} accepted/s")
+    return best
+
+
+async def overload(port: int, pid: int, rate: float, clients: int, seconds: float, honour: bool) -> Counted:
+    """Offer ``rate`` requests a second with so many ``clients``."""
+    crowd = Crowd(port, honour)
+    await crowd.gather(clients)
+    watch = asyncio.create_task(_watch(pid, crowd.counted.resident))
+    await crowd.arrive(rate, seconds, warm_up_seconds=4.0 if honour else 1.0)
+    watch.cancel()
+    crowd.disperse()
+    return crowd.counted
+
+
+def _percentiles(latencies: list[float]) -> str:
+    if not latencies:
+        return "none"
+    ordered = sorted(latencies)
+    p50, p99 = (ordered[min(int(len(ordered) * share), len(ordered) - 1)] * 1e3 for share in (0.5, 0.99))
+    return f"{len(ordered):,} (p50 {p50:.1f} ms, p99 {p99:.1f} ms)"
+
+
+async def run(process: GatewayProcess, arguments: argparse.Namespace) -> None:
+    """Measure and print."""
+    port = httpx.URL(process.url).port or 0
+    await peak(port, 0.5)
+    best = await peak(port, arguments.seconds / 2)
+    before = resident(process.pid)
+    for name, honour in (("hammer", False), ("honour", True)):
+        cpu, began = sum(os.times()[:2]), time.perf_counter()
+        counted = await overload(
+            port, process.pid, best * arguments.factor, arguments.clients, arguments.seconds, honour
+        )
+        busy = (sum(os.times()[:2]) - cpu) / (time.perf_counter() - began)
+        await asyncio.sleep(1)
+        print(
+            f"  {name}: due {best * arguments.factor:,.0f}/s, offered {counted.offered / counted.seconds:,.0f}/s; "
+            f"goodput {counted.goodput:,.0f}/s, {counted.goodput / best:.0%} of the peak\n"
+            f"    accepted {_percentiles(counted.accepted)}; refused {_percentiles(counted.refused)}; "
+            f"failed {counted.failed}\n"
+            f"    resident: {before} MiB before, {max(counted.resident)} MiB at most, {resident(process.pid)} MiB after; "
+            f"the load generator had {busy:.0%} of a core"
+        )
+
+
+@contextlib.contextmanager
+def _broker(name: str, directory: Path) -> Iterator[str]:
+    if name == "redis":
+        with redis_server() as redis:
+            yield redis.url()
+    elif name == "rabbitmq":
+        with rabbit_server() as rabbit:
+            yield rabbit.url()
+    else:
+        yield f"sqlite:///{directory}/bench.db"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.overload", description=__doc__)
+    parser.add_argument("--broker", choices=("sqlite", "redis", "rabbitmq"), default="sqlite")
+    parser.add_argument("--factor", type=float, default=5.0, help="times the peak")
+    parser.add_argument("--clients", type=int, default=1000, help="connections")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
+    arguments = parser.parse_args()
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        url = stack.enter_context(_broker(arguments.broker, directory))
+        config = {"brokers": {"main": url}, "default": {"broker": "main"}}
+        process = stack.enter_context(gateway(directory, config))
+        print(f"{arguments.broker}, one worker, envelopes of 400 bytes:")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(run(process, arguments))
+
+
+if __name__ == "__main__":
+    main()
