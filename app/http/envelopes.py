@@ -106,6 +106,22 @@ SCHEMAS: Json = {
         },
         "additionalProperties": False,
     },
+    "Job": {
+        "description": "A job of the Open Job Spec. It becomes an envelope, whatever broker the queue is on; what only "
+        "a job has is kept in `meta.ext.ojs`. What the server manages is ignored. `scheduled_at` delays it.",
+        "type": "object",
+        "required": ["type", "args"],
+        "properties": {
+            "specversion": {"type": "string", "pattern": r"^1\.0([.-].*)?$", "examples": ["1.0"]},
+            "id": _TEXT | {"description": "A UUID of version 7."},
+            "type": _TEXT | {"examples": ["email.send"]},
+            "queue": _TEXT | {"description": "The queue of the path."},
+            "args": {"type": "array", "description": "One object is the envelope's `data`; else this is `data.args`."},
+            "meta": _OBJECT,
+            "scheduled_at": {"type": ["string", "null"], "format": "date-time"},
+            "expires_at": {"type": ["string", "null"], "format": "date-time"},
+        },
+    },
     "Publication": {
         "anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Draft", "Envelope", "Entry")],
     },
@@ -113,6 +129,7 @@ SCHEMAS: Json = {
 
 DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
 ENTRY: Json = {"envelope": DRAFT, "delay_seconds": 1.5}
+JOB: Json = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 ENVELOPE_EXAMPLE: Json = {
     "job": "urn:babel:emails:welcome",
     "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",

@@ -8,8 +8,9 @@ import msgspec
 from msgspec import Struct
 
 from app.http import schemas
-from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE
+from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
 from app.model import Receipt
+from app.ojs import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"
 TOKEN = "AQNrZXl…"
@@ -61,7 +62,8 @@ PUBLISH_BODY: Json = {
                 "draft": {"summary": "A draft; the gateway completes it", "value": DRAFT},
                 "entry": {"summary": "With what belongs to the message, not into its body", "value": ENTRY},
             },
-        }
+        },
+        MEDIA_TYPE: {"schema": ref("Job"), "example": JOB},
     },
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
@@ -187,6 +189,10 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                     "application/json": {
                         "schema": {"type": "array", "items": ref("Publication"), "maxItems": schemas.MAX_ENTRIES},
                         "example": [DRAFT, ENTRY],
+                    },
+                    MEDIA_TYPE: {
+                        "schema": {"type": "array", "items": ref("Job"), "maxItems": schemas.MAX_ENTRIES},
+                        "example": [JOB],
                     },
                     "application/x-ndjson": {"schema": {"type": "string"}},
                 },

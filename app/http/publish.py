@@ -11,6 +11,7 @@ from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Pr
 from app.gateway import Gateway
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
+from app.http.jobs import entries, entry
 from app.http.ndjson import CHUNK_BYTES, publish_stream
 from app.http.results import entry_result
 from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
@@ -40,7 +41,7 @@ class Publishing:
             receipt = await self._gateway.publish(
                 exchange.caller,
                 exchange.queue,
-                body,
+                entry(exchange, self._gateway, exchange.queue, body),
                 delay_seconds=given(asked.delay_seconds),
                 ordering_key=given(asked.ordering_key),
             )
@@ -56,7 +57,8 @@ class Publishing:
         require_json(exchange)
         outcomes: list[Receipt | BabelgateError] = []
         with self._room(exchange, self._limits.max_request_bytes) as room:
-            bodies = _entries(await read(exchange, self._limits.max_request_bytes, room))
+            array = _entries(await read(exchange, self._limits.max_request_bytes, room))
+            bodies = entries(exchange, self._gateway, array)
             upload = Upload(exchange, self._gateway)
             for start in range(0, max(len(bodies), 1), CHUNK_LINES):
                 outcomes += await upload.publish(bodies[start : start + CHUNK_LINES])

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.gateway import Gateway
 from app.http import views
-from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
+from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
+from app.http.jobs import entry
 from app.http.operations import PUBLISH_BODY, PUBLISH_QUERY
 from app.http.problems import MethodNotAllowed
 from app.http.schemas import PublishParameters, from_query, given
@@ -83,7 +84,7 @@ def routes(gateway: Gateway) -> APIRouter:
         made = gateway.validate(
             caller,
             queue,
-            await request.body(),
+            entry(request.scope[EXCHANGE], gateway, queue, await request.body()),
             delay_seconds=given(asked.delay_seconds),
             ordering_key=given(asked.ordering_key),
         )

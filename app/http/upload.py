@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, OutcomeUnknown
+from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
 from app.gateway import Gateway
 from app.http.exchange import Exchange
 from app.model import Receipt
 
 CHUNK_LINES = 500
 
-Line = bytes | BodyTooLarge
+Line = bytes | BodyTooLarge | EnvelopeError
 """The text of an entry, or why it was not kept."""
 
 

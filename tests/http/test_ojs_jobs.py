@@ -1,0 +1,83 @@
+"""OJS jobs on the publish endpoints, for a queue on any broker."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import httpx
+import pytest
+
+from app.ojs.terms import timestamp
+from tests.harness.problems import problem
+
+JOB = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
+MEDIA = {"content-type": "application/openjobspec+json; charset=utf-8"}
+
+
+@pytest.fixture
+def send(client, queue):
+    """A function that publishes a body with the content type of jobs."""
+
+    async def publish(job, verb="", **headers) -> httpx.Response:
+        body = job if isinstance(job, bytes) else json.dumps(job)
+        return await client.post(f"/queues/{queue}/messages{verb}", content=body, headers=MEDIA | headers)
+
+    return publish
+
+
+async def received(client, queue):
+    return (await client.post(f"/queues/{queue}/messages:receive", params={"max_messages": 10})).json()["messages"]
+
+
+async def test_a_job_becomes_an_envelope(client, queue, send):
+    answer = await send(JOB | {"state": "completed", "attempt": 7})
+    assert answer.status_code == 201
+    (message,) = await received(client, queue)
+    envelope = message["envelope"]
+    assert (envelope["job"], envelope["data"], envelope["attempts"]) == ("urn:babel:email:send", JOB["args"][0], 0)
+    assert envelope["meta"]["ext"] == {"ojs": {"priority": 10}}
+    assert (answer.json()["id"], answer.json()["trace_id"]) == (envelope["meta"]["id"], envelope["trace_id"])
+
+
+async def test_a_scheduled_job_comes_when_it_is_due(client, queue, send):
+    assert (await send(JOB | {"scheduled_at": timestamp(time.time_ns() // 1_000_000 + 400)})).status_code == 201
+    assert await received(client, queue) == []
+    later = await client.post(f"/queues/{queue}/messages:receive", params={"wait_seconds": 10})
+    assert len(later.json()["messages"]) == 1
+
+
+async def test_jobs_of_a_batch_have_their_own_results(client, queue, send):
+    answer = await send([JOB, {"type": "a"}, JOB | {"queue": "other"}, JOB], ":batch")
+    assert answer.status_code == 207
+    results = answer.json()["results"]
+    assert [result["status"] for result in results] == [201, 422, 422, 201]
+    assert [result["errors"][0]["pointer"] for result in results[1:3]] == ["/args", "/queue"]
+    assert len(await received(client, queue)) == 2
+
+
+async def test_a_dry_run_shows_the_envelope_of_a_job(client, queue, send):
+    shown = (await send(JOB, ":validate")).json()["envelope"]
+    assert shown["meta"]["ext"] == {"ojs": {"priority": 10}}
+    assert await received(client, queue) == []
+
+
+@pytest.mark.parametrize("verb", ["", ":validate"])
+async def test_a_job_that_is_none_names_the_place(send, verb):
+    answer = await send({"type": "a", "args": {}}, verb)
+    assert [(e["pointer"], e["code"]) for e in problem(answer, 422, "invalid_args")["errors"]] == [
+        ("/args", "invalid_args")
+    ]
+    problem(await send(b"[", verb), 400, "invalid_json")
+
+
+async def test_a_draft_is_no_job(send):
+    problem(await send({"job": "urn:babel:a:b", "data": {}}), 422, "invalid_type")
+
+
+async def test_rights_come_before_the_job(serve, connect, token_config, queue):
+    app = await serve(auth=token_config(reader={"*": ["listen"]}))
+    client = await connect(app, "reader")
+    for verb in ("", ":validate", ":batch"):
+        answer = await client.post(f"/queues/{queue}/messages{verb}", content=b"[]", headers=MEDIA)
+        problem(answer, 403, "forbidden")
