@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.harness.broker import Broker
+from tests.harness.rabbitmq import RabbitBroker, rabbit_server
 from tests.harness.redis import RedisBroker, redis_server
 from tests.harness.sqlite import SqliteBroker
 
@@ -27,8 +28,22 @@ def _redis(directory: Path) -> Iterator[Broker]:
         yield RedisBroker(server)
 
 
+@contextmanager
+def _rabbitmq(directory: Path) -> Iterator[Broker]:
+    with rabbit_server() as server:
+        yield RabbitBroker(server)
+
+
+@contextmanager
+def _rabbitmq_ojs(directory: Path) -> Iterator[Broker]:
+    with rabbit_server() as server:
+        yield RabbitBroker(server, {"profile": "ojs"})
+
+
 BROKERS = [
     pytest.param(_sqlite, id="sqlite"),
     pytest.param(_redis, id="redis", marks=pytest.mark.redis),
+    pytest.param(_rabbitmq, id="rabbitmq", marks=pytest.mark.rabbitmq),
+    pytest.param(_rabbitmq_ojs, id="rabbitmq-ojs", marks=pytest.mark.rabbitmq),
 ]
 """As parameters of a test, each a :data:`Start`."""
