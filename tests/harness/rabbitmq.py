@@ -222,8 +222,8 @@ class RabbitServer:
     def _end(self, number: signal.Signals) -> None:
         if self._process is None:
             return
-        self.resume()
         if number is signal.SIGTERM:
+            self.resume()
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_SECONDS)
@@ -299,7 +299,12 @@ def declare(channel: BlockingChannel, topology: Topology) -> None:
     for exchange in topology.exchanges:
         channel.exchange_declare(exchange.name, exchange.kind, durable=True)
     for queue in topology.queues:
-        channel.queue_declare(queue.name, durable=True, arguments=dict(queue.arguments) or None)
+        # The gateway leaves out a limit of -1 before RabbitMQ 4, where it would mean: at once.
+        version = channel.connection._impl.server_properties["version"]
+        arguments = {
+            k: v for k, v in queue.arguments.items() if not (version < "4" and (k, v) == ("x-delivery-limit", -1))
+        }
+        channel.queue_declare(queue.name, durable=True, arguments=arguments or None)
     for bound in topology.bindings:
         bind = channel.exchange_bind if bound.to_exchange else channel.queue_bind
         bind(bound.destination, bound.exchange, bound.routing_key)
