@@ -31,6 +31,8 @@ _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 class GatewayProtocol(HttpToolsProtocol):
     """One connection. ``config.ws`` must be ``none``: every upgrade is declined."""
 
+    stall_seconds: float = STALL_SECONDS
+
     _in_head = False
     _head_bytes = 0
     _shedder: Shedder | None = None
@@ -162,7 +164,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if left == unread:
             self.transport.abort()
         else:
-            self._stalled = self.loop.call_later(STALL_SECONDS, self._watch_stall, left)
+            self._stalled = self.loop.call_later(self.stall_seconds, self._watch_stall, left)
 
     def _forget_stall(self) -> None:
         if self._stalled is not None:

@@ -17,6 +17,9 @@ SLICE_SECONDS = 1.0
 MAX_RESERVED = 256
 """The most messages that one reserve asks for on behalf of several receives: bounds memory."""
 
+RESERVED_BYTES = 16_777_216
+"""What one reserve is to bring at most, as far as the messages before it tell how large one is."""
+
 log = logging.getLogger("babelgate.receiving")
 
 
@@ -73,6 +76,7 @@ class Receiver:
         self._wait_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._message_bytes = RESERVED_BYTES / MAX_RESERVED
 
     @property
     def waiters(self) -> int:
@@ -165,7 +169,10 @@ class Receiver:
             room += waiter.room
         try:
             while True:
-                deliveries = await self._reserve(room, wait_seconds, lease_seconds)
+                # Who asks for a hundred and gets one has what there is to have: more comes with the next.
+                bearable = max(int(RESERVED_BYTES / self._message_bytes), 1)
+                deliveries = await self._reserve(min(room, bearable), wait_seconds, lease_seconds)
+                self._learn(deliveries)
                 admitted = await self._admit(deliveries)
                 # A reserve that brought only dead letters says nothing of what lies behind them.
                 if admitted or not deliveries or wait_seconds > 0:
@@ -184,6 +191,12 @@ class Receiver:
         if surplus:
             await self._give_back(surplus)
         return group
+
+    def _learn(self, deliveries: Sequence[Delivery]) -> None:
+        """Large messages are believed at once; that they are gone, by halves."""
+        if deliveries:
+            mean = sum(len(delivery.body) for delivery in deliveries) / len(deliveries)
+            self._message_bytes = max(mean, self._message_bytes / 2, RESERVED_BYTES / MAX_RESERVED)
 
     def _deal(self, line: _Line, admitted: list[Admitted], lease_seconds: float) -> list[Admitted]:
         """Hand out along ``line``; returns what nobody wants."""

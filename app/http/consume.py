@@ -64,8 +64,11 @@ class Consuming:
         room.hold(sum(len(message.body) for message in messages))
         if raw:
             await _answer_bare(exchange, messages)
-        else:
-            await exchange.answer(200, msgspec.json.encode(_listed(messages)), headers=[NO_STORE])
+            return
+        answer = msgspec.json.encode(_listed(messages))
+        # Of what is large no more than one copy waits for a slow reader.
+        del messages
+        await exchange.answer(200, answer, headers=[NO_STORE])
 
     async def _asked(self, exchange: Exchange, room: Ticket) -> ReceiveRequest:
         query = exchange.scope["query_string"]
