@@ -65,6 +65,7 @@ class Coalescer(Generic[Item, Result]):
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
         self._pending.append((item, future))
         if self._task is None:
+            self._began = loop.time()
             self._task = loop.create_task(self._run())
         return future
 

@@ -80,7 +80,7 @@ class Pacer:
             self._quota = min(self._quota * _GROWTH + 1, UNLIMITED)
             return
         if self._late_since is None:
-            self._late_since = now - seconds
+            self._late_since = now
         if self._quota < UNLIMITED:
             self._quota = max(self._quota * max(TURN_SECONDS / seconds, _SHRINK), 1)
         elif now - self._late_since > GRACE_SECONDS:

@@ -159,3 +159,63 @@ async def test_past_its_bound_a_call_is_refused_at_once_and_the_others_are_serve
     assert await first == 0
     assert await asyncio.gather(*waiting) == [n * 2 for n in range(MAX_PENDING)]
     assert await coalescer.submit(4) == 8
+
+
+class Clock(asyncio.SelectorEventLoop):
+    """A loop whose time the test moves."""
+
+    ahead = 0.0
+
+    def time(self) -> float:
+        return super().time() + self.ahead
+
+
+def test_calls_that_would_wait_too_long_are_refused_by_what_batches_take() -> None:
+    loop = Clock()
+
+    async def slow(items: list[int]) -> Sequence[int]:
+        loop.ahead += 1.0
+        return items
+
+    async def scenario() -> None:
+        coalescer = Coalescer(slow, 10, max_wait_seconds=2.45)
+        assert not coalescer.crowded(5_000), "of a broker that was never asked nothing bad is known"
+        assert await coalescer.submit(0) == 0
+        accepted = []
+        with pytest.raises(Overloaded):
+            while True:
+                accepted.append(coalescer.submit(1))
+        assert len(accepted) == 25, "two and a half batches of a second each"
+        assert await asyncio.gather(*accepted) == [1] * 25
+        loop.ahead += 3600
+        accepted = [coalescer.submit(1) for _ in range(25)]
+        assert await asyncio.gather(*accepted) == [1] * 25, "an hour of silence is no long batch"
+        assert await coalescer.submit(2) == 2
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
+
+
+def test_a_batch_that_hangs_counts_while_it_does() -> None:
+    loop = Clock()
+    gate = asyncio.Event()
+
+    async def hanging(items: list[int]) -> Sequence[int]:
+        await gate.wait()
+        return items
+
+    async def scenario() -> None:
+        coalescer = Coalescer(hanging, 10, max_wait_seconds=2.5)
+        first = coalescer.submit(0)
+        await turn()
+        waiting = [coalescer.submit(1) for _ in range(20)]
+        assert not coalescer.crowded()
+        loop.ahead += 5
+        assert coalescer.crowded()
+        with pytest.raises(Overloaded):
+            coalescer.submit(1)
+        gate.set()
+        assert await asyncio.gather(first, *waiting) == [0, *[1] * 20]
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
