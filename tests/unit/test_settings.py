@@ -11,6 +11,7 @@ from app.errors import ConfigError
 from app.settings import BrokerSettings
 
 SECRET = "hunter2-correct-horse"
+SHARED_KEY = f"token_keys: [{{id: a, secret: {SECRET * 2}}}]"
 
 
 def token(name: str) -> str:
@@ -195,6 +196,14 @@ class TestReferences:
             settings.load(config, {"X": "/a\nauth: none"})
 
 
+def test_peers_on_other_hosts(load):
+    found = load(
+        f"{SHARED_KEY}\npeers: {{listen: '[::]:7000', dns: Babelgate-Headless:7000}}", PEERS__ADDRESSES="a:1, b:2"
+    )
+    assert found.peers.listen == "[::]:7000"
+    assert (found.peers.dns, found.peers.addresses) == ("babelgate-headless:7000", ("a:1", "b:2"))
+
+
 class TestRefused:
     @pytest.mark.parametrize(
         ("yaml", "key", "reason"),
@@ -223,6 +232,16 @@ class TestRefused:
             ("token_keys: [{id: a, secret: short}]", "token_keys.0.secret", "at least 32"),
             ("brokers: {a: 'redis://h', b: 'redis://h'}", "default", "must name one"),
             ("brokers: {a: {}}", "brokers.a.url", "Field required"),
+            ("peers: {listen: '127.0.0.1:7000'}", "token_keys", "peers.listen needs keys"),
+            ("peers: {addresses: ['a:7000']}", "token_keys", "peers.addresses needs keys"),
+            ("peers: {dns: 'a:7000'}", "token_keys", "peers.dns needs keys"),
+            (f"{SHARED_KEY}\npeers: {{dns: 'a:7000'}}", "peers.listen", "need a way back"),
+            (f"{SHARED_KEY}\npeers: {{listen: 'a:7000'}}\nworkers: 2", "peers.listen", "replicas of one worker"),
+            ("peers: {listen: a}", "peers.listen", "must be host:port"),
+            ("peers: {listen: '::1:7000'}", "peers.listen", "must be host:port"),
+            ("peers: {addresses: ['http://a:7000']}", "peers.addresses.0", "must be host:port"),
+            ("peers: {dns: 'a:0'}", "peers.dns", "must be host:port"),
+            ("peers: {adresses: []}", "peers.adresses", "did you mean addresses?"),
         ],
     )
     def test_names_the_key(self, refused, yaml, key, reason):
