@@ -1,0 +1,45 @@
+"""The contract, on RabbitMQ in the jobs of OJS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from pamqp.commands import Basic
+
+from app.brokers.rabbitmq_options import queue_of
+from app.brokers.rabbitmq_profile import Native
+from tests.contract.suite_attempts import TestAttempts
+from tests.contract.suite_dead_letters import TestDeadLetters
+from tests.contract.suite_life import TestLife
+from tests.contract.suite_publish import TestPublish
+from tests.contract.suite_receive import TestReceive
+from tests.contract.suite_redrive import TestRedrive
+from tests.contract.suite_settle import TestSettle
+from tests.harness.rabbitmq import RabbitBroker, RabbitServer, browse
+
+__all__ = ["TestAttempts", "TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
+
+# A restart of the broker takes three seconds, and many more on a busy machine.
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+
+
+class OjsBroker(RabbitBroker):
+    """The server, with the options of a route whose messages are jobs."""
+
+    async def dead(self, queue: str) -> Sequence[bytes]:
+        """The records that the jobs at rest stand for."""
+        profile = queue_of(queue, self.queue_options).profile
+        found = await asyncio.to_thread(browse, self.url, profile.dead_queue)
+        return [
+            profile.read_dead(
+                Native(body, Basic.Properties(properties.content_type, headers=properties.headers), "", "", False)
+            ).body
+            for properties, body in found
+        ]
+
+
+@pytest.fixture(params=["classic", "quorum"])
+def broker(request: pytest.FixtureRequest, rabbit: RabbitServer) -> OjsBroker:
+    return OjsBroker(rabbit, {"profile": "ojs", "queue_type": request.param})
