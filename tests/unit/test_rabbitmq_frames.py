@@ -75,11 +75,11 @@ async def test_a_notice_that_the_broker_blocks_is_kept_until_it_is_lifted() -> N
     reader = fed(blocked, pamqp.frame.marshal(spec.Connection.Unblocked(), 0))
     stream: Any = reader
     frames = FrameReceiver(stream)
-    assert reader.blocked is None
-    await frames.get_frame()
-    assert reader.blocked == "low on memory"
-    await frames.get_frame()
-    assert reader.blocked is None
+    said = [reader.blocked]
+    for _ in range(2):
+        await frames.get_frame()
+        said.append(reader.blocked)
+    assert said == [None, "low on memory", None]
 
 
 async def test_the_words_that_the_broker_closes_with_are_kept() -> None:
