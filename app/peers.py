@@ -19,6 +19,8 @@ from app.routing import Route
 
 _MAX_CALLS = 500
 _KEPT_LINES = 1_000
+_WAIT_SECONDS = 5
+"""Settles that would wait longer for their call are refused: their owner is too slow."""
 
 
 class Peers:
@@ -48,7 +50,8 @@ class Peers:
         """Have the gateway of incarnation ``owner`` settle; one result per token.
 
         Raises LeaseLost when there is no such gateway (any more), OwnerUnreachable when no connection came about,
-        OutcomeUnknown when it was asked and did not answer in time, and what it raised for the whole call.
+        OutcomeUnknown when it was asked and did not answer in time, Overloaded when too many wait for it, and what it
+        raised for the whole call.
         """
         entry = encode_call(route.queue, settlement)
         if len(entry) + 2 > MAX_CALL_BYTES:
@@ -82,7 +85,7 @@ class Peers:
                         answers += [error] * count
                 return answers
 
-            line = self._lines[key] = Coalescer(flush, _MAX_CALLS)
+            line = self._lines[key] = Coalescer(flush, _MAX_CALLS, _WAIT_SECONDS)
         return line
 
     async def _call(self, owner: str, broker: str, body: bytes, count: int) -> Sequence[Answer]:

@@ -17,6 +17,10 @@ ANSWER_SECONDS = 5
 _IDLE_SECONDS = 30
 """A connection is used again for so long; the listener keeps it longer."""
 _MAX_CONNECTIONS = 100
+_NOT_NOW = {
+    401: "refuses the signature: its token_keys are others, or its clock is a minute away",
+    429: "is overloaded",
+}
 _GONE = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
@@ -36,7 +40,7 @@ class Gone(Exception):
 
 
 class Unreachable(Exception):
-    """No connection came about in time: whether somebody lives there cannot be told."""
+    """No connection came about in time, or the peer does not take the call: it did nothing."""
 
 
 class Stranger(Exception):
@@ -92,8 +96,8 @@ class PeerClient:
             if status == 409:
                 raise Stranger(f"{address} is another incarnation")
             return answer
-        if status == 429:
-            raise Unreachable(f"{address} is overloaded")
+        if reason := _NOT_NOW.get(status):
+            raise Unreachable(f"{address} {reason}")
         if 400 <= status < 500:
             raise Stranger(f"{address} answered {status}")
         raise Silent(f"{address} answered {status}, unsigned")
