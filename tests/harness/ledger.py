@@ -55,6 +55,7 @@ class Ledger:
         self.accepted: set[int] = set()
         self.settled: defaultdict[Verb, set[int]] = defaultdict(set)
         self.told: Counter[str] = Counter()
+        self.wrongs: list[str] = []
         self.now = clock
         self.last_delivery = clock()
         self._lease = lease_seconds
@@ -67,7 +68,6 @@ class Ledger:
         self._shaken: set[int] = set()
         self._shaking = 0
         self._calm_since = -math.inf
-        self._wrongs: list[str] = []
 
     @contextmanager
     def disturbance(self) -> Iterator[None]:
@@ -168,10 +168,10 @@ class Ledger:
                 self._wrong(number, f"{times} times among the dead letters", pardon=True)
         for number in self._handed.keys() - self._published:
             self._wrong(number, "delivered and never published")
-        return self._wrongs
+        return self.wrongs
 
     def _wrong(self, number: int, what: str, *, pardon: bool = False) -> None:
         if pardon and number in self._shaken:
             self.told["pardoned"] += 1
         else:
-            self._wrongs.append(f"message {number}: {what}")
+            self.wrongs.append(f"message {number}: {what}")
