@@ -19,7 +19,7 @@ from app.brokers.binding import (
     Peeks,
     Purges,
 )
-from app.errors import InvalidParameter, QueueNotFound, UnsupportedByBroker
+from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.rights import pattern
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
@@ -141,7 +141,10 @@ class Router:
         self._routes: dict[str, Route] = {}
 
     def route(self, queue: str) -> Route:
-        """The route of ``queue``. Raises InvalidParameter for a bad name, QueueNotFound without a route."""
+        """The route of ``queue``.
+
+        Raises InvalidParameter for a bad name, also one that the broker cannot have, QueueNotFound without a route.
+        """
         found = self._routes.get(queue)
         if found is None:
             check_queue_name(queue)
@@ -150,7 +153,13 @@ class Router:
                 raise QueueNotFound(queue=queue)
             if len(self._routes) >= _CACHED_ROUTES:
                 self._routes.clear()
-            found = self._routes[queue] = rule.route(queue)
+            try:
+                found = self._routes[queue] = rule.route(queue)
+            except ConfigError as error:
+                # The options were validated at start-up, the names that a pattern or the default lets in were not.
+                if error.key != "native_name":
+                    raise
+                raise InvalidParameter(name="queue", reason=str(error.reason)) from None
         return found
 
     def configured(self) -> list[str]:

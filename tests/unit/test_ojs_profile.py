@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
+from app.brokers.rabbitmq import connect
 from app.brokers.rabbitmq_ojs import STEPS_MS, Ojs, profile_of
 from app.brokers.rabbitmq_ojs_message import level_of
 from app.brokers.rabbitmq_options import queue_of
 from app.brokers.rabbitmq_profile import Addressed, Native, Read, Topology
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
-from app.errors import ConfigError
+from app.errors import ConfigError, InvalidParameter
+from app.routing import Router, Rule
 from tests.unit.envelope_support import FULL, NOW, TRACE, compact
 
 MEDIA = "application/openjobspec+json"
@@ -368,6 +370,14 @@ def test_reading_never_raises(body: bytes, headers: Any) -> None:
     ):
         assert profile().read(native(each, headers=headers)).carried is not None
         assert profile().read_dead(native(each, headers=headers)).carried is not None
+
+
+def test_a_queue_that_is_no_ojs_name_is_the_clients_error_not_the_gateways() -> None:
+    router = Router([], Rule("*", connect("rabbit", "amqp://localhost", {}, lambda: NOW), options={"profile": "ojs"}))
+    assert router.route("orders").native.options.profile.queue == "ojs.queue.orders"
+    with pytest.raises(InvalidParameter, match="'My_Orders' is no OJS queue") as refused:
+        router.route("My_Orders")
+    assert refused.value.name == "queue"
 
 
 def test_the_topology_of_the_site() -> None:
