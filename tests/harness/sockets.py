@@ -76,6 +76,10 @@ class Connection:
             body = self._file.read(int(headers.get("content-length", "0")))
         return Reply(status, headers, body, tuple(interim))
 
+    def read(self, size: int) -> bytes:
+        """The next ``size`` bytes; fewer only at the end of the stream."""
+        return self._file.read(size)
+
     def ended(self) -> bool:
         """Whether the server closed the connection; waits for it to do so."""
         try:

@@ -1,0 +1,215 @@
+"""Refusals at the end of a head, and clients that do not read, byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+
+import pytest
+
+from app import settings
+from app.http.shedding import RESTED, SHEDDER, Shedder
+from app.pacing import Pacer
+from app.protocol import GatewayProtocol
+from app.server import uvicorn_config
+from tests.harness.problems import MEMBERS
+from tests.harness.sockets import Connection, echo, serving
+
+PUBLISH = b"/queues/full/messages"
+
+
+class Impatient(GatewayProtocol):
+    """Cuts off a client that does not read for a moment."""
+
+    stall_seconds = 0.3
+
+
+def application():
+    """Echoes; its queue ``full`` is crowded."""
+    app = echo()
+
+    async def with_shedder(scope, receive, send):
+        if scope["type"] == "lifespan":
+            scope["state"][SHEDDER] = Shedder(Pacer(time.monotonic), lambda queue, more: queue == "full")
+        elif scope["path"] == "/large":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100000000")]})
+            for _ in range(100):
+                await send({"type": "http.response.body", "body": bytes(1_000_000), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+            return
+        await app(scope, receive, send)
+
+    return with_shedder
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    state = tmp_path_factory.mktemp("state")
+    config = uvicorn_config(application, settings.load(None, {"BABELGATE_STATE_DIR": str(state)}))
+    config.http = config.http_protocol_class = Impatient
+    with serving(config) as found:
+        yield found
+
+
+@pytest.fixture
+def connection(address):
+    with Connection(*address) as opened:
+        yield opened
+
+
+def request(path: bytes, body: bytes = b"x", *headers: bytes, version: bytes = b"1.1") -> bytes:
+    lines = b"".join(header + b"\r\n" for header in (b"Content-Length: %d" % len(body), *headers))
+    return b"POST " + path + b" HTTP/" + version + b"\r\nHost: h\r\n" + lines + b"\r\n" + body
+
+
+def refused(reply):
+    assert reply.status == 429
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert 1 <= int(reply.headers["retry-after"]) <= 3
+    assert reply.headers["x-request-id"]
+    problem = json.loads(reply.body)
+    assert list(problem)[: len(MEMBERS)] == MEMBERS
+    assert (problem["code"], problem["retryable"]) == ("overloaded", True)
+
+
+@pytest.mark.parametrize(
+    "path", [PUBLISH, PUBLISH + b"?delay_seconds=1", PUBLISH + b":batch", b"/mq" + PUBLISH], ids=bytes.decode
+)
+def test_a_publish_to_a_crowded_queue_is_refused(connection, path):
+    connection.send(request(path))
+    refused(connection.reply())
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"/queues/free/messages", b"/queues/full/messages:ack", b"/queues/full/messages:receive", b"/livez", b"/"],
+    ids=bytes.decode,
+)
+def test_everything_else_is_served(connection, path):
+    connection.send(request(path))
+    assert connection.reply().body == b"POST " + path + b" x"
+
+
+def test_a_refused_connection_is_kept_and_served(connection):
+    for _ in range(5):
+        connection.send(request(PUBLISH))
+        refused(connection.reply())
+        connection.send(request(b"/a"))
+        assert connection.reply().body == b"POST /a x"
+
+
+def test_request_ids_differ_and_clients_are_not_called_back_together(connection):
+    connection.send(request(PUBLISH) * 30)
+    replies = [connection.reply() for _ in range(30)]
+    assert len({reply.headers["x-request-id"] for reply in replies}) == 30
+    assert len({reply.headers["retry-after"] for reply in replies}) == 3
+
+
+def test_refused_and_served_requests_are_answered_in_their_order(connection):
+    connection.send(request(PUBLISH) + request(b"/1") + request(b"/2") + request(PUBLISH) + request(b"/3"))
+    refused(connection.reply())
+    assert [connection.reply().body for _ in range(2)] == [b"POST /1 x", b"POST /2 x"]
+    # Behind one that is being served, a request takes the ordinary way: its answer must wait for the other.
+    assert connection.reply().body == b"POST " + PUBLISH + b" x"
+    assert connection.reply().body == b"POST /3 x"
+
+
+def test_a_large_body_is_told_first_and_then_dropped(connection):
+    head, _, _ = request(PUBLISH, bytes(5_000_000)).partition(b"\r\n\r\n")
+    connection.send(head + b"\r\n\r\n")
+    refused(connection.reply())
+    connection.send(bytes(5_000_000))
+    connection.send(request(b"/a"))
+    assert connection.reply().body == b"POST /a x"
+
+
+def test_a_body_without_end_is_cut_off(connection):
+    connection.send(b"POST " + PUBLISH + b" HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n")
+    refused(connection.reply())
+    chunk = b"%x\r\n" % 1_000_000 + bytes(1_000_000) + b"\r\n"
+    with pytest.raises(OSError):
+        for _ in range(300):
+            connection.send(chunk)
+
+
+def test_a_chunked_body_is_dropped(connection):
+    connection.send(
+        b"POST "
+        + PUBLISH
+        + b" HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+    )
+    refused(connection.reply())
+    connection.send(request(b"/a"))
+    assert connection.reply().body == b"POST /a x"
+
+
+@pytest.mark.parametrize("how", [{"version": b"1.0"}, {"headers": [b"Connection: close"]}], ids=["1.0", "close"])
+def test_who_would_close_is_closed(connection, how):
+    connection.send(request(PUBLISH, b"x", *how.get("headers", []), version=how.get("version", b"1.1")))
+    reply = connection.reply()
+    refused(reply)
+    assert reply.headers["connection"] == "close"
+    assert connection.ended()
+
+
+def test_who_asks_before_sending_need_not_send(connection):
+    head, _, _ = request(PUBLISH, bytes(1000), b"Expect: 100-continue").partition(b"\r\n\r\n")
+    connection.send(head + b"\r\n\r\n")
+    reply = connection.reply()
+    refused(reply)
+    assert (reply.interim, reply.headers["connection"]) == ((), "close")
+    assert connection.ended()
+
+
+def test_an_upgrade_offered_with_it_changes_nothing(connection):
+    connection.send(request(PUBLISH, b"x", b"Connection: Upgrade", b"Upgrade: h2c"))
+    refused(connection.reply())
+    connection.send(request(b"/a"))
+    assert connection.reply().body == b"POST /a x"
+
+
+def test_connections_that_were_refused_are_read_again_all_of_them(address):
+    opened = [Connection(*address) for _ in range(2 * RESTED + 10)]
+    try:
+        for _ in range(2):
+            for each in opened:
+                each.send(request(PUBLISH))
+            for each in opened:
+                refused(each.reply())
+    finally:
+        for each in opened:
+            each.__exit__()
+
+
+def test_who_hangs_up_while_it_rests_harms_nobody(address):
+    for _ in range(20):
+        with Connection(*address) as gone:
+            gone.send(request(PUBLISH))
+            refused(gone.reply())
+    with Connection(*address) as other:
+        other.send(request(PUBLISH))
+        refused(other.reply())
+        other.send(request(b"/a"))
+        assert other.reply().body == b"POST /a x"
+
+
+def test_a_client_that_does_not_read_is_cut_off(connection):
+    connection.send(request(b"/large"))
+    assert connection.head()[0] == 200
+    time.sleep(1)
+    got = 0
+    with contextlib.suppress(ConnectionResetError):
+        while piece := connection.read(1_000_000):
+            got += len(piece)
+    assert got < 100_000_000
+
+
+def test_a_client_that_reads_slowly_gets_all_of_it(connection):
+    connection.send(request(b"/large"))
+    connection.head()
+    total = 0
+    for _ in range(10):
+        total += len(connection.read(10_000_000))
+        time.sleep(0.05)
+    assert total == 100_000_000
