@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import httpx
@@ -74,7 +75,7 @@ class PeerClient:
         proof = self._signer.sign(method, path, target, body)
         request = httpx.Request(
             method,
-            f"http://peer{path}" if not address.port else f"http://{address}{path}",
+            _url(address, path),
             headers={HEADER: proof.header, "content-type": "application/json"},
             content=body,
             extensions={"timeout": self._timeouts},
@@ -128,6 +129,11 @@ class PeerClient:
             task = asyncio.get_running_loop().create_task(transport.aclose())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
+
+
+@lru_cache(maxsize=1_000)
+def _url(address: Address, path: str) -> httpx.URL:
+    return httpx.URL(f"http://{address if address.port else 'peer'}{path}")
 
 
 def _is_gone(error: BaseException) -> bool:
