@@ -78,7 +78,7 @@ class Peers:
 
             async def flush(entries: list[bytes]) -> Sequence[Answer]:
                 answers: list[Answer] = []
-                for body, count in _bodies(entries):
+                for body, count in bodies(entries):
                     try:
                         answers += await self._call(owner, route.broker, body, count)
                     except BabelgateError as error:
@@ -106,7 +106,7 @@ class Peers:
         return answers
 
 
-def _bodies(entries: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
+def bodies(entries: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
     """The entries as the bodies of as few calls as hold them, each with how many are in it."""
     held: list[bytes] = []
     size = 2

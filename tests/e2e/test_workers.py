@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -97,6 +98,22 @@ def test_a_killed_owner_is_a_lost_lease(stack: ExitStack, tmp_path: Path, rabbit
     assert forwarded(other) == {"settled": 2, "lease_lost": 1}
     owner.start()
     assert len(list((tmp_path / "peers").iterdir())) == 2, "what the killed one left is still there"
+
+
+def test_an_owner_that_drains_settles_on(stack: ExitStack, tmp_path: Path, rabbit: RabbitServer, queue: str) -> None:
+    config = {"state_dir": str(tmp_path), "drain_seconds": 60}
+    owner, other = (started(stack, tmp_path / name, rabbit, config) for name in "ab")
+    with owner.client() as there, other.client() as here:
+        first, second = receive(there, queue)[0], receive(there, queue)[0]
+        owner.terminate()
+        while there.get("readyz").status_code == 200:
+            time.sleep(0.01)
+        assert settle(here, queue, "ack", first).status_code == 200
+        # A second signal ends the wait.
+        assert owner.stop() == 0
+        assert settle(here, queue, "ack", second).status_code == 409
+        again = here.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 10}).json()["messages"]
+        assert len(again) == 1
 
 
 def test_an_owner_that_hangs_leaves_the_outcome_open(

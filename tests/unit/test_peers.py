@@ -13,11 +13,13 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome
-from app.errors import BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown, OwnerUnreachable
+from app.errors import BodyTooLarge, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.leases import Lease, TokenKey, TokenSealer
 from app.model import Extend, Nack, Reject, Settlement
+from app.peer_port import PeerPort
 from app.peers_client import Address
 from app.peers_sockets import SocketDirectory
+from app.peers_wire import MAX_CALL_BYTES
 from app.rights import ANYONE
 from tests.harness.local import free_port
 from tests.harness.memory import MemoryBinding
@@ -111,6 +113,11 @@ class TestOnOneHost:
         assert await asyncio.gather(*map(other.ack, tokens)) == [[None]] * 50
         assert await owner.held() == 0
         assert len(owner.binding.calls["ack"]) <= 3, "each ack was a call of its own"
+
+    async def test_one_that_asks_too_much_is_told(self, replica: Make) -> None:
+        (error,) = await (await replica()).settle(Settlement([], [Nack([token_of(STRANGE)], 0, "x" * MAX_CALL_BYTES)]))
+        assert type(error) is BodyTooLarge
+        assert error.limit == MAX_CALL_BYTES
 
     async def test_what_fails_there_fails_here(self, replica: Make) -> None:
         owner, other = await replica(), await replica()
@@ -257,6 +264,18 @@ class TestDirectory:
         (tmp_path / "file").touch()
         with pytest.raises(ConfigError, match=r"peers.directory: .*file/peers: Not a directory"):
             await replica(tmp_path / "file" / "peers")
+
+    async def test_one_that_is_not_needed_is_done_without(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        (tmp_path / "file").touch()
+        alone = Replica(tmp_path / "file" / "peers")
+        port = PeerPort(alone.gateway, alone.signer, alone.sockets, needs_directory=False)
+        await port.open()
+        assert "other gateways on this host" in caplog.text
+        assert await alone.ack(await alone.token()) == [None]
+        assert kinds(await alone.ack(token_of(STRANGE))) == [LeaseLost]
+        await port.close()
 
     @pytest.mark.parametrize("name", ["../x", "FEEDFEEDFEEDFEED", "feed", "feedfeedfeedfeed.sock/../x"])
     def test_no_path_is_taken_from_a_name(self, tmp_path: Path, name: str) -> None:
