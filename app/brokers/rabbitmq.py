@@ -99,6 +99,7 @@ class RabbitBinding:
         """Disconnect: the broker takes back what is not settled."""
         self._reserving.close()
         self._resting.close()
+        await self._settling.flush()
         await asyncio.gather(self._publishing.close(), self._consuming.close())
         await self._channels.close()
         if self._background:

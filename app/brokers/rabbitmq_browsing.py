@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -11,6 +12,9 @@ from app.brokers.rabbitmq_channel import Arrived, Channel
 _PAGE = 100
 _REMEMBERED = 300
 """Messages kept in memory: of those further ahead only the tags are."""
+
+_SEEN_AFTER_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""A quorum queue has what was put back only when its replicas agree."""
 
 
 class Found(Struct, frozen=True):
@@ -26,7 +30,11 @@ class Found(Struct, frozen=True):
 
 
 class Browsing:
-    """What was taken from the head of ``queue`` on a channel of its own; closing this puts it all back."""
+    """What was taken from the head of ``queue`` on a channel of its own.
+
+    The channel must not be closed soon after :meth:`remove`: of many acks for a quorum queue the broker itself keeps
+    some on the channel, until the replicas agree on those before, and forgets them with it.
+    """
 
     def __init__(self, channel: Channel, queue: str) -> None:
         self.channel = channel
@@ -85,8 +93,21 @@ class Browsing:
         if tags:
             self.channel.ack(tags)
             for tag in tags:
-                del self._taken[tag]
+                self._forgotten -= self._taken.pop(tag) is None
             await self.channel.barrier()
+
+    async def put_back(self) -> None:
+        """Put all back, and wait until it can be seen, or half a second. Raises ChannelGone."""
+        tags = list(self._taken)
+        self._taken.clear()
+        self._forgotten = 0
+        if tags:
+            self.channel.requeue(tags)
+            for pause in _SEEN_AFTER_SECONDS:
+                await asyncio.sleep(pause)
+                declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
+                if (declared.message_count or 0) >= len(tags):
+                    break
 
     async def _take(self, count: int) -> None:
         arrived = await self.channel.get(self._queue, count)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from app.brokers.rabbitmq_channel import Channel
 
@@ -28,8 +27,7 @@ class Held:
     """A channel, and the delivery tags handed out on it that are not settled.
 
     A tag may be written once: the broker closes the channel, and takes back all that it delivered there, when it is
-    told twice. ``cancelled`` are the tags of consumers that the broker has ended; ``watchers`` are called when it ends
-    one, and when the channel ends.
+    told twice. ``watchers`` are called when the channel ends.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -38,12 +36,10 @@ class Held:
         self.used_at = 0.0
         self.consuming = asyncio.Lock()
         """Held from ``basic.qos`` to ``basic.consume``: the one sets the prefetch of the other."""
-        self.cancelled: set[str] = set()
         self.watchers: set[Callable[[], None]] = set()
         self._released: set[int] = set()
         self._highest = 0
         self._forgotten = 0
-        channel.rpc.on_consumer_cancel_callbacks.add(self._consumer_cancelled)
         channel.rpc.closing.add_done_callback(self._ended)
 
     def handle(self, tag: int) -> str:
@@ -75,15 +71,8 @@ class Held:
             self._forgotten = max(self._released)
             self._released.clear()
 
-    def _consumer_cancelled(self, frame: Any) -> None:
-        self.cancelled.add(frame.consumer_tag)
-        self._tell()
-
     def _ended(self, _: object) -> None:
         self.outstanding.clear()
-        self._tell()
-
-    def _tell(self) -> None:
         for watcher in list(self.watchers):
             watcher()
 
@@ -165,17 +154,11 @@ class Channels:
         for held in list(self._by_generation.values()):
             if not held.outstanding and held.used_at < long_ago:
                 self._drop(held)
-                task = loop.create_task(_close(held.channel))
+                task = loop.create_task(held.channel.close())
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
         if self._by_generation:
             self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._close_idle)
-
-
-async def _close(channel: Channel) -> None:
-    # Whatever goes wrong here, the channel is gone.
-    with contextlib.suppress(Exception):
-        await channel.close()
 
 
 def by_generation(handles: Iterable[str]) -> dict[str, list[tuple[int, int]]]:

@@ -16,7 +16,7 @@ from app.brokers.rabbitmq_consuming import Spawn
 from app.brokers.rabbitmq_errors import translate
 from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_profile import Profile
-from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter
+from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter, OutcomeUnknown
 
 _LINGER_SECONDS = 1.0
 """How long what was read stays taken while more is to be read: meanwhile nobody else sees it."""
@@ -65,17 +65,13 @@ class Resting:
             if browsing is None:
                 return [], None
             if not browsing.remembers(start):
-                await self._put_back(shelf)
-                browsing = await self._browse(shelf, profile.dead_queue)
-                if browsing is None:
-                    return [], None
+                await browsing.put_back()
             await browsing.grow(start + limit)
             page = browsing.page(start, limit)
             records = [_record(profile, found) for found in page]
             if browsing.at_end and len(browsing) <= start + limit:
-                await self._put_back(shelf)
+                await browsing.put_back()
                 return records, None
-            self._linger(shelf, profile.dead_queue)
             return records, str(start + len(page))
 
     async def remove(
@@ -85,7 +81,7 @@ class Resting:
         removed = [False] * len(records)
         for pause in _SEARCHES_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            async with self._shelf(profile.dead_queue) as shelf:
+            async with self._shelf(profile.dead_queue, writes=True) as shelf:
                 browsing = await self._browse(shelf, profile.dead_queue)
                 if browsing is None:
                     break
@@ -95,9 +91,7 @@ class Resting:
                 for index in found:
                     removed[index] = True
                 if browsing.at_end:
-                    await self._put_back(shelf)
-                else:
-                    self._linger(shelf, profile.dead_queue)
+                    await browsing.put_back()
             if all(removed):
                 break
         return removed, cursor if cursor is None else str(max(0, _position(cursor) - sum(removed)))
@@ -105,17 +99,17 @@ class Resting:
     async def purge(self, profile: Profile, before_ms: int | None) -> int:
         """All that nobody has taken; or those at the head that died before ``before_ms``, up to the first younger."""
         queue = profile.dead_queue
-        async with self._shelf(queue) as shelf:
-            await self._put_back(shelf)
+        async with self._shelf(queue, writes=True) as shelf:
             browsing = await self._browse(shelf, queue)
             if browsing is None:
                 return 0
+            await browsing.put_back()
             try:
                 if before_ms is None:
                     return (await browsing.channel.rpc.queue_purge(queue)).message_count or 0
                 return await self._purge_old(browsing, profile, before_ms)
             finally:
-                await self._put_back(shelf)
+                await browsing.put_back()
 
     def close(self) -> None:
         """Stop waiting for those who read on; closing the connection puts all back."""
@@ -142,7 +136,7 @@ class Resting:
         return len(old)
 
     @asynccontextmanager
-    async def _shelf(self, queue: str) -> AsyncIterator[_Shelf]:
+    async def _shelf(self, queue: str, *, writes: bool = False) -> AsyncIterator[_Shelf]:
         """The shelf, for one operation; what AMQP raises in it becomes an error of ours."""
         shelf = self._shelves.setdefault(queue, _Shelf())
         shelf.users += 1
@@ -150,14 +144,18 @@ class Resting:
             async with asyncio.timeout(_PATIENCE_SECONDS), shelf.lock:
                 if shelf.timer is not None:
                     shelf.timer.cancel()
-                yield shelf
+                try:
+                    yield shelf
+                finally:
+                    self._linger(shelf, queue)
         except TimeoutError:
             reason = f"no answer within {_PATIENCE_SECONDS:g} s"
-            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
+            kind = OutcomeUnknown if writes else BrokerUnavailable
+            raise kind(broker=self._link.broker, reason=reason) from None
         except BabelgateError:
             raise
         except Exception as error:
-            raise translate(self._link.broker, error, written=False) from error
+            raise translate(self._link.broker, error, written=writes) from error
         finally:
             shelf.users -= 1
             if not shelf.users and shelf.browsing is None:
@@ -165,30 +163,27 @@ class Resting:
 
     async def _browse(self, shelf: _Shelf, queue: str) -> Browsing | None:
         """What is taken of the queue; None where there is no such queue."""
-        if shelf.browsing is not None and shelf.browsing.channel.is_open:
-            return shelf.browsing
-        shelf.browsing = None
-        channel = await self._link.channel()
-        try:
-            await channel.rpc.queue_declare(queue, passive=True)
-        except ChannelNotFoundEntity:
-            return None
-        shelf.browsing = Browsing(channel, queue)
+        browsing = shelf.browsing
+        if browsing is None or not browsing.channel.is_open:
+            browsing = shelf.browsing = Browsing(await self._link.channel(), queue)
+        if not len(browsing):
+            try:
+                await browsing.channel.rpc.queue_declare(queue, passive=True)
+            except ChannelNotFoundEntity:
+                shelf.browsing = None
         return shelf.browsing
 
-    async def _put_back(self, shelf: _Shelf) -> None:
-        browsing, shelf.browsing = shelf.browsing, None
-        if browsing is not None:
-            await browsing.channel.close()
-
     def _linger(self, shelf: _Shelf, queue: str) -> None:
-        loop = asyncio.get_running_loop()
-        shelf.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
+        if shelf.browsing is not None:
+            loop = asyncio.get_running_loop()
+            shelf.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
 
     async def _end(self, queue: str) -> None:
         with contextlib.suppress(BabelgateError):
             async with self._shelf(queue) as shelf:
-                await self._put_back(shelf)
+                browsing, shelf.browsing = shelf.browsing, None
+                if browsing is not None:
+                    await browsing.channel.close()
 
 
 def _record(profile: Profile, found: Found) -> DeadRecord:

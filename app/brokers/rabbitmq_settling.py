@@ -12,6 +12,9 @@ from app.errors import LeaseLost, OutcomeUnknown
 
 _ANSWER_SECONDS = 5.0
 
+_UNDER_WAY_SECONDS = 0.2
+"""How long the broker itself may keep acks on a channel, until the replicas of a quorum queue agree on those before."""
+
 
 class Settling:
     """Acks and give-backs on the channels of one connection."""
@@ -19,6 +22,12 @@ class Settling:
     def __init__(self, broker: str, channels: Channels) -> None:
         self._broker = broker
         self._channels = channels
+        self._written_at = -_UNDER_WAY_SECONDS
+
+    async def flush(self) -> None:
+        """Wait until what was written has reached the queues: past 32 acks a quorum queue's may be under way."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._written_at + _UNDER_WAY_SECONDS - loop.time()))
 
     async def ack(self, handles: Sequence[str]) -> list[Outcome]:
         """Done, however often it is asked for, once the broker has read it; LeaseLost where the channel is gone.
@@ -59,6 +68,8 @@ class Settling:
                     outcomes[position] = LeaseLost()
             if held is not None and waiting:
                 answers.append((waiting, held))
+        if answers:
+            self._written_at = asyncio.get_running_loop().time()
         reasons = await asyncio.gather(*(_unanswered(held) for _, held in answers))
         for (positions, _), reason in zip(answers, reasons, strict=True):
             if reason is not None:

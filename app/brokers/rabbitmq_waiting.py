@@ -14,6 +14,8 @@ class Waiting:
     def __init__(self, held: Held, queue: str, prefetch: int) -> None:
         self.held = held
         self.prefetch = prefetch
+        self.ended_by_broker = False
+        """Whether the broker has cancelled it: its queue was deleted, or moves."""
         self._queue = queue
         self._consumer = ""
         self._arrived: list[Arrived] = []
@@ -33,11 +35,6 @@ class Waiting:
         """Whether anything can still arrive: the channel is open, and the broker has not ended the consumer."""
         failed = self._started.done() and self._started.exception() is not None
         return not failed and self.held.channel.is_open and not self.ended_by_broker
-
-    @property
-    def ended_by_broker(self) -> bool:
-        """Whether the broker has cancelled it: its queue was deleted, or moves."""
-        return self._consumer in self.held.cancelled
 
     def serves(self, held: Held, limit: int) -> bool:
         """Whether it can go on for somebody who wants ``limit`` messages on ``held``."""
@@ -75,7 +72,7 @@ class Waiting:
 
     async def _start(self) -> None:
         async with self.held.consuming:
-            self._consumer = await self.held.channel.consume(self._queue, self.prefetch, self._arrive)
+            self._consumer = await self.held.channel.consume(self._queue, self.prefetch, self._arrive, self._cancelled)
 
     async def _stop(self) -> list[Arrived]:
         held = self.held
@@ -87,7 +84,6 @@ class Waiting:
             self._arrived = self._arrived if held.channel.is_open else []
         finally:
             held.watchers.discard(self._wake)
-            held.cancelled.discard(self._consumer)
         arrived, self._arrived = self._arrived, []
         return arrived if held.channel.is_open else []
 
@@ -96,6 +92,10 @@ class Waiting:
 
     def _arrive(self, message: Arrived) -> None:
         self._arrived.append(message)
+        self._wake()
+
+    def _cancelled(self) -> None:
+        self.ended_by_broker = True
         self._wake()
 
     def _wake(self, _: object = None) -> None:
