@@ -23,9 +23,11 @@ from pamqp import commands as spec
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
+from app.brokers import rabbitmq_encoding as encoding
 from app.brokers.rabbitmq_confirms import Confirms
-from app.brokers.rabbitmq_frames import FrameReader, encode_publish, properties_of
+from app.brokers.rabbitmq_frames import FrameReader, properties_of
 from app.brokers.rabbitmq_profile import Addressed, Native
+from app.brokers.rabbitmq_unsettled import Unsettled
 
 _CLOSE_SECONDS = 2.0
 
@@ -62,6 +64,7 @@ class Channel:
         self._number = rpc.number
         self._frame_max = rpc.connection.connection_tune.frame_max
         self._confirms = Confirms()
+        self._unsettled = Unsettled()
         self._gets: deque[_Gets] = deque()
         self._consumers: dict[str, tuple[Callable[[Arrived], None], Callable[[], None] | None]] = {}
         self._barrier: asyncio.Future[None] | None = None
@@ -96,7 +99,7 @@ class Channel:
     def publish(self, messages: Sequence[Addressed]) -> list[asyncio.Future[None]]:
         """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked.
 
-        The future of a message that AMQP cannot carry raises ValueError or TypeError; it is not written.
+        The future of a message that AMQP cannot carry raises why (ValueError, TypeError …); it is not written.
         """
         self._check()
         loop = asyncio.get_running_loop()
@@ -106,8 +109,9 @@ class Channel:
             future: asyncio.Future[None] = loop.create_future()
             futures.append(future)
             try:
-                written.append(encode_publish(message, self._number, self._frame_max))
-            except (ValueError, TypeError) as error:
+                written.append(encoding.publish(message, self._number, self._frame_max))
+            except Exception as error:
+                # Whatever it is: the others, which are counted already, must be written.
                 future.set_exception(error)
             else:
                 self._confirms.expect(message, future)
@@ -154,12 +158,12 @@ class Channel:
     def ack(self, tags: Sequence[int]) -> None:
         """Write acks; AMQP answers none of them (see :meth:`barrier`)."""
         self._check()
-        self._write(b"".join([self._frame(spec.Basic.Ack(delivery_tag=tag)) for tag in tags]))
+        self._write(encoding.acks(self._unsettled.settle(tags), self._number))
 
     def requeue(self, tags: Sequence[int]) -> None:
         """Write nacks that put the messages back where they were."""
         self._check()
-        self._write(b"".join([self._frame(spec.Basic.Nack(delivery_tag=tag, requeue=True)) for tag in tags]))
+        self._write(encoding.requeues(self._unsettled.settle(tags), self._number))
 
     async def barrier(self) -> None:
         """A round trip behind all that was written before: the broker has read it. Callers of one turn share it."""
@@ -225,6 +229,7 @@ class Channel:
             bool(method.redelivered),
         )
         tag = method.delivery_tag or 0
+        self._unsettled.arrived(tag)
         if isinstance(method, spec.Basic.GetOk):
             self._got(Arrived(tag, native, method.message_count or 0))
             return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
@@ -72,6 +74,8 @@ BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     # What AMQP cannot carry, found before a byte of it was written.
     ValueError: BrokerRejected,
     TypeError: BrokerRejected,
+    OverflowError: BrokerRejected,
+    struct.error: BrokerRejected,
 }
 
 _OTHERWISE_DECLARED = (

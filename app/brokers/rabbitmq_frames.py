@@ -15,27 +15,14 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pamqp.decode
-import pamqp.frame
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
-from pamqp.body import ContentBody
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from app.brokers.rabbitmq_profile import Addressed
-
 _HEAD = struct.Struct(">BHI")
 _METHOD, _HEADER = 1, 2
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
-_FRAME_OVERHEAD = 8
-"""Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
-
-_NAME_BYTES = 128
-"""The longest name in a table (AMQP 0-9-1, section 4.2.5.5); pamqp cuts off what is longer."""
-
-_COPIES = ("CC", "BCC")
-"""Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
-
 _NO_FLAGS = b"\x00\x00"
 _FIXED = 12
 """Bytes of a content header before its flags: class, weight, body size (AMQP 0-9-1, section 4.2.6.1)."""
@@ -106,26 +93,6 @@ class Transport(TransportFactory):
         stream, writer = await self._inner.create(url, **kwargs)
         self.reader = FrameReader(stream)
         return cast(asyncio.StreamReader, self.reader), writer
-
-
-def encode_publish(message: Addressed, channel: int, frame_max: int) -> bytes:
-    """The frames that publish ``message``, mandatory. Raises ValueError or TypeError for what AMQP cannot carry."""
-    for name, value in (message.properties.headers or {}).items():
-        if len(name) > _NAME_BYTES or (not name.isascii() and len(name.encode()) > _NAME_BYTES):
-            raise ValueError(f"the name of a header has more than {_NAME_BYTES} bytes")
-        if name in _COPIES and not isinstance(value, list):
-            # The broker would close the channel, and with it everything that is in flight there.
-            raise ValueError(f"the header {name} is the broker's own: it names further queues")
-    body = message.body
-    publish = Basic.Publish(exchange=message.exchange, routing_key=message.routing_key, mandatory=True)
-    parts = [
-        pamqp.frame.marshal(publish, channel),
-        pamqp.frame.marshal(ContentHeader(body_size=len(body), properties=message.properties), channel),
-    ]
-    room = frame_max - _FRAME_OVERHEAD if frame_max else len(body)
-    for start in range(0, len(body), room or 1):
-        parts.append(pamqp.frame.marshal(ContentBody(body[start : start + room]), channel))
-    return b"".join(parts)
 
 
 def properties_of(header: bytes) -> Basic.Properties:

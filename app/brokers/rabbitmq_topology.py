@@ -73,7 +73,7 @@ class Declarer:
         if missing := [part for part in _parts(topology) if (mode, part) not in self._there]:
             try:
                 async with asyncio.timeout(DECLARE_SECONDS):
-                    await self._see_to_all(missing, mode)
+                    await self._see_to_all(missing, mode, generation)
             except TimeoutError:
                 reason = f"no answer to a declaration within {DECLARE_SECONDS:g} s"
                 raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
@@ -81,15 +81,16 @@ class Declarer:
         if generation == self._link.generation:
             if len(self._ensured) >= _REMEMBERED:
                 self._ensured.clear()
-            self._there.update((mode, part) for part in missing)
             self._ensured[id(topology), mode] = topology
 
-    async def _see_to_all(self, parts: Sequence[_Part], mode: Declare) -> None:
+    async def _see_to_all(self, parts: Sequence[_Part], mode: Declare, generation: int) -> None:
         # A channel of its own: a declaration that is refused closes it.
         channel = await self._link.channel()
         try:
             for part in parts:
                 channel = await self._see_to(channel, part, mode)
+                if generation == self._link.generation:
+                    self._there.add((mode, part))
         finally:
             await channel.close()
 

@@ -11,7 +11,7 @@ from pamqp.commands import Basic
 
 from app.brokers.rabbitmq_channel import Arrived, Channel, ChannelGone
 from app.brokers.rabbitmq_confirms import Confirms, Nacked, Returned
-from app.brokers.rabbitmq_frames import encode_publish
+from app.brokers.rabbitmq_encoding import publish
 from app.brokers.rabbitmq_profile import Addressed
 from tests.harness.local import eventually
 from tests.harness.rabbitmq import RabbitServer, client, count
@@ -116,7 +116,7 @@ async def test_a_message_that_no_library_can_decode_is_delivered(
     message = Addressed("", queue, Basic.Properties(message_id="m-1", message_type="latin"), b"odd")
     async with linked(rabbit.url()) as link:
         foreign = (await link.channel()).rpc
-        frames = encode_publish(message, foreign.number, 0).replace(b"latin", b"\xff\xfe\xfd\xfc\xfb")
+        frames = publish(message, foreign.number, 0).replace(b"latin", b"\xff\xfe\xfd\xfc\xfb")
         await foreign.write_queue.put(ChannelFrame(payload=frames, should_close=False))
         await foreign.queue_declare(queue, passive=True)
     odd = (await channel.get(queue, 4))[-1]

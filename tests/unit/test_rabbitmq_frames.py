@@ -1,4 +1,4 @@
-"""Frames as they come in and go out, down to the byte."""
+"""Frames as they come in, down to the byte."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from app.brokers.rabbitmq_frames import FrameReader, encode_publish, properties_of
-from app.brokers.rabbitmq_profile import Addressed
+from app.brokers.rabbitmq_frames import FrameReader, properties_of
 
 FULL = spec.Basic.Properties(
     content_type="application/json",
@@ -124,45 +123,3 @@ def test_one_property_that_cannot_be_read_costs_only_itself(type_: bytes, timest
 def test_a_header_that_ends_too_early_raises_nothing(cut: int) -> None:
     whole = broken(b"\xff\xfe", b"\xff" * 8)
     assert cut > len(whole) or properties_of(whole[:cut]) is not None
-
-
-def frames_of(data: bytes) -> list[tuple[int, Any]]:
-    found = []
-    while data:
-        size, channel, frame = pamqp.frame.unmarshal(data)
-        found.append((channel, frame))
-        data = data[size:]
-    return found
-
-
-@pytest.mark.parametrize(("size", "bodies"), [(0, 0), (1, 1), (92, 1), (93, 2), (500, 6)])
-def test_a_body_is_cut_to_frames_of_the_agreed_size(size: int, bodies: int) -> None:
-    body = bytes(range(256)) * 2
-    publish, header, *rest = frames_of(encode_publish(Addressed("e", "k", FULL, body[:size]), 4, frame_max=100))
-    assert {channel for channel, _ in (publish, header, *rest)} == {4}
-    assert publish[1].mandatory and (publish[1].exchange, publish[1].routing_key) == ("e", "k")
-    assert header[1].properties == FULL and header[1].body_size == size
-    assert len(rest) == bodies and b"".join(frame.value for _, frame in rest) == body[:size]
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        spec.Basic.Properties(headers={"n" * 129: "x"}),
-        spec.Basic.Properties(headers={"ü" * 65: "x"}),
-        spec.Basic.Properties(headers={"CC": "other"}),
-        spec.Basic.Properties(headers={"BCC": "other"}),
-        spec.Basic.Properties(message_type="x" * 256),
-        spec.Basic.Properties(headers={"x-attempts": 1 << 64}),
-    ],
-    ids=["long name", "long name in UTF-8", "CC", "BCC", "long property", "large number"],
-)
-def test_what_amqp_cannot_carry_is_refused_before_it_is_written(properties: spec.Basic.Properties) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        encode_publish(Addressed("", "q", properties, b"x"), 1, frame_max=100)
-
-
-def test_the_longest_name_of_a_header_is_kept_whole() -> None:
-    properties = spec.Basic.Properties(headers={"n" * 128: "x"})
-    _, (_, header) = frames_of(encode_publish(Addressed("", "q", properties, b""), 1, frame_max=0))
-    assert header.properties.headers == {"n" * 128: "x"}
