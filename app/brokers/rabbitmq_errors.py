@@ -96,10 +96,11 @@ def translate(broker: str, error: BaseException, *, written: bool) -> BabelgateE
     kind = next((BY_CLASS[base] for base in type(error).__mro__ if base in BY_CLASS), OutcomeUnknown)
     if kind is OutcomeUnknown and not written:
         kind = BrokerUnavailable
-    return kind(broker=broker, reason=_reason(error))
+    return kind(broker=broker, reason=reason_of(error))
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """The library's or the broker's words, as a part of a sentence."""
     # Beside the text there may be a number: of AMQP, or of the operating system.
     text = " ".join(str(part) for part in error.args if part is not None and not isinstance(part, int))
     text = text.strip().rstrip(".") or type(error).__name__

@@ -14,7 +14,7 @@ from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
 
 from app.brokers.rabbitmq_channel import Channel
-from app.brokers.rabbitmq_errors import translate
+from app.brokers.rabbitmq_errors import reason_of, translate
 from app.brokers.rabbitmq_frames import FrameReader, Transport
 from app.brokers.rabbitmq_url import Parameters
 from app.errors import BrokerUnavailable
@@ -184,7 +184,8 @@ class Link:
         if self._connection is connection:
             self._connection = None
             cause = None if closing.cancelled() else closing.exception()
-            log.warning("broker %s: lost the connection to %s: %s", self.broker, self._purpose, cause or "closed")
+            why = reason_of(cause) if cause is not None else "closed"
+            log.warning("broker %s: lost the connection to %s: %s", self.broker, self._purpose, why)
 
 
 _CLOSING: set[asyncio.Task[None]] = set()
