@@ -22,6 +22,8 @@ class Bounds:
     max_other_bytes_in_flight: int = 67_108_864
     max_receives_in_flight: int = 20_000
     max_unread_bytes_in_flight: int = 67_108_864
+    max_held_leases: int = 50_000
+    max_held_bytes: int = 268_435_456
 
 
 class Pool:
@@ -90,7 +92,8 @@ class Admission:
     """Takes on requests, or refuses them before anything is spent on them."""
 
     def __init__(self, bounds: Bounds | None = None, brokers: int = 1) -> None:
-        bounds = bounds or Bounds()
+        self._bounds = bounds = bounds or Bounds()
+        self._brokers = min(brokers, 2)
         self._publishes = Pool("publishes", bounds.max_publishes_in_flight, brokers)
         self._publish_bytes = Pool("bytes to publish", bounds.max_publish_bytes_in_flight, brokers)
         self._other_bytes = Pool("bytes of other calls", bounds.max_other_bytes_in_flight, brokers)
@@ -114,6 +117,12 @@ class Admission:
         self._unread_bytes.check(broker, 1)
         self._receives.check(broker, 1)
         return self._ticket(broker, self._receives, self._unread_bytes, 0)
+
+    def check_held(self, broker: str, count: int, size: int) -> None:
+        """Raise Overloaded when this process keeps ``count`` leases, of ``size`` bytes, for ``broker`` and that is
+        enough: consumers settle before they receive more."""
+        if count * self._brokers >= self._bounds.max_held_leases or size * self._brokers >= self._bounds.max_held_bytes:
+            raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already.")
 
     @staticmethod
     def _ticket(broker: str, count: Pool | None, data: Pool, size: int) -> Ticket:

@@ -206,6 +206,8 @@ class Gateway:
         lane = self._lane(queue)
         route = lane.route
         lease_seconds = route.lease_seconds(lease_seconds)
+        holdings = self.holdings[route.broker]
+        self.admission.check_held(route.broker, holdings.count, holdings.size)
         messages = []
         for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
             delivery, attempts = admitted.delivery, admitted.attempts

@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 TURN_SECONDS = 0.02
-"""How long a turn may be: refusals are to be answered within 50 ms, and a longer one serves no more in a second."""
+"""How much work a turn may be: refusals are to be answered within 50 ms, and longer ones serve no more in a second."""
 GRACE_SECONDS = 0.2
-"""Turns must have been too long for so long before anything is refused: a burst, or one large batch, is no overload."""
+"""So much work must have been in turns that were too long before anything is refused: a burst is no overload."""
 REFUSAL_SECONDS = 20e-6
 """What a refusal takes, roughly: a turn that is long of refusals would not be shorter with less work in it."""
 UNLIMITED = 100_000.0
@@ -29,7 +29,8 @@ class Pacer:
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: monotonic seconds."""
+        """``clock``: seconds of CPU of the event loop's thread. Where a machine gives the process little, its turns
+        are long whatever it takes on, and to take on less would only be to do less."""
         self._clock = clock
         self._quota = UNLIMITED
         self._arrived = False

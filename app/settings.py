@@ -152,6 +152,12 @@ class LimitSettings(_Model):
     max_unread_bytes_in_flight: int = Field(
         default=Bounds.max_unread_bytes_in_flight, ge=1_024, description="Answers that consumers have yet to read."
     )
+    max_held_leases: int = Field(
+        default=Bounds.max_held_leases,
+        ge=1,
+        description="Leases kept by the gateway, on brokers where it does; at most half for one of several brokers.",
+    )
+    max_held_bytes: int = Field(default=Bounds.max_held_bytes, ge=1_024, description="The messages of these.")
 
 
 class TokenSettings(_Model):

@@ -100,7 +100,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
         if scope["type"] == "lifespan":
-            scope.setdefault("state", {})[SHEDDER] = Shedder(Pacer(time.monotonic), self.gateway.crowded)
+            scope.setdefault("state", {})[SHEDDER] = Shedder(Pacer(time.thread_time), self.gateway.crowded)
             await self._live(receive, send)
         else:
             await self._api(scope, receive, send)

@@ -4,7 +4,8 @@ First the peak: the most publishes a second that were accepted, over some number
 arrivals at a multiple of it, in an open loop: a request is due when the schedule says so, whatever became of those
 before. ``hammer``: who is refused asks again with the next arrival. ``honour``: who is refused is silent for as long as
 ``Retry-After`` says. Latencies begin with the write. The load generator runs on the same machine; where it cannot offer
-that much, ``offered`` says what it did.
+that much, or nobody is idle, ``offered`` says what it did. Accepted publishes are also given for a second of the
+gateway's CPU: on a machine that is busy with something else this tells what refusing costs, and the clock does not.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ import uvloop
 
 from tests.bench import cases
 from tests.bench.load import request
-from tests.harness.gateway import GatewayProcess, gateway
+from tests.bench.servers import Server, cpu_seconds
+from tests.harness.gateway import gateway
 from tests.harness.rabbitmq import rabbit_server
 from tests.harness.redis import redis_server
 
@@ -42,6 +44,7 @@ class Counted:
     """What a phase showed; latencies in seconds."""
 
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     offered: int = 0
     withheld: int = 0
     accepted: list[float] = field(default_factory=list)
@@ -53,6 +56,11 @@ class Counted:
     def goodput(self) -> float:
         """Accepted publishes a second."""
         return len(self.accepted) / self.seconds
+
+    @property
+    def per_cpu_second(self) -> float:
+        """Accepted publishes in a second of the gateway's CPU."""
+        return len(self.accepted) / self.cpu_seconds
 
 
 class _Client(asyncio.Protocol):
@@ -84,12 +92,12 @@ class _Client(asyncio.Protocol):
 class Crowd:
     """Connections that publish to one queue; those who are refused rest when they honour ``Retry-After``."""
 
-    def __init__(self, port: int, honour: bool = False) -> None:
+    def __init__(self, server: Server, honour: bool = False) -> None:
         self.request = request("POST", f"/queues/{cases.queue()}/messages", cases.ENVELOPE)
         self.idle: deque[_Client] = deque()
         self.counted = Counted()
         self.over = False
-        self._port = port
+        self._server = server
         self._honour = honour
         self._closed_loop = False
         self._clients: list[_Client] = []
@@ -98,7 +106,7 @@ class Crowd:
         """Connect."""
         loop = asyncio.get_running_loop()
         for _ in range(size):
-            _, client = await loop.create_connection(partial(_Client, self), "127.0.0.1", self._port)
+            _, client = await loop.create_connection(partial(_Client, self), "127.0.0.1", self._server.port)
             self._clients.append(client)
 
     def answered(self, client: _Client, seconds: float, answer: bytes) -> None:
@@ -125,20 +133,21 @@ class Crowd:
     async def saturate(self, seconds: float) -> None:
         """Closed loop: everybody has a request in flight all the time."""
         self._closed_loop = True
-        now = time.perf_counter()
+        now, cpu = time.perf_counter(), cpu_seconds(self._server.pids)
         for client in self._clients:
             client.send(now)
         await asyncio.sleep(seconds)
         self.counted.seconds = time.perf_counter() - now
+        self.counted.cpu_seconds = cpu_seconds(self._server.pids) - cpu
 
     async def arrive(self, rate: float, seconds: float, warm_up_seconds: float) -> None:
         """Open loop: ``rate`` requests a second by the clock, each by whoever is idle; only what follows the warm-up
         counts."""
         began = time.perf_counter()
-        arrived, counting = 0, False
+        arrived, counting, cpu = 0, False, 0.0
         while (elapsed := time.perf_counter() - began) < warm_up_seconds + seconds:
             if not counting and elapsed >= warm_up_seconds:
-                counting = True
+                counting, cpu = True, cpu_seconds(self._server.pids)
                 self.counted = Counted(resident=self.counted.resident)
             due = int(elapsed * rate) - arrived
             arrived += due
@@ -150,6 +159,7 @@ class Crowd:
             self.counted.withheld += due - sent
             await asyncio.sleep(TICK_SECONDS)
         self.counted.seconds = time.perf_counter() - began - warm_up_seconds
+        self.counted.cpu_seconds = cpu_seconds(self._server.pids) - cpu
 
     def disperse(self) -> None:
         """Hang up."""
@@ -169,24 +179,24 @@ async def _watch(pid: int, seen: list[int]) -> None:
         await asyncio.sleep(0.1)
 
 
-async def peak(port: int, seconds: float) -> float:
-    """The greatest goodput of a closed loop."""
-    best = 0.0
+async def peak(server: Server, seconds: float) -> Counted:
+    """The closed loop with the greatest goodput."""
+    found = []
     for connections in PEAK_CONNECTIONS:
-        crowd = Crowd(port)
+        crowd = Crowd(server)
         await crowd.gather(connections)
         await crowd.saturate(seconds)
         crowd.disperse()
-        best = max(best, crowd.counted.goodput)
-        print(f"  closed loop, {connections} connections: {crowd.counted.goodput:,.0f} accepted/s")
-    return best
+        found.append(crowd.counted)
+        print(f"  closed loop, {connections} connections: {_goodput(crowd.counted)}")
+    return max(found, key=lambda counted: counted.goodput)
 
 
-async def overload(port: int, pid: int, rate: float, clients: int, seconds: float, honour: bool) -> Counted:
+async def overload(server: Server, rate: float, clients: int, seconds: float, honour: bool) -> Counted:
     """Offer ``rate`` requests a second with so many ``clients``."""
-    crowd = Crowd(port, honour)
+    crowd = Crowd(server, honour)
     await crowd.gather(clients)
-    watch = asyncio.create_task(_watch(pid, crowd.counted.resident))
+    watch = asyncio.create_task(_watch(server.pids[0], crowd.counted.resident))
     await crowd.arrive(rate, seconds, warm_up_seconds=4.0 if honour else 1.0)
     watch.cancel()
     crowd.disperse()
@@ -201,26 +211,28 @@ def _percentiles(latencies: list[float]) -> str:
     return f"{len(ordered):,} (p50 {p50:.1f} ms, p99 {p99:.1f} ms)"
 
 
-async def run(process: GatewayProcess, arguments: argparse.Namespace) -> None:
+def _goodput(counted: Counted) -> str:
+    return f"{counted.goodput:,.0f} accepted/s, {counted.per_cpu_second:,.0f} in a second of CPU"
+
+
+async def run(server: Server, arguments: argparse.Namespace) -> None:
     """Measure and print."""
-    port = httpx.URL(process.url).port or 0
-    await peak(port, 0.5)
-    best = await peak(port, arguments.seconds / 2)
-    before = resident(process.pid)
+    await peak(server, 0.5)
+    best = await peak(server, arguments.seconds / 2)
+    before, due = resident(server.pids[0]), best.goodput * arguments.factor
     for name, honour in (("hammer", False), ("honour", True)):
         cpu, began = sum(os.times()[:2]), time.perf_counter()
-        counted = await overload(
-            port, process.pid, best * arguments.factor, arguments.clients, arguments.seconds, honour
-        )
+        counted = await overload(server, due, arguments.clients, arguments.seconds, honour)
         busy = (sum(os.times()[:2]) - cpu) / (time.perf_counter() - began)
         await asyncio.sleep(1)
         print(
-            f"  {name}: due {best * arguments.factor:,.0f}/s, offered {counted.offered / counted.seconds:,.0f}/s; "
-            f"goodput {counted.goodput:,.0f}/s, {counted.goodput / best:.0%} of the peak\n"
+            f"  {name}: due {due:,.0f}/s, offered {counted.offered / counted.seconds:,.0f}/s\n"
+            f"    {_goodput(counted)}: {counted.goodput / best.goodput:.0%} and "
+            f"{counted.per_cpu_second / best.per_cpu_second:.0%} of the peak\n"
             f"    accepted {_percentiles(counted.accepted)}; refused {_percentiles(counted.refused)}; "
             f"failed {counted.failed}\n"
-            f"    resident: {before} MiB before, {max(counted.resident)} MiB at most, {resident(process.pid)} MiB after; "
-            f"the load generator had {busy:.0%} of a core"
+            f"    resident: {before} MiB before, {max(counted.resident)} MiB at most, "
+            f"{resident(server.pids[0])} MiB after; the load generator had {busy:.0%} of a core"
         )
 
 
@@ -250,7 +262,7 @@ def main() -> None:
         process = stack.enter_context(gateway(directory, config))
         print(f"{arguments.broker}, one worker, envelopes of 400 bytes:")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(run(process, arguments))
+            runner.run(run(Server(httpx.URL(process.url).port or 0, [process.pid]), arguments))
 
 
 if __name__ == "__main__":

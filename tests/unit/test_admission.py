@@ -13,6 +13,8 @@ NARROW = Bounds(
     max_other_bytes_in_flight=1000,
     max_receives_in_flight=2,
     max_unread_bytes_in_flight=1000,
+    max_held_leases=10,
+    max_held_bytes=1000,
 )
 
 
@@ -105,3 +107,11 @@ def test_no_publish_keeps_another_call_out() -> None:
     admission = Admission(NARROW)
     with admission.publish("a", 1000), admission.other("a", 1000), pytest.raises(Overloaded):
         admission.other("a", 1)
+
+
+@pytest.mark.parametrize(("brokers", "count", "size"), [(1, 10, 0), (1, 1, 1000), (2, 5, 0), (3, 1, 500)])
+def test_leases_that_are_held_keep_receives_out(brokers: int, count: int, size: int) -> None:
+    admission = Admission(NARROW, brokers)
+    admission.check_held("a", max(count - 1, 0), max(size - 1, 0))
+    with pytest.raises(Overloaded, match="held"):
+        admission.check_held("a", count, size)
