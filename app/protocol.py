@@ -23,6 +23,8 @@ from app.http.shedding import SHEDDER, Shedder
 from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
+MAX_PIPELINED = 256
+"""Requests that may stand behind the one that is served: a long poll keeps them waiting for 30 s."""
 STALL_SECONDS = 30
 """A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
@@ -94,6 +96,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head = False
         if self.parser.should_upgrade():
             return
+        if len(self.pipeline) >= MAX_PIPELINED:
+            # Taken for a parser's error: what is before it is answered, and then the connection is closed.
+            raise OverflowError
         cycle = self.cycle
         if self._shedder is not None and (cycle is None or cycle.response_complete) and self._shedder.sheds(self.url):
             self._shed(self._shedder)

@@ -11,7 +11,7 @@ import pytest
 from app import settings
 from app.http.shedding import RESTED, SHEDDER, Shedder
 from app.pacing import Pacer
-from app.protocol import GatewayProtocol
+from app.protocol import MAX_PIPELINED, GatewayProtocol
 from app.server import uvicorn_config
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
@@ -113,6 +113,17 @@ def test_refused_and_served_requests_are_answered_in_their_order(connection):
     # Behind one that is being served, a request takes the ordinary way: its answer must wait for the other.
     assert connection.reply().body == b"POST " + PUBLISH + b" x"
     assert connection.reply().body == b"POST /3 x"
+
+
+def test_requests_behind_the_one_served_are_bounded(connection):
+    sent = MAX_PIPELINED + 100
+    connection.send(b"".join(request(b"/%d" % number) for number in range(sent)))
+    replies = 0
+    with contextlib.suppress(ConnectionError):
+        while replies < sent:
+            assert connection.reply().body == b"POST /%d x" % replies
+            replies += 1
+    assert MAX_PIPELINED <= replies < sent
 
 
 def test_a_large_body_is_told_first_and_then_dropped(connection):
