@@ -5,6 +5,7 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everyth
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from app.brokers import registry
-from app.brokers.binding import Binding, Capabilities, DeadLetters, Lists, Peeks, Purges
+from app.brokers.binding import Binding, Capabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
 from app.clock import now_ms
 from app.errors import BabelgateError
 from app.http import problems
@@ -29,6 +30,8 @@ SAMPLES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("SQLite", "sqlite:///sample.db", {}),
     ("Redis", "redis://127.0.0.1/0", {}),
     ("Redis, Laravel layout", "redis://127.0.0.1/0", {"layout": "laravel"}),
+    ("RabbitMQ", "amqp://127.0.0.1/", {}),
+    ("RabbitMQ, OJS profile", "amqp://127.0.0.1/", {"profile": "ojs"}),
 )
 
 
@@ -53,19 +56,26 @@ def _abilities(binding: Binding, can: Capabilities) -> Iterator[tuple[str, str]]
     yield "longest delay", _duration(can.max_delay_seconds)
     yield "longest lease", _duration(can.max_lease_seconds)
     yield "extend a lease", _mark(can.extendable)
-    yield "settle from any replica", _mark(can.ack_scope == "anywhere")
-    yield "broker counts failed deliveries", _mark(can.delivery_count != "none")
+    yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
+    yield "settle from any replica", "yes" if can.ack_scope == "anywhere" else "forwarded to the one that received"
+    yield "deliver again, later or counted", _in_one_step(can.native_release)
+    yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
     yield "peek", _mark(isinstance(binding, Peeks))
     yield "purge", _mark(isinstance(binding, Purges))
-    yield "dead letters in one step, list, redrive", _mark(isinstance(binding, DeadLetters))
+    yield "dead-letter", _in_one_step(isinstance(binding, DeadLetters))
+    yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     yield "lists its queues", _mark(isinstance(binding, Lists))
 
 
 def _mark(yes: bool) -> str:
     return "yes" if yes else "–"
+
+
+def _in_one_step(native: bool) -> str:
+    return "in one step" if native else "copy, confirm, ack"
 
 
 def _duration(seconds: float | None) -> str:
@@ -74,6 +84,8 @@ def _duration(seconds: float | None) -> str:
     for unit, length in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if seconds >= length and seconds % length == 0:
             return f"{seconds / length:g} {unit}"
+    if seconds >= 86_400:
+        return f"{math.floor(seconds / 8_640) / 10:g} days"
     return f"{seconds:g} seconds" if seconds else "–"
 
 
