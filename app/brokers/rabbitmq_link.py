@@ -7,8 +7,11 @@ import contextlib
 import logging
 import random
 import re
-from typing import Any, Literal
+from collections.abc import Coroutine
+from typing import Any, Literal, cast
+from urllib.parse import quote
 
+from aio_pika.abc import UnderlayConnection
 from aiormq.connection import Connection
 from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
@@ -33,8 +36,9 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 class Link:
     """A connection of ``broker`` for one ``purpose``.
 
-    It is not one that restores itself: consumers would come back with a prefetch that nobody waits for any more, and
-    tags of the old connection would seem to be good on the new. Whoever uses it asks for a channel again.
+    It is not aio-pika's robust one, which restores itself: consumers would come back with a prefetch that nobody waits
+    for any more, and tags of the old connection would seem to be good on the new. Whoever uses it asks for a channel
+    again.
     """
 
     def __init__(self, broker: str, parameters: Parameters, purpose: Literal["publish", "consume"]) -> None:
@@ -152,21 +156,16 @@ class Link:
         transport = Transport(tls=wanted.tls is not None)
         try:
             context = wanted.tls.context() if wanted.tls is not None else None
-            connection = Connection(
-                URL.build(
-                    scheme="amqps" if wanted.tls is not None else "amqp",
-                    host=wanted.host,
-                    port=wanted.port,
-                    user=wanted.username,
-                    password=wanted.password,
-                    query={"heartbeat": str(wanted.heartbeat), "name": f"babelgate {self.broker} {self._purpose}"},
-                ),
-                context=context,
-                transport_factory=transport,
-            )
-            # In a URL the name would have to be escaped twice, and be read back the same way.
-            connection.vhost = wanted.vhost
-            await _within(connection.connect(), CONNECT_SECONDS)
+            url = URL.build(
+                scheme="amqps" if wanted.tls is not None else "amqp",
+                host=wanted.host,
+                port=wanted.port,
+                user=wanted.username,
+                password=wanted.password,
+                query={"heartbeat": str(wanted.heartbeat), "name": f"babelgate {self.broker} {self._purpose}"},
+            ).with_path("/" + quote(wanted.vhost, safe=""), encoded=True, keep_query=True)
+            connecting = UnderlayConnection.connect(url, _noted, context=context, transport_factory=transport)
+            connection = cast(Connection, (await _within(connecting, CONNECT_SECONDS)).connection)
         except TimeoutError:
             reason = f"no connection within {CONNECT_SECONDS:g} s"
             raise BrokerUnavailable(broker=self.broker, reason=reason) from None
@@ -191,7 +190,13 @@ class Link:
 _CLOSING: set[asyncio.Task[None]] = set()
 
 
-async def _within(connecting: Any, seconds: float) -> None:
+async def _noted(closing: asyncio.Future[Any]) -> None:
+    """Loss is watched on the connection itself, once it is open; here its cause only counts as seen."""
+    if not closing.cancelled():
+        closing.exception()
+
+
+async def _within(connecting: Coroutine[Any, Any, UnderlayConnection], seconds: float) -> UnderlayConnection:
     """Await ``connecting``; past ``seconds`` TimeoutError, however long its cancellation takes."""
     attempt = asyncio.ensure_future(connecting)
     try:
@@ -203,7 +208,7 @@ async def _within(connecting: Any, seconds: float) -> None:
         attempt.cancel()
         await asyncio.wait({attempt}, timeout=_GRACE_SECONDS)
         raise TimeoutError
-    attempt.result()
+    return attempt.result()
 
 
 async def _closed(connection: Connection, reason: str) -> None:
