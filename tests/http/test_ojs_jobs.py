@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from typing import Any
 
 import httpx
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from app.ojs.terms import timestamp
 from tests.harness.problems import problem
 
-JOB = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
+JOB: dict[str, Any] = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 MEDIA = {"content-type": "application/openjobspec+json; charset=utf-8"}
 
 
