@@ -18,6 +18,9 @@ Declare = Literal["active", "passive", "none"]
 """``active``: make what is missing. ``passive``: only look, and refuse to work without. ``none``: neither."""
 
 DECLARE_SECONDS = 10.0
+_AT_ONCE = 2
+"""Looks that go on at the same time, each on a channel, of which a connection may have few."""
+
 _REMEMBERED = 10_000
 
 _Part = Exchange | Queue | Bound
@@ -32,6 +35,7 @@ class Declarer:
         self._ensured: dict[tuple[int, Declare], Topology] = {}
         self._there: set[tuple[Declare, _Part]] = set()
         self._running: dict[tuple[int, Declare], asyncio.Task[None]] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
 
     async def ensure(self, topology: Topology, mode: Declare) -> None:
         """See to it that ``topology`` exists, as ``mode`` says; callers of the same share one look.
@@ -72,7 +76,7 @@ class Declarer:
             self._there.clear()
         if missing := [part for part in _parts(topology) if (mode, part) not in self._there]:
             try:
-                async with asyncio.timeout(DECLARE_SECONDS):
+                async with asyncio.timeout(DECLARE_SECONDS), self._turns:
                     await self._see_to_all(missing, mode, generation)
             except TimeoutError:
                 reason = f"no answer to a declaration within {DECLARE_SECONDS:g} s"
