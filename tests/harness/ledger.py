@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -23,8 +23,8 @@ class Handed:
     """One delivery as its client saw it; times are seconds of the ledger's clock.
 
     ``asked``: its receive was sent; ``read``: the answer was there; ``leased_until``: the lease cannot end before;
-    ``again``: when a later delivery of the message was read; ``sent``: the settles so far; ``open``: not settled, and
-    not known to be handed out again.
+    ``again``: when a later delivery of the message was read; ``sent``: the settles so far; ``copying``: those that may
+    write a copy and have no answer yet; ``open``: not settled, and not known to be handed out again.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Handed:
     leased_until: float
     again: float = math.inf
     sent: list[Verb] = field(default_factory=list)
+    copying: int = 0
     open: bool = True
     final: bool = False
 
@@ -47,8 +48,9 @@ class Ledger:
     """Every message is a number. All calls come from one event loop, so that their order is the clients' own.
 
     ``owned``: deliveries belong to the process that received them, and a retry is a copy. Of such a broker a message
-    that was out while a process or the broker ended (see :meth:`disturbance`) may come back at any time, and as two.
-    It must not be lost either; every other message is held to all the rules.
+    that was out while a process or the broker ended (see :meth:`disturbance`) is *freed*: its lease may have ended
+    early. One that was then being nacked or rejected, or whose lease ran out, is *forked* besides: it may be there
+    twice. Neither may be lost, and every other message is held to all the rules.
     """
 
     def __init__(self, lease_seconds: float, *, owned: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +67,8 @@ class Ledger:
         self._doubtful: set[int] = set()
         self._rejected: set[int] = set()
         self._handed: defaultdict[int, list[Handed]] = defaultdict(list)
-        self._shaken: set[int] = set()
+        self._freed: set[int] = set()
+        self._forked: set[int] = set()
         self._shaking = 0
         self._calm_since = -math.inf
 
@@ -73,13 +76,18 @@ class Ledger:
     def disturbance(self) -> Iterator[None]:
         """While it lasts processes end."""
         self._shaking += 1
-        if self._owned:
-            self._shaken.update(number for number, each in self._handed.items() if any(one.open for one in each))
+        self._shake()
         try:
             yield
         finally:
+            self._shake()
             self._shaking -= 1
             self._calm_since = self.now()
+
+    def _shake(self) -> None:
+        out = [one for each in self._handed.values() for one in each if one.open] if self._owned else []
+        self._freed.update(one.number for one in out)
+        self._forked.update(one.number for one in out if one.copying or one.leased_until <= self.now())
 
     def published(self, number: int, status: int | None) -> None:
         """The answer to a publish: a status, or None where there was none."""
@@ -97,7 +105,7 @@ class Ledger:
         now = self.last_delivery = self.now()
         self.told["delivery"] += 1
         if self._owned and (self._shaking or asked <= self._calm_since):
-            self._shaken.add(number)
+            self._freed.add(number)
         if number in self._refused:
             self._wrong(number, "delivered, though its publish was refused")
         for old in self._handed[number]:
@@ -107,9 +115,10 @@ class Ledger:
             if asked + self._lease <= old.read:
                 continue
             if old.final:
-                self._wrong(number, "delivered again after it was settled for good", pardon=True)
+                self._wrong(number, "delivered again after it was settled for good", self._forked)
             elif not set(old.sent) - {"extend"} and now < old.leased_until:
-                self._wrong(number, f"delivered twice, {old.leased_until - now:.3f} s before a lease ends", pardon=True)
+                left = old.leased_until - now
+                self._wrong(number, f"delivered twice, {left:.3f} s before a lease ends", self._freed)
         delivery = Handed(number, token, asked, now, asked + self._lease - _ROUNDING)
         self._handed[number].append(delivery)
         return delivery
@@ -123,19 +132,24 @@ class Ledger:
         handed.sent.append(verb)
         if verb == "reject":
             self._rejected.add(number)
+        copying = verb in ("nack", "reject")
+        handed.copying += copying
+        if self._owned and self._shaking and copying:
+            self._forked.add(number)
 
         def answered(status: int | None) -> Outcome:
             outcome: Outcome = "settled" if status == 200 else "lost" if status == 409 else "unknown"
             self.told[f"{'stale ' if stale else ''}{verb} {outcome}"] += 1
             left = handed.leased_until - self.now()
+            handed.copying -= copying
             if status not in (200, 409, 503, 504, None):
                 self._wrong(number, f"its {verb} was answered with {status}")
             elif outcome == "settled" and stale:
                 self._wrong(
-                    number, f"{verb}: done by the token of a lease that somebody else has had since", pardon=True
+                    number, f"{verb}: done by the token of a lease that somebody else has had since", self._forked
                 )
             elif outcome == "lost" and judged and left > 0:
-                self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", pardon=True)
+                self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", self._freed)
             if outcome == "settled":
                 self.settled[verb].add(number)
                 if verb == "extend":
@@ -162,16 +176,16 @@ class Ledger:
         for number in buried.keys() - self._rejected:
             self._wrong(number, "among the dead letters, though nobody rejected it")
         for number in buried.keys() & acked:
-            self._wrong(number, "acked, and among the dead letters", pardon=True)
+            self._wrong(number, "acked, and among the dead letters", self._forked)
         for number, times in buried.items():
             if times > 1:
-                self._wrong(number, f"{times} times among the dead letters", pardon=True)
+                self._wrong(number, f"{times} times among the dead letters", self._forked)
         for number in self._handed.keys() - self._published:
             self._wrong(number, "delivered and never published")
         return self.wrongs
 
-    def _wrong(self, number: int, what: str, *, pardon: bool = False) -> None:
-        if pardon and number in self._shaken:
+    def _wrong(self, number: int, what: str, pardoned: Container[int] = ()) -> None:
+        if number in pardoned:
             self.told["pardoned"] += 1
         else:
             self.wrongs.append(f"message {number}: {what}")
