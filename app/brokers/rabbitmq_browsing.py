@@ -8,10 +8,19 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from app.brokers.rabbitmq_channel import Arrived, Channel
+from app.brokers.rabbitmq_channels import Held
+from app.brokers.rabbitmq_waiting import Waiting
 
 _PAGE = 100
 _REMEMBERED = 300
 """Messages kept in memory: of those further ahead only the tags are."""
+
+_IN_ORDER = 32
+"""Messages that a quorum queue keeps in order when they are put back at once: more than a small map of Erlang holds
+(https://www.erlang.org/doc/system/maps.html) come back in any order."""
+
+_PATIENCE_SECONDS = 1.0
+"""How long messages that were counted a moment ago are waited for; somebody else may have taken them."""
 
 _SEEN_AFTER_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
 """A quorum queue has what was put back only when its replicas agree."""
@@ -30,7 +39,10 @@ class Found(Struct, frozen=True):
 
 
 class Browsing:
-    """What was taken from the head of ``queue`` on a channel of its own.
+    """What was taken from the head of ``queue`` on a channel of its own, by consumers that are gone at once.
+
+    It goes back to its places, but on a quorum queue without a delivery limit behind what was not taken
+    (https://www.rabbitmq.com/docs/quorum-queues#repeated-requeues).
 
     The channel must not be closed soon after :meth:`remove`: of many acks for a quorum queue the broker itself keeps
     some on the channel, until the replicas agree on those before, and forgets them with it.
@@ -40,9 +52,11 @@ class Browsing:
         self.channel = channel
         self.at_end = False
         """Whether nothing was left when it was last looked for more."""
+        self._held = Held(channel)
         self._queue = queue
         self._taken: dict[int, Found | None] = {}
         self._forgotten = 0
+        self._runs: list[list[int]] = []
 
     def __len__(self) -> int:
         return len(self._taken)
@@ -96,23 +110,40 @@ class Browsing:
                 self._forgotten -= self._taken.pop(tag) is None
             await self.channel.barrier()
 
+    async def ready(self) -> int:
+        """How many messages are not taken. Raises aiormq's ChannelNotFoundEntity, and ends, where there is no queue."""
+        declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
+        return declared.message_count or 0
+
     async def put_back(self) -> None:
-        """Put all back, and wait until it can be seen, or half a second. Raises ChannelGone."""
-        tags = list(self._taken)
+        """Put all back in order, and wait until it can be seen, or half a second. Raises ChannelGone."""
+        if not self._taken:
+            return
+        all_ready = await self.ready() + len(self._taken)
+        runs = [[tag for tag in run if tag in self._taken] for run in self._runs]
         self._taken.clear()
+        self._runs.clear()
         self._forgotten = 0
-        if tags:
-            self.channel.requeue(tags)
-            for pause in _SEEN_AFTER_SECONDS:
-                await asyncio.sleep(pause)
-                declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
-                if (declared.message_count or 0) >= len(tags):
-                    break
+        for run in runs:
+            for start in range(0, len(run), _IN_ORDER):
+                self.channel.requeue(run[start : start + _IN_ORDER])
+        for pause in _SEEN_AFTER_SECONDS:
+            await asyncio.sleep(pause)
+            if await self.ready() >= all_ready:
+                break
 
     async def _take(self, count: int) -> None:
-        arrived = await self.channel.get(self._queue, count)
+        ready = await self.ready()
+        arrived: list[Arrived] = []
+        if ready:
+            waiting = Waiting(self._held, self._queue, min(ready, count))
+            try:
+                await waiting.wait(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
+            finally:
+                arrived = await waiting.stop()
+        self.at_end = not arrived or len(arrived) >= ready
         self._taken.update((each.tag, Found(self.channel.generation, each)) for each in arrived)
-        self.at_end = len(arrived) < count or not arrived[-1].left
+        self._runs.append([each.tag for each in arrived])
         for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
             self._taken[tag] = None
             self._forgotten += 1

@@ -15,7 +15,7 @@ MAX_CHANNELS = 256
 _KEPT_FREE = 8
 """Channels of a connection that are left to declaring, counting and browsing."""
 
-_IDLE_SECONDS = 60.0
+IDLE_SECONDS = 60.0
 """How long a channel stays open that nothing uses; longer than a reserve may last."""
 
 _MAX_RELEASED = 10_000
@@ -80,10 +80,16 @@ class Held:
 class Channels:
     """The channels of one connection for consuming: one for each queue in use, up to a bound; then they share."""
 
-    def __init__(self, open_channel: Callable[[], Awaitable[Channel]], most: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        open_channel: Callable[[], Awaitable[Channel]],
+        most: Callable[[], int],
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
         """``open_channel`` connects when needed, and raises BrokerUnavailable; ``most``: channels of a connection."""
         self._open_channel = open_channel
         self._most = most
+        self._idle_seconds = idle_seconds
         self._by_queue: dict[str, Held] = {}
         self._by_generation: dict[str, Held] = {}
         self._opening: dict[str, asyncio.Task[Held]] = {}
@@ -133,7 +139,7 @@ class Channels:
         self._by_generation[held.channel.generation] = held
         held.channel.rpc.closing.add_done_callback(lambda _: self._drop(held))
         if self._sweep is None:
-            self._sweep = asyncio.get_running_loop().call_later(_IDLE_SECONDS / 2, self._close_idle)
+            self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
         return held
 
     def _bound(self) -> int:
@@ -150,7 +156,7 @@ class Channels:
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
         self._sweep = None
-        long_ago = loop.time() - _IDLE_SECONDS
+        long_ago = loop.time() - self._idle_seconds
         for held in list(self._by_generation.values()):
             if not held.outstanding and held.used_at < long_ago:
                 self._drop(held)
@@ -158,7 +164,7 @@ class Channels:
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
         if self._by_generation:
-            self._sweep = loop.call_later(_IDLE_SECONDS / 2, self._close_idle)
+            self._sweep = loop.call_later(self._idle_seconds / 2, self._close_idle)
 
 
 def by_generation(handles: Iterable[str]) -> dict[str, list[tuple[int, int]]]:

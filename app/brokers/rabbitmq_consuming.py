@@ -19,7 +19,7 @@ from app.brokers.rabbitmq_topology import Declarer
 from app.brokers.rabbitmq_waiting import Waiting, end, give_back
 from app.errors import BabelgateError, BrokerUnavailable
 
-MANY = 16
+MANY = 8
 """From this many messages on, a consumer takes them with less work for the broker than so many gets."""
 
 _LINGER_SECONDS = 0.1

@@ -168,7 +168,7 @@ class Resting:
             browsing = shelf.browsing = Browsing(await self._link.channel(), queue)
         if not len(browsing):
             try:
-                await browsing.channel.rpc.queue_declare(queue, passive=True)
+                await browsing.ready()
             except ChannelNotFoundEntity:
                 shelf.browsing = None
         return shelf.browsing

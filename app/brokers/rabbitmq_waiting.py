@@ -43,7 +43,8 @@ class Waiting:
     async def wait(self, until: float) -> bool:
         """Until something has arrived, or the loop's time ``until``, or it is not usable: whether something has.
 
-        Raises what the AMQP library raised when it could not be started.
+        Not before it was started: a broker that does not answer is no empty queue. Raises what the AMQP library raised
+        when it could not be.
         """
         loop = asyncio.get_running_loop()
         while not self._arrived and self.usable and loop.time() < until:
@@ -53,8 +54,7 @@ class Waiting:
                 await woken
             finally:
                 timer.cancel()
-        if self._started.done():
-            self._started.result()
+        await asyncio.shield(self._started)
         return bool(self._arrived)
 
     async def stop(self) -> list[Arrived]:

@@ -1,0 +1,49 @@
+"""Which frames settle what: few, and never one that takes along what somebody else still has."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.brokers.rabbitmq_unsettled import Unsettled
+
+
+def filled(count: int) -> Unsettled:
+    unsettled = Unsettled()
+    for tag in range(1, count + 1):
+        unsettled.arrived(tag)
+    return unsettled
+
+
+def test_all_from_the_oldest_on_are_one_frame() -> None:
+    assert filled(5).settle([3, 1, 2]) == [(3, True)]
+
+
+def test_what_lies_behind_a_gap_is_settled_alone() -> None:
+    assert filled(6).settle([1, 2, 4, 6]) == [(2, True), (4, False), (6, False)]
+
+
+def test_without_the_oldest_each_is_settled_alone() -> None:
+    assert filled(3).settle([2, 3]) == [(2, False), (3, False)]
+
+
+def test_the_oldest_alone_needs_no_frame_for_many() -> None:
+    assert filled(3).settle([1]) == [(1, False)]
+
+
+@given(st.integers(1, 12), st.lists(st.sets(st.integers(1, 12), min_size=1), max_size=8))
+def test_a_broker_settles_what_was_asked_for_and_nothing_else(count: int, calls: list[set[int]]) -> None:
+    unsettled = filled(count)
+    left = set(range(1, count + 1))
+    for call in calls:
+        wanted = sorted(call & left)
+        if not wanted:
+            continue
+        settled: set[int] = set()
+        for tag, many in unsettled.settle(wanted):
+            now = {each for each in left if each <= tag} if many else {tag}
+            assert now <= left, "the broker closes a channel that settles a tag twice"
+            assert not now & settled
+            settled |= now
+            left -= now
+        assert settled == set(wanted)
