@@ -71,27 +71,31 @@ async def leave(port: int, queue: str) -> None:
 
 
 async def consume(port: int, queue: str, connections: int, operations: int, size: int) -> Measured:
-    """Receive ``size`` and ack them; an operation is the pair."""
+    """Receive up to ``size`` and ack them; an operation is the pair."""
     receive = request("POST", f"/queues/{queue}/messages:receive?max_messages={size}&wait_seconds=5")
     path = f"/queues/{queue}/messages:ack"
+    messages = 0
 
     def make(number: int) -> Step:
         settling = True
 
         def step(status: int, answer: bytes) -> tuple[bytes, bool]:
-            nonlocal settling
+            nonlocal settling, messages
             expect(status, 200, answer)
             settling = not settling
             if not settling:
                 return receive, True
             tokens = _tokens(answer)
-            if len(tokens) != size:
-                raise AssertionError(f"{len(tokens)} messages came, not {size}")
+            if not tokens:
+                raise AssertionError("nothing came")
+            messages += len(tokens)
             return request("POST", path, b'{"ack_tokens":[' + b",".join(tokens) + b"]}"), False
 
         return step
 
-    return await drive(port, connections, operations, make)
+    measured = await drive(port, connections, operations, make)
+    measured.messages = messages
+    return measured
 
 
 def _tokens(answer: bytes) -> list[bytes]:

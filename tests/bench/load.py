@@ -12,9 +12,10 @@ from typing import cast
 
 @dataclass
 class Measured:
-    """What one run of a case showed. Latencies in seconds, one for each operation."""
+    """What one run of a case showed. Latencies in seconds, one an operation; ``messages`` where they were counted."""
 
     operations: int = 0
+    messages: int = 0
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list)
 
