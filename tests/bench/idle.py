@@ -25,26 +25,29 @@ GOAL_MIB = 350
 
 
 class _Waiter(asyncio.Protocol):
-    """A long poll on ``queue`` that is left waiting. ``answered`` is set by an answer, and by a hang-up."""
+    """A long poll on ``queue`` that is left waiting. ``ended`` is the answer, or the hang-up, that should not be."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
-        self.answered = False
+        self.ended: bytes | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(request("POST", f"/queues/{self._queue}/messages:receive?wait_seconds=30"))
 
     def data_received(self, data: bytes) -> None:
-        self.answered = True
+        self.ended = data
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.answered = True
+        self.ended = self.ended or b"the connection was closed"
 
 
 async def _measure(port: int, pid: int) -> tuple[float, float]:
     process = psutil.Process(pid)
     names = [queue() for _ in range(QUEUES)]
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        for name in names:
+            (await client.post(f"/queues/{name}/messages:receive")).raise_for_status()
     waiters = []
     for number in range(WAITERS):
         make = partial(_Waiter, names[number % QUEUES])
@@ -56,8 +59,8 @@ async def _measure(port: int, pid: int) -> tuple[float, float]:
     await asyncio.sleep(SECONDS)
     share = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
     resident = process.memory_info().rss / 2**20
-    if answered := sum(waiter.answered for waiter in waiters):
-        raise AssertionError(f"{answered} of {WAITERS} did not wait")
+    if ended := [waiter.ended for waiter in waiters if waiter.ended is not None]:
+        raise AssertionError(f"{len(ended)} of {WAITERS} did not wait: {ended[0]!r}")
     for waiter in waiters:
         waiter.transport.close()
     return resident, share * 100

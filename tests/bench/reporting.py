@@ -26,7 +26,7 @@ Samples = Mapping[str, Sequence[Sample]]
 
 
 def sample(measured: Measured, messages: int, cpu_seconds: float, broker_seconds: float | None) -> Sample:
-    """``messages`` an operation unless they were counted; CPU of the whole run, None where there is no server behind."""
+    """``messages`` an operation unless they were counted; CPU of the whole run, None where no server is behind."""
     total = measured.messages or measured.operations * messages
     return Sample(
         cpu=cpu_seconds / total * 1e6,
