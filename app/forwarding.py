@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from app.clock import Clock
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.lanes import Lane
 from app.leases import TokenSealer
@@ -24,6 +25,9 @@ from app.settling import Settler, check
 
 Answer = Sequence[SettleResult] | BabelgateError
 """One owner's results, or what is wrong for all its tokens."""
+
+_CLOCKS_DIFFER_MS = 60_000
+"""How far the clocks of two replicas may be apart."""
 
 
 class Forwarder(Protocol):
@@ -49,13 +53,20 @@ class Forwarding:
     """Settles here what can be: all of it on brokers where any replica can, else what ``incarnation`` handed out."""
 
     def __init__(
-        self, settler: Settler, sealer: TokenSealer, incarnation: str, forwarder: Forwarder, observe: Observe
+        self,
+        settler: Settler,
+        sealer: TokenSealer,
+        incarnation: str,
+        forwarder: Forwarder,
+        observe: Observe,
+        clock: Clock,
     ) -> None:
         self._settler = settler
         self._sealer = sealer
         self._incarnation = incarnation
         self._forwarder = forwarder
         self._observe = observe
+        self._clock = clock
 
     async def settle(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
         """What cannot be settled here goes through the forwarder. Results and errors as of ``Settler.settle``."""
@@ -63,6 +74,7 @@ class Forwarding:
         if route.capabilities.ack_scope == "anywhere":
             return await self._settler.settle(lane, settlement)
         owners, results = await self._settle(lane, settlement, self._forwarder)
+        results = self._known_as_over(route, settlement, results)
         self._report(route, owners, results)
         return results
 
@@ -95,6 +107,27 @@ class Forwarding:
         parts, owners = split(settlement, owner)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
         return owners, merge(owners, answers)
+
+    def _known_as_over(self, route: Route, settlement: Settlement, results: list[SettleResult]) -> list[SettleResult]:
+        """Results in which no owner counts as unreachable whose lease cannot live any more, wherever that owner is."""
+        if not any(isinstance(result.error, OwnerUnreachable) for result in results):
+            return results
+        asks: Sequence[Sequence[Nack | Reject | Extend]] = (settlement.nacks, settlement.rejects, settlement.extends)
+        tokens = itertools.chain(settlement.acks, *(ask.ack_tokens for several in asks for ask in several))
+        return [
+            replace(result, error=LeaseLost())
+            if isinstance(result.error, OwnerUnreachable) and self._is_over(token, route)
+            else result
+            for token, result in zip(tokens, results, strict=True)
+        ]
+
+    def _is_over(self, token: str, route: Route) -> bool:
+        able = route.capabilities
+        # Who keeps leases here bounds them from the receive on, extends included; so the first deadline is no later.
+        longest = round(able.max_lease_seconds * 1000) + _CLOCKS_DIFFER_MS
+        return (
+            able.lease_keeper == "gateway" and self._clock() > self._sealer.open(token, route.queue).deadline + longest
+        )
 
     def _report(self, route: Route, owners: Mapping[Action, Sequence[str]], results: Sequence[SettleResult]) -> None:
         """Count the forwarded; the owner reports what became of each lease."""

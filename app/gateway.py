@@ -82,7 +82,7 @@ class Gateway:
         self.incarnation = os.urandom(8).hex()
         """What this process is called by its peers and in its tokens; another one after each start."""
         settler = Settler(sealer, clock, observe)
-        self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe)
+        self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.holdings: Mapping[str, Holdings] = {name: Holdings() for name in bindings}
         """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}

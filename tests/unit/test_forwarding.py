@@ -23,8 +23,8 @@ from app.observe.events import Event
 from app.observe.metrics import Metrics
 from app.rights import ANYONE
 from app.routing import Route, Router, Rule
-from tests.harness.memory import MemoryBinding, lacking
-from tests.harness.world import KEYS, draft
+from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding, lacking
+from tests.harness.world import KEYS, draft, kinds
 
 QUEUE = "q"
 
@@ -168,6 +168,35 @@ class TestForwarding:
         here = Here(Others(error))
         assert await here.settle(Settlement([here.foreign] * 2)) == [error, error]
         assert here.counted() == {outcome: 2.0}
+
+    async def test_an_owner_that_is_out_of_reach_holds_no_lease_for_ever(self) -> None:
+        """The longest lease and the difference of two clocks after its first deadline, a lease has certainly ended."""
+        now = 1_700_000_000_000
+        longest = round(OWNED.max_lease_seconds * 1000)
+        binding = BuryingMemory("memory", OWNED, lambda: now)
+        sealer, events = TokenSealer(KEYS), list[Event]()
+        gateway = Gateway(
+            {"memory": binding},
+            Router([], Rule("*", binding)),
+            sealer,
+            clock=lambda: now,
+            observe=events.append,
+            forwarder=Others(OwnerUnreachable(reason="x")),
+        )
+        over, may_live = (
+            sealer.seal(Lease(QUEUE, "memory", "1", "feedfeedfeedfeed", now - longest - late, 0))
+            for late in (60_001, 60_000)
+        )
+        settlement = Settlement([over, may_live], [Nack([may_live]), Nack([over])], [Reject([over])])
+        results = await gateway.settle(ANYONE, QUEUE, settlement)
+        assert kinds([result.error for result in results]) == [
+            LeaseLost,
+            OwnerUnreachable,
+            OwnerUnreachable,
+            LeaseLost,
+            LeaseLost,
+        ]
+        assert {event.reason: event.count for event in events} == {"lease_lost": 3, "unreachable": 2}
 
     async def test_all_are_asked_at_once(self) -> None:
         together = asyncio.Barrier(2)
