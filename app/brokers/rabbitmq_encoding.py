@@ -19,11 +19,9 @@ from app.brokers.rabbitmq_profile import Addressed
 FRAME_OVERHEAD = 8
 """Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
 
-_NAME_BYTES = 128
-"""The longest name in a table (AMQP 0-9-1, section 4.2.5.5); pamqp cuts off what is longer."""
-
 _SHORT_BYTES = 255
-"""The longest short string (AMQP 0-9-1, section 4.2.5.3)."""
+"""The longest short string (AMQP 0-9-1, section 4.2.5.3). Names in a table may have 128 bytes by section 4.2.5.5, but
+RabbitMQ and its clients take all that a short string can hold, and a copy must keep them; pamqp cuts them off."""
 
 _COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
@@ -40,6 +38,10 @@ _ACK, _NACK, _REQUEUE = 80, 120, 2
 _CONTENT = struct.Struct(">HHQH")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
+# Whole numbers as most clients write them. pamqp would take the smallest of nine kinds, and a peer that asks for an
+# int32, as the Open Job Spec does for its attempts, would find a byte.
+_INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
+_INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
 _PROPERTIES = [
     (name, Basic.Properties.flags[name], Basic.Properties.amqp_type(name)) for name in Basic.Properties.attributes()
@@ -50,8 +52,12 @@ def publish(message: Addressed, channel: int, frame_max: int) -> bytes:
     """The frames that publish ``message``, mandatory. Raises ValueError or TypeError for what AMQP cannot carry."""
     method = b"".join((_PUBLISH, _short(message.exchange), _short(message.routing_key), _MANDATORY))
     body = message.body
-    parts = [_frame(_METHOD, channel, method), _frame(_HEADER, channel, _header(message.properties, len(body)))]
+    header = _header(message.properties, len(body))
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
+    if frame_max and len(header) > room:
+        # The broker would close the connection, and with it everything that is in flight there.
+        raise ValueError(f"the headers and properties have {len(header)} bytes, and at most {room} fit into a frame")
+    parts = [_frame(_METHOD, channel, method), _frame(_HEADER, channel, header)]
     for start in range(0, len(body), room or 1):
         parts.append(_frame(_BODY, channel, body[start : start + room]))
     return b"".join(parts)
@@ -105,8 +111,8 @@ def _table(table: Mapping[str, Any]) -> bytes:
     parts: list[bytes] = []
     for name, value in table.items():
         encoded = name.encode()
-        if len(encoded) > _NAME_BYTES:
-            raise ValueError(f"the name of a header has more than {_NAME_BYTES} bytes")
+        if len(encoded) > _SHORT_BYTES:
+            raise ValueError(f"the name of a header has more than {_SHORT_BYTES} bytes")
         parts += (bytes((len(encoded),)), encoded, _value(value))
     return _sized(b"".join(parts))
 
@@ -114,6 +120,10 @@ def _table(table: Mapping[str, Any]) -> bytes:
 def _value(value: Any) -> bytes:
     if isinstance(value, str):
         return b"S" + _sized(value.encode())
+    if type(value) is int:
+        if _INT32_MIN <= value <= _INT32_MAX:
+            return _INT32.pack(b"I", value)
+        return _INT64.pack(b"l", value)
     if isinstance(value, bytes):
         return b"S" + _sized(value)
     if isinstance(value, float):

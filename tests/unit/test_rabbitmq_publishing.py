@@ -45,9 +45,12 @@ async def test_many_at_once_share_a_channel(rabbit: RabbitServer, queue: str) ->
         assert (await line.link.channel()).rpc.number == 2
 
 
-async def test_one_that_cannot_be_carried_costs_only_itself(rabbit: RabbitServer, queue: str) -> None:
+@pytest.mark.parametrize("headers", [{"CC": "x"}, {"large": "x" * 131_072}], ids=["CC", "larger than a frame"])
+async def test_one_that_cannot_be_carried_costs_only_itself(
+    rabbit: RabbitServer, queue: str, headers: dict[str, str]
+) -> None:
     async with lined(rabbit.url(), queue) as line:
-        good, bad = line.profile.message(Outgoing(BODY)), line.profile.message(Outgoing(b"bad", {"CC": "x"}))
+        good, bad = line.profile.message(Outgoing(BODY)), line.profile.message(Outgoing(b"bad", headers))
         outcomes = await line.publisher.publish([good, bad, good], line.profile.topology, "active")
         assert [type(outcome) for outcome in outcomes] == [type(None), BrokerRejected, type(None)]
         assert await line.bodies() == [BODY, BODY]
