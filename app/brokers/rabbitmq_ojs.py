@@ -19,6 +19,7 @@ from app.brokers.rabbitmq_ojs_message import (
     ATTEMPT,
     ERROR_CODE,
     ERROR_MESSAGE,
+    MAX_TEXT,
     QUEUE,
     SCHEDULED_AT,
     Carried,
@@ -34,6 +35,7 @@ from app.brokers.rabbitmq_profile import Addressed, Bound, Exchange, Native, Que
 from app.clock import Clock, now_ms
 from app.errors import ConfigError
 from app.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
+from app.ojs.editing import FAILED
 from app.ojs.terms import timestamp
 
 STEPS_MS = tuple(
@@ -49,6 +51,12 @@ _DEAD_QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 """Dead letters are read by getting them and putting them back, any number of times."""
 _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
+
+
+class _Record(msgspec.Struct):
+    """Of a record only this is decoded: what lies beside it may be nothing that can be."""
+
+    dead_letter: dict[str, Any]
 
 
 class Ojs:
@@ -105,7 +113,7 @@ class Ojs:
 
     def dead(self, record: Outgoing) -> Addressed:
         """A job at rest; what was no job rests as the record."""
-        block: dict[str, Any] = msgspec.json.decode(record.body)["dead_letter"]
+        block = msgspec.json.decode(record.body, type=_Record).dead_letter
         failure = Failure(block["attempts"], block["error"], block["exception"] or block["reason"])
         carried, body = record.carried, record.body
         if isinstance(carried, Carried):
@@ -145,7 +153,9 @@ class Ojs:
         for name in (ERROR_MESSAGE, ERROR_CODE):
             headers.pop(name, None)
         if failure is not None:
-            headers |= {ERROR_MESSAGE: failure.error or "failed", ERROR_CODE: failure.exception or "failed"}
+            # The body has the whole of it.
+            headers[ERROR_MESSAGE] = (failure.error or FAILED)[:MAX_TEXT]
+            headers[ERROR_CODE] = (failure.exception or FAILED)[:MAX_TEXT]
         properties.headers = headers
         return headers
 

@@ -28,6 +28,9 @@ _OURS = CONTRACT_HEADERS | frozenset(
 )
 _MAX_EXPIRATION_MS = 4_294_967_295
 """https://www.rabbitmq.com/docs/ttl: the broker refuses more, and closes the channel."""
+MAX_TEXT = 2048
+"""Characters of a header that is made from a body: all headers of a message must fit into one frame."""
+
 _SHORT = 255
 _LAST_SECOND = 253_402_300_799
 _LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
@@ -74,11 +77,13 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
     most = value(members(job.attributes, "retry"), "max_attempts", int)
     if most is not None and 0 < most < 2**31:
         headers["x-ojs-max-attempts"] = most
-    if tags := value(job.attributes, "tags", list[str]):
-        headers["x-ojs-tags"] = ",".join(tags)
+    tags = ",".join(value(job.attributes, "tags", list[str]) or [])
+    if 0 < len(tags) <= MAX_TEXT:
+        headers["x-ojs-tags"] = tags
     meta = members(job.attributes, "meta")
     for name, aliases in TRACE.items():
-        if traced := given.get(name) or value(meta, name, str):
+        traced = given.get(name) or value(meta, name, str)
+        if traced and len(traced) <= MAX_TEXT:
             headers |= dict.fromkeys((name, *aliases), traced)
     return headers
 

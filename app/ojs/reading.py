@@ -209,7 +209,9 @@ def _trace_id(meta: Attributes, beside: Beside, id_: str) -> str:
 
 
 def _fingerprint(job: Attributes) -> str:
-    return derived_uuid(hashlib.sha256(msgspec.json.encode(job)).hexdigest())
+    """An id for a job without one, which it keeps when it is tried again, discarded or revived."""
+    lasting = {name: raw for name, raw in job.items() if name not in SERVER and name != "dead_letter"}
+    return derived_uuid(hashlib.sha256(msgspec.json.encode(lasting)).hexdigest())
 
 
 def _compacted(raw: bytes) -> Raw:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -65,10 +66,10 @@ def retry(read: Read, attempts: int, delay: float = 0, error: str | None = None,
     )
 
 
-def letter(read: Read, reason: str = "failed", attempts: int = 3) -> Outgoing:
+def letter(read: Read, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
     """The dead letter that the gateway buries of a delivery."""
-    block = dead_letter_block(reason, "orders", attempts, NOW, "no route", "OSError")
-    failure = Failure(attempts, "no route", "OSError")
+    block = dead_letter_block(reason, "orders", attempts, NOW, error, "OSError")
+    failure = Failure(attempts, error, "OSError")
     return Outgoing(dead_letter_record(read.body, block), read.headers, failure=failure, carried=read.carried)
 
 
@@ -131,6 +132,20 @@ def test_what_a_job_asks_for_becomes_properties_and_headers() -> None:
 def test_a_time_to_live_that_the_broker_would_refuse_is_left_to_the_body(ttl: Any) -> None:
     read = profile().read(native(compact(JOB | {"enqueue_ttl": ttl})))
     assert profile().message(Outgoing(read.body)).properties.expiration is None
+
+
+def test_what_a_body_says_at_length_is_no_header() -> None:
+    # All headers of a message must fit into one frame, of 128 KiB.
+    long = {"tags": ["t" * 1000] * 200, "meta": {"traceparent": "p" * 100_000, "tracestate": "a=1"}}
+    one = profile()
+    read = one.read(native(compact(JOB | long)))
+    written = one.message(Outgoing(read.body))
+    assert headers_of(written).keys() >= {"tracestate", "x-ojs-trace-state"}
+    assert headers_of(written).keys().isdisjoint({"x-ojs-tags", "traceparent", "x-ojs-traceparent"})
+    assert json.loads(written.body)["tags"] == long["tags"]
+    for copy in (one.message(retry(read, 1, error="é" * 65_536, kind="E")), one.dead(letter(read, error="é" * 65_536))):
+        assert headers_of(copy)["x-ojs-error-message"] == "é" * 2048
+        assert json.loads(copy.body)["error"]["message"] == "é" * 65_536
 
 
 def test_the_named_priorities_stay_apart() -> None:
@@ -306,6 +321,53 @@ def test_a_dead_job_is_discarded_and_its_record_comes_back(reason: str) -> None:
     assert json.loads(again.body) == json.loads(record.body) | {"attempts": 3}
     if reason == "failed":
         assert again.body == record.body
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        compact(JOB)[:-1] + b',"x":1e400}',
+        compact(JOB).replace(b'{"a":1}', b'{"a":-1e400}'),
+        ENVELOPE[:-1] + b',"x":1e400}',
+    ],
+    ids=["attribute", "argument", "envelope"],
+)
+@pytest.mark.parametrize("reason", ["failed", "poison"])
+def test_a_number_past_all_doubles_rests_as_it_was_written(body: bytes, reason: str) -> None:
+    one = profile()
+    dead = one.dead(letter(one.read(native(body)), reason))
+    assert b"1e400" in dead.body
+    assert describe_dead(one.read_dead(arrived(dead)).body).reason == reason
+
+
+ODDITIES = [
+    {name: said for name, said in JOB.items() if name != "id"},
+    JOB | {"id": 5, "error": {"type": "E"}, "state": "active", "attempt": 1},
+    JOB | {"id": "k-1", "args": [1, "\U0001f600"], "dead_letter": 5, "unknown": {"a": [None]}},
+    b'{"specversion":"1.0","type":"a","args":[{"n":123456789012345678901234567890,"m":1.10,"n":2}],"x":1e5,"x":1.0}',
+    b'{"specversion":"1.0","type":"a","args":["\\ud83d\\ude00", "\\u00e9\\/"],"tags":["\\ud83d\\ude00"]}',
+    JOB | {"args": ["x" * (1 << 20)]},
+]
+
+
+@pytest.mark.parametrize("job", ODDITIES, ids=["no id", "id is a number", "own id", "numbers", "escapes", "1 MiB"])
+@pytest.mark.parametrize("content_type", [MEDIA, "application/json"])
+def test_through_failures_death_and_redrive_a_job_is_the_same_envelope(job: Any, content_type: str) -> None:
+    one = profile()
+    body = job if isinstance(job, bytes) else compact(job)
+    first = one.read(native(body, content_type))
+    seen = first
+    for attempts in (1, 2):
+        seen = one.read(arrived(one.message(retry(seen, attempts, error="no route"))))
+        assert seen.body == with_attempts(first.body, attempts)
+    dead = one.read_dead(arrived(one.dead(letter(seen))))
+    back = one.message(Outgoing(redriven(dead.body), dead.headers, carried=dead.carried))
+    assert one.read(arrived(back)).body == with_attempts(first.body, 0)
+    changed = {"attempt", "state", "error", "dead_letter"}
+    before, after = (msgspec.json.decode(each, type=dict[str, msgspec.Raw]) for each in (body, back.body))
+    assert {n: bytes(raw) for n, raw in after.items() if n not in changed} == {
+        n: bytes(raw) for n, raw in before.items() if n not in changed
+    }
 
 
 def test_a_dead_envelope_rests_as_its_record_and_a_dead_job_of_ours_has_its_bytes() -> None:
