@@ -39,9 +39,10 @@ class Confirms:
 
     def returned(self, method: Basic.Return, body: bytes) -> None:
         """Mark the message that came back: the oldest such that is not confirmed. Its confirm is still to come."""
+        way = method.exchange or "", method.routing_key or ""
         for unconfirmed in self._unconfirmed.values():
             message = unconfirmed.message
-            if unconfirmed.returned is None and message.routing_key == method.routing_key and message.body == body:
+            if unconfirmed.returned is None and (message.exchange, message.routing_key) == way and message.body == body:
                 unconfirmed.returned = method.reply_text or "unroutable"
                 return
 
