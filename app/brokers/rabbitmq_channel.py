@@ -124,7 +124,13 @@ class Channel:
         future: asyncio.Future[list[Arrived]] = asyncio.get_running_loop().create_future()
         self._gets.append(_Gets(count, [], future))
         self._write(self._frame(spec.Basic.Get(queue=queue)) * count)
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            # They may have come in the same turn of the loop.
+            if future.done() and not future.cancelled() and future.exception() is None and self.is_open:
+                self.requeue([arrived.tag for arrived in future.result()])
+            raise
 
     async def consume(
         self,
