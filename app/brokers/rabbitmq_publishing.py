@@ -45,7 +45,8 @@ class Publisher:
         await self._declarer.ensure(topology, mode)
         for needs in {id(message.needs): message.needs for message in messages}.values():
             if needs is not None:
-                await self._declarer.ensure(needs, mode)
+                # The gateway's own, whoever the queue belongs to: without them what is delayed would never arrive.
+                await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
         channels = {
             default: await self._channel(default) for default in {message.exchange == "" for message in messages}
         }

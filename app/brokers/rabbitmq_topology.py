@@ -17,6 +17,10 @@ from app.errors import BrokerRejected, BrokerUnavailable
 Declare = Literal["active", "passive", "none"]
 """``active``: make what is missing. ``passive``: only look, and refuse to work without. ``none``: neither."""
 
+Mode = Declare | Literal["missing"]
+"""``missing``: make what a look does not find, for which alone the right to configure is needed. Bindings, which nobody
+can look for and which need no such right, are made."""
+
 DECLARE_SECONDS = 10.0
 _AT_ONCE = 2
 """Looks that go on at the same time, each on a channel, of which a connection may have few."""
@@ -32,12 +36,12 @@ class Declarer:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._generation = 0
-        self._ensured: dict[tuple[int, Declare], Topology] = {}
-        self._there: set[tuple[Declare, _Part]] = set()
-        self._running: dict[tuple[int, Declare], asyncio.Task[None]] = {}
+        self._ensured: dict[tuple[int, Mode], Topology] = {}
+        self._there: set[tuple[Mode, _Part]] = set()
+        self._running: dict[tuple[int, Mode], asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
-    async def ensure(self, topology: Topology, mode: Declare) -> None:
+    async def ensure(self, topology: Topology, mode: Mode) -> None:
         """See to it that ``topology`` exists, as ``mode`` says; callers of the same share one look.
 
         Raises BrokerRejected for what is missing (passive), refused or made otherwise, and BrokerUnavailable; within
@@ -62,12 +66,12 @@ class Declarer:
         self._there = {(mode, part) for mode, part in self._there if not _concerns(part, queues, exchanges)}
         self._ensured.clear()
 
-    def _ran(self, key: tuple[int, Declare], task: asyncio.Task[None]) -> None:
+    def _ran(self, key: tuple[int, Mode], task: asyncio.Task[None]) -> None:
         del self._running[key]
         if not task.cancelled():
             task.exception()
 
-    async def _ensure(self, topology: Topology, mode: Declare) -> None:
+    async def _ensure(self, topology: Topology, mode: Mode) -> None:
         await self._link.open()
         generation = self._link.generation
         if generation != self._generation:
@@ -87,7 +91,7 @@ class Declarer:
                 self._ensured.clear()
             self._ensured[id(topology), mode] = topology
 
-    async def _see_to_all(self, parts: Sequence[_Part], mode: Declare, generation: int) -> None:
+    async def _see_to_all(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
         # A channel of its own: a declaration that is refused closes it.
         channel = await self._link.channel()
         try:
@@ -98,9 +102,15 @@ class Declarer:
         finally:
             await channel.close()
 
-    async def _see_to(self, channel: Channel, part: _Part, mode: Declare) -> Channel:
+    async def _see_to(self, channel: Channel, part: _Part, mode: Mode) -> Channel:
         """Declare or look for ``part``; the channel to go on with."""
         try:
+            if mode == "missing" and not isinstance(part, Bound):
+                try:
+                    await _look(channel, part)
+                    return channel
+                except ChannelNotFoundEntity:
+                    channel = await self._link.channel()
             if mode == "passive":
                 await _look(channel, part)
             elif isinstance(part, Queue):

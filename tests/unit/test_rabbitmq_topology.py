@@ -8,7 +8,7 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.brokers.rabbitmq_channel import Channel
-from app.brokers.rabbitmq_ladder import LADDER, needs
+from app.brokers.rabbitmq_ladder import LADDER
 from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_options import queue_of
 from app.brokers.rabbitmq_profile import Bound, Exchange, Queue, Topology
@@ -16,7 +16,7 @@ from app.brokers.rabbitmq_topology import Declarer
 from app.brokers.rabbitmq_url import parameters_of
 from app.errors import BrokerRejected, BrokerUnavailable
 from tests.harness.rabbitmq import RabbitServer, client
-from tests.unit.rabbitmq_support import BODY, lined, linked, virtual_host
+from tests.unit.rabbitmq_support import BODY, Arrivals, lined, linked, virtual_host
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
 
@@ -162,17 +162,37 @@ async def test_a_quorum_queue_keeps_its_limit(rabbit: RabbitServer, queue: str, 
         assert dead == ([BODY] if limit is not None else [])
 
 
-async def test_a_route_that_declares_nothing_has_no_ladder_either(rabbit: RabbitServer, queue: str) -> None:
+@pytest.mark.parametrize("mode", ["passive", "none"])
+@pytest.mark.parametrize("ladder", [False, True], ids=["no ladder", "a ladder for others"])
+async def test_a_queue_of_another_program_is_delayed_to_all_the_same(
+    rabbit: RabbitServer, queue: str, mode: str, ladder: bool
+) -> None:
+    with virtual_host(rabbit) as vhost, client(rabbit.url(vhost)) as channel:
+        channel.queue_declare(queue, durable=True, arguments={"x-max-length": 5})
+        async with lined(rabbit.url(vhost), queue, declare=mode) as line:
+            if ladder:
+                await Declarer(line.link).ensure(LADDER, "active")
+            assert await line.publish(BODY, delay=0.1) == [None]
+            assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
+
+
+@pytest.mark.parametrize("mode", ["passive", "none"])
+async def test_an_account_that_may_make_nothing_delays_where_all_is_there(
+    rabbit: RabbitServer, queue: str, mode: str
+) -> None:
     with virtual_host(rabbit) as vhost, client(rabbit.url(vhost)) as channel:
         channel.queue_declare(queue, durable=True)
-        async with lined(rabbit.url(vhost), queue, declare="none") as line:
-            assert await line.publish(BODY) == [None]
-            (outcome,) = await line.publish(BODY, delay=0.1)
-            assert isinstance(outcome, BrokerRejected) and "no exchange" in outcome.reason
-            assert not exists(channel, LADDER.queues[0].name)
-        async with lined(rabbit.url(vhost), queue, declare="passive") as line:
-            assert await line.publish(BODY) == [None]
-            with pytest.raises(BrokerRejected, match="no exchange"):
-                await line.publish(BODY, delay=0.1)
-            await Declarer(line.link).ensure(needs(queue), "active")
-            assert await line.publish(BODY, delay=0.1) == [None]
+        rabbit.ctl("add_user", queue, "secret")
+        try:
+            rabbit.ctl("set_permissions", "-p", vhost, queue, "^$", ".*", ".*")
+            async with lined(rabbit.url(vhost, user=queue, password="secret"), queue, declare=mode) as line:
+                assert await line.publish(BODY) == [None]
+                with pytest.raises(BrokerRejected, match="ACCESS_REFUSED"):
+                    await line.publish(BODY, delay=0.1)
+                async with linked(rabbit.url(vhost)) as link:
+                    await Declarer(link).ensure(LADDER, "active")
+                assert await line.publish(BODY, delay=0.1) == [None]
+                arrivals = await Arrivals.of(line.link, queue)
+                assert [(await arrivals.next()).message.body for _ in range(2)] == [BODY, BODY]
+        finally:
+            rabbit.ctl("delete_user", queue)
