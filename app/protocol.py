@@ -2,8 +2,8 @@
 
 A request that offers an upgrade (Java's ``HttpClient`` offers ``h2c`` by default) is served as plain HTTP/1.1 with its
 body intact, as RFC 9110 section 7.8 allows; bytes that are no HTTP get a problem+json 400; a request head that never
-ends gets a 431 instead of memory; a client that does not read its answer is cut off; and past what this process can
-serve in time, publishes and receives get a 429 that costs a fraction of a request.
+ends gets a 431 instead of memory; a client that does not read its answer, or does not go on with its request, is cut
+off; and past what this process can serve in time, publishes and receives get a 429 that costs a fraction of a request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from http import HTTPStatus
 from typing import cast
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from app.http.exchange import DISCARDED_BYTES
 from app.http.problems import CONTENT_TYPE as PROBLEM
@@ -24,9 +24,10 @@ from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
-"""Requests that may stand behind the one that is served: a long poll keeps them waiting for 30 s."""
+"""Requests that may stand behind the one that is served, which may be a long poll, or be refused in one go."""
 STALL_SECONDS = 30
 """A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
+_INVALID = "The bytes received are not a valid HTTP request."
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
 
@@ -36,10 +37,13 @@ class GatewayProtocol(HttpToolsProtocol):
     stall_seconds: float = STALL_SECONDS
 
     _in_head = False
+    _in_request = False
     _head_bytes = 0
     _shedder: Shedder | None = None
     _shedding = False
     _discarded = 0
+    _refused = 0
+    _served: RequestResponseCycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
 
@@ -48,8 +52,13 @@ class GatewayProtocol(HttpToolsProtocol):
         joined = JoinedWrites(cast(asyncio.Transport, transport))
         super().connection_made(cast(asyncio.Transport, joined))
         self._shedder = self.app_state.get(SHEDDER)
+        self._expect_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._served is not None:
+            # uvicorn tells the last request only.
+            self._served.disconnected = True
+            self._served.message_event.set()
         self._forget_stall()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -63,18 +72,28 @@ class GatewayProtocol(HttpToolsProtocol):
         """The client has read."""
         self._forget_stall()
         super().resume_writing()
+        if not self._refused and (self.cycle is None or self.cycle.response_complete):
+            self.flow.resume_reading()
+
+    def wake(self) -> None:
+        """Go on reading after a refusal, when the client has read it."""
+        self._refused = 0
+        if not self.flow.write_paused:
+            self.flow.resume_reading()
 
     def data_received(self, data: bytes) -> None:
         """Feed the parser; whatever it finds wrong is answered, and then the connection is closed."""
         self._idle_since = None
         if self._in_head:
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
-                return
         while data:
             try:
                 self.parser.feed_data(data)
+                if self._in_request:
+                    self._expect_more()
+                    # A head that begins in this data has not counted anything yet.
+                    if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
+                        self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 if self.parser.get_method() == b"CONNECT":
@@ -84,11 +103,13 @@ class GatewayProtocol(HttpToolsProtocol):
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
                 self._new_parser()
             except httptools.HttpParserError:
-                self._refuse(MalformedHttp(reason="The bytes received are not a valid HTTP request."))
+                many = len(self.pipeline) + self._refused >= MAX_PIPELINED
+                reason = f"More than {MAX_PIPELINED} requests came without waiting for an answer." if many else _INVALID
+                self._refuse(MalformedHttp(reason=reason))
                 return
 
     def on_message_begin(self) -> None:
-        self._in_head = True
+        self._in_head = self._in_request = True
         self._head_bytes = 0
         super().on_message_begin()
 
@@ -96,14 +117,17 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head = False
         if self.parser.should_upgrade():
             return
-        if len(self.pipeline) >= MAX_PIPELINED:
+        if len(self.pipeline) + self._refused >= MAX_PIPELINED:
             # Taken for a parser's error: what is before it is answered, and then the connection is closed.
             raise OverflowError
         cycle = self.cycle
-        if self._shedder is not None and (cycle is None or cycle.response_complete) and self._shedder.sheds(self.url):
+        if cycle is not None and not cycle.response_complete:
+            if not self.pipeline:
+                self._served = cycle
+        elif self._shedder is not None and self._shedder.sheds(self.url):
             self._shed(self._shedder)
-        else:
-            super().on_headers_complete()
+            return
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         if not self._shedding:
@@ -113,9 +137,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._discarded += len(body)
         if self._discarded > DISCARDED_BYTES:
             self.transport.close()
-        self._expect_more()
 
     def on_message_complete(self) -> None:
+        self._in_request = False
         if self.parser.should_upgrade():
             return
         if not self._shedding:
@@ -134,8 +158,10 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.expect_100_continue:
             self.transport.close()
             return
-        self._expect_more()
-        shedder.rest(self.flow)
+        if not self._refused:
+            self.flow.pause_reading()
+            shedder.rest(self)
+        self._refused += 1
 
     def on_response_complete(self) -> None:
         """Go on to the next request. As uvicorn does, but for the timer."""
@@ -144,12 +170,15 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            cycle, app = self.pipeline.pop()
+            self._served = cycle
+            self._start_asgi_task(cycle, app)
         else:
             self._expect_more()
 
     def _expect_more(self) -> None:
-        """Close the connection when nothing comes for the keep-alive time. One timer serves many requests."""
+        """Close the connection when nothing comes for the keep-alive time, before a request or within one. One timer
+        serves many requests."""
         self._idle_since = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
@@ -157,6 +186,8 @@ class GatewayProtocol(HttpToolsProtocol):
     def _check_idle(self) -> None:
         self.timeout_keep_alive_task = None
         if self._idle_since is not None:
+            if self.flow.read_paused:
+                self._idle_since = self.loop.time()
             left = self._idle_since + self.timeout_keep_alive - self.loop.time()
             if left <= 0:
                 self.timeout_keep_alive_handler()

@@ -26,13 +26,10 @@ _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
 
 
-class Flow(Protocol):
-    """The reading side of a connection."""
+class Resting(Protocol):
+    """A connection that is not read."""
 
-    def pause_reading(self) -> None:
-        """Read no more."""
-
-    def resume_reading(self) -> None:
+    def wake(self) -> None:
         """Read again."""
 
 
@@ -46,7 +43,7 @@ class Shedder:
         self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
         self._count = itertools.count(1)
         self._process = secrets.token_hex(8).encode()
-        self._resting: deque[Flow] = deque()
+        self._resting: deque[Resting] = deque()
 
     def sheds(self, url: bytes) -> bool:
         """Whether the request for ``url`` is refused. Only what brings new work is: settles end it."""
@@ -62,16 +59,15 @@ class Shedder:
         request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
         return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
 
-    def rest(self, flow: Flow) -> None:
-        """Read nothing more of a refused connection for a moment."""
-        flow.pause_reading()
+    def rest(self, connection: Resting) -> None:
+        """Wake a refused connection when it is its turn."""
         if not self._resting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
-        self._resting.append(flow)
+        self._resting.append(connection)
 
     def _wake(self) -> None:
         for _ in range(min(RESTED, len(self._resting))):
-            self._resting.popleft().resume_reading()
+            self._resting.popleft().wake()
         if self._resting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
 

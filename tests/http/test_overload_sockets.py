@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
+import threading
 import time
 
 import pytest
@@ -11,7 +13,7 @@ import pytest
 from app import settings
 from app.http.shedding import RESTED, SHEDDER, Shedder
 from app.pacing import Pacer
-from app.protocol import MAX_PIPELINED, GatewayProtocol
+from app.protocol import MAX_HEAD_BYTES, MAX_PIPELINED, GatewayProtocol
 from app.server import uvicorn_config
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
@@ -23,6 +25,14 @@ class Impatient(GatewayProtocol):
     """Cuts off a client that does not read for a moment."""
 
     stall_seconds = 0.3
+
+
+GONE = threading.Event()
+"""Set when the client of ``/wait`` has hung up."""
+
+
+def keep_the_loop_busy():
+    time.sleep(0.3)
 
 
 def application():
@@ -38,6 +48,15 @@ def application():
                 await send({"type": "http.response.body", "body": bytes(1_000_000), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
             return
+        elif scope["path"] == "/wait":
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            GONE.set()
+            return
+        elif scope["path"] == "/busy":
+            keep_the_loop_busy()
+        elif scope["path"] == "/late":
+            await asyncio.sleep(1.5)
         await app(scope, receive, send)
 
     return with_shedder
@@ -49,6 +68,15 @@ def address(tmp_path_factory):
     config = uvicorn_config(application, settings.load(None, {"BABELGATE_STATE_DIR": str(state)}))
     config.http = config.http_protocol_class = Impatient
     with serving(config) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    """Keeps a connection open for a second on which nothing comes."""
+    state = tmp_path_factory.mktemp("state")
+    environ = {"BABELGATE_STATE_DIR": str(state), "BABELGATE_KEEP_ALIVE_SECONDS": "1"}
+    with serving(uvicorn_config(application, settings.load(None, environ))) as found:
         yield found
 
 
@@ -224,3 +252,89 @@ def test_a_client_that_reads_slowly_gets_all_of_it(connection):
         total += len(connection.read(10_000_000))
         time.sleep(0.05)
     assert total == 100_000_000
+
+
+def test_refusals_that_nobody_waits_for_are_bounded(connection):
+    sent = MAX_PIPELINED + 100
+    connection.send(request(PUBLISH) * sent)
+    replies = [connection.reply()]
+    with contextlib.suppress(ConnectionError):
+        while True:
+            replies.append(connection.reply())
+    *refusals, last = replies
+    assert len(refusals) == MAX_PIPELINED
+    for each in refusals:
+        refused(each)
+    assert (last.status, last.headers["connection"]) == (400, "close")
+    assert str(MAX_PIPELINED) in json.loads(last.body)["detail"]
+
+
+def test_who_goes_on_asking_without_reading_refusals_is_cut_off(connection):
+    asked = request(PUBLISH) * 100
+    with pytest.raises(OSError):
+        for _ in range(500):
+            connection.send(asked)
+            time.sleep(0.03)
+
+
+def test_who_reads_refusals_late_is_served_on(connection):
+    for _ in range(40):
+        connection.send(request(PUBLISH) * 100)
+        time.sleep(0.03)
+    for _ in range(4000):
+        refused(connection.reply())
+    connection.send(request(b"/a"))
+    assert connection.reply().body == b"POST /a x"
+
+
+def test_a_head_in_two_parts_may_have_a_large_body(address, connection):
+    body = bytes(4 * MAX_HEAD_BYTES)
+    # The kernel learns that much may come at once.
+    for _ in range(20):
+        connection.send(request(b"/a", body))
+        assert connection.reply().status == 200
+    head, _, rest = request(b"/a", body).partition(b"\r\n")
+    connection.send(head + b"\r\n")
+    with Connection(*address) as other:
+        time.sleep(0.1)
+        other.send(request(b"/busy"))
+        connection.send(rest)
+        assert connection.reply().body == b"POST /a " + body
+
+
+def test_a_hang_up_is_noticed_while_another_request_waits(connection):
+    GONE.clear()
+    connection.send(request(b"/wait") + request(b"/a"))
+    time.sleep(0.1)
+    connection.__exit__()
+    assert GONE.wait(10)
+
+
+@pytest.mark.parametrize(
+    "part", [b"", b"POST /a HTT", request(b"/a")[:-20], request(b"/a", b"xy")[:-1], request(PUBLISH, b"xy")[:-1]]
+)
+def test_who_does_not_go_on_with_a_request_is_cut_off(quick, part):
+    with Connection(*quick) as stalled:
+        stalled.send(part)
+        if PUBLISH in part:
+            refused(stalled.reply())
+        assert stalled.ended()
+
+
+@pytest.mark.parametrize("path", [b"/a", PUBLISH])
+def test_who_goes_on_slowly_is_served(quick, path):
+    with Connection(*quick) as slow:
+        *first, last = [bytes([byte]) for byte in request(path, b"xyz")[-6:]]
+        slow.send(request(path, b"xyz")[:-6])
+        for each in first:
+            time.sleep(0.3)
+            slow.send(each)
+        slow.send(last)
+        assert slow.reply().status == (429 if path == PUBLISH else 200)
+
+
+@pytest.mark.parametrize("size", [1, 1_000_000])
+def test_nobody_is_cut_off_while_the_server_takes_its_time(quick, size):
+    with Connection(*quick) as patient:
+        patient.send(request(b"/late", bytes(size)))
+        assert patient.reply().body == b"POST /late " + bytes(size)
