@@ -7,25 +7,27 @@ on over the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.brokers.rabbitmq_channels import Channels
 from app.brokers.rabbitmq_consuming import Reserving
 from app.brokers.rabbitmq_counting import Counting
+from app.brokers.rabbitmq_errors import reason_of
 from app.brokers.rabbitmq_ladder import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_management import Management
 from app.brokers.rabbitmq_options import RabbitQueue, queue_of
+from app.brokers.rabbitmq_profile import Addressed, Topology
 from app.brokers.rabbitmq_publishing import Publisher
 from app.brokers.rabbitmq_resting import Resting
 from app.brokers.rabbitmq_settling import Settling
-from app.brokers.rabbitmq_topology import Declarer
+from app.brokers.rabbitmq_topology import Declare, Declarer
 from app.brokers.rabbitmq_url import Parameters, parameters_of
 from app.brokers.rabbitmq_warnings import warnings_of
 from app.clock import Clock
-from app.errors import BabelgateError
+from app.errors import BabelgateError, BrokerRejected
 
 MAX_BODY_BYTES = 16_777_216
 """The default max_message_size of RabbitMQ since 4.0: https://www.rabbitmq.com/docs/limits#message-size"""
@@ -118,14 +120,30 @@ class RabbitBinding:
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Persistent, mandatory and confirmed, in one write."""
         target = self._use(queue)
-        addressed = [target.profile.message(message) for message in messages]
-        return await self._publisher.publish(addressed, target.profile.topology, target.declare)
+        return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
 
     async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """To the dead-letter queue, in the same way."""
         target = self._use(queue)
-        addressed = [target.profile.dead(record) for record in records]
-        return await self._publisher.publish(addressed, target.profile.dead_topology, target.declare)
+        return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
+
+    async def _write(
+        self, messages: Sequence[Outgoing], make: Callable[[Outgoing], Addressed], topology: Topology, declare: Declare
+    ) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = [None] * len(messages)
+        made: dict[int, Addressed] = {}
+        for position, message in enumerate(messages):
+            try:
+                made[position] = make(message)
+            except Exception as error:
+                # Whatever it is: the others can be written.
+                reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
+                outcomes[position] = BrokerRejected(broker=self.name, reason=reason)
+        if made:
+            written = await self._publisher.publish([*made.values()], topology, declare)
+            for position, outcome in zip(made, written, strict=True):
+                outcomes[position] = outcome
+        return outcomes
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
 from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
@@ -34,6 +33,7 @@ from app.brokers.rabbitmq_options import DELIVERY_LIMIT, TYPES, limit_of, one_of
 from app.brokers.rabbitmq_profile import Addressed, Bound, Exchange, Native, Queue, Read, Topology
 from app.clock import Clock, now_ms
 from app.errors import ConfigError
+from app.jsontext import decode_object
 from app.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
 from app.ojs.editing import FAILED
 from app.ojs.terms import timestamp
@@ -51,12 +51,6 @@ _DEAD_QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
 """Dead letters are read by getting them and putting them back, any number of times."""
 _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
-
-
-class _Record(msgspec.Struct):
-    """Of a record only this is decoded: what lies beside it may be nothing that can be."""
-
-    dead_letter: dict[str, Any]
 
 
 class Ojs:
@@ -113,7 +107,8 @@ class Ojs:
 
     def dead(self, record: Outgoing) -> Addressed:
         """A job at rest; what was no job rests as the record."""
-        block = msgspec.json.decode(record.body, type=_Record).dead_letter
+        # Beside the block there may lie what only this parser reads: numbers past all doubles, unpaired surrogates.
+        block: dict[str, Any] = decode_object(record.body).by_name()["dead_letter"].value
         failure = Failure(block["attempts"], block["error"], block["exception"] or block["reason"])
         carried, body = record.carried, record.body
         if isinstance(carried, Carried):

@@ -63,7 +63,7 @@ def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.P
         # A delay queue would let it go too early, and a retry is no second enqueueing.
         expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
         message_id=_short(job.id),
-        timestamp=datetime.fromtimestamp(min(job.created_at // 1000, _LAST_SECOND), UTC),
+        timestamp=datetime.fromtimestamp(min(max(job.created_at // 1000, 0), _LAST_SECOND), UTC),
         message_type=_short(job.type),
         app_id="ojs",
     )

@@ -15,6 +15,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
 from app.brokers.rabbitmq import connect
+from app.brokers.rabbitmq_encoding import publish
 from app.brokers.rabbitmq_ojs import STEPS_MS, Ojs, profile_of
 from app.brokers.rabbitmq_ojs_message import level_of
 from app.brokers.rabbitmq_options import queue_of
@@ -108,6 +109,14 @@ def test_a_new_message_is_a_job_with_the_properties_of_both_texts() -> None:
         "tracestate": "a=1",
         "tenant": "x",
     }
+
+
+@pytest.mark.parametrize("created_at", [-1, -(1 << 63), (1 << 63) - 1])
+def test_a_time_that_amqp_has_no_words_for_is_left_to_the_body(created_at: int) -> None:
+    body = compact(FULL | {"meta": FULL["meta"] | {"created_at": created_at}})
+    written = profile().message(Outgoing(body))
+    assert publish(written, 1, 131_072)
+    assert profile().read(arrived(written)).body == body
 
 
 def test_what_is_written_is_read_as_the_same_bytes() -> None:
@@ -329,11 +338,12 @@ def test_a_dead_job_is_discarded_and_its_record_comes_back(reason: str) -> None:
         compact(JOB)[:-1] + b',"x":1e400}',
         compact(JOB).replace(b'{"a":1}', b'{"a":-1e400}'),
         ENVELOPE[:-1] + b',"x":1e400}',
+        ENVELOPE[:-1] + b',"1e400":"\\ud800","\\ud800":5}',
     ],
-    ids=["attribute", "argument", "envelope"],
+    ids=["attribute", "argument", "envelope", "surrogates"],
 )
 @pytest.mark.parametrize("reason", ["failed", "poison"])
-def test_a_number_past_all_doubles_rests_as_it_was_written(body: bytes, reason: str) -> None:
+def test_what_few_parsers_read_rests_as_it_was_written(body: bytes, reason: str) -> None:
     one = profile()
     dead = one.dead(letter(one.read(native(body)), reason))
     assert b"1e400" in dead.body

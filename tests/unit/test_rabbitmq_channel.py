@@ -164,6 +164,16 @@ async def test_of_equal_messages_the_oldest_came_back() -> None:
     assert expected.done == [Returned, True, Returned, True]
 
 
+async def test_of_equal_messages_to_two_exchanges_the_one_that_is_named_came_back() -> None:
+    expected = Expected("a")
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    expected.confirms.expect(Addressed("e", "a", NOTHING, b"a"), future)
+    expected.futures.append(future)
+    expected.confirms.returned(Basic.Return(reply_text="NO_ROUTE", exchange="e", routing_key="a"), b"a")
+    expected.confirms.confirmed(2, True, taken=True)
+    assert expected.done == [True, Returned]
+
+
 async def test_what_is_abandoned_is_handed_over_once() -> None:
     expected = Expected("a", "b")
     expected.confirms.confirmed(1, False, taken=True)

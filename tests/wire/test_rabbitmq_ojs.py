@@ -174,6 +174,18 @@ async def test_a_failed_job_waits_in_the_retry_exchange_and_comes_back_counted(
     assert (death["queue"], death["exchange"]) == (step, "ojs.retry")
 
 
+async def test_an_envelope_that_cannot_be_a_job_costs_only_itself(
+    one: RabbitBinding, native: NativeQueue, queue: str
+) -> None:
+    # As it may come from the dead letters of another broker.
+    surrogate = envelope(queue)[:-1] + b',"\\ud800":1}'
+    good, bad = Outgoing(envelope(queue)), Outgoing(surrogate)
+    outcomes = await one.publish(native, [good, bad, good])
+    assert [type(outcome) for outcome in outcomes] == [type(None), BrokerRejected, type(None)]
+    assert [type(outcome) for outcome in await one.publish(native, [bad])] == [BrokerRejected]
+    assert [each.body for each in await one.reserve(native, 10, 10, 30)] == [good.body] * 2
+
+
 async def test_a_job_without_delay_is_tried_again_at_once(one: RabbitBinding, native: NativeQueue, queue: str) -> None:
     assert await one.publish(native, [Outgoing(envelope(queue))]) == [None]
     for count in range(3):
