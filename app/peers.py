@@ -33,17 +33,15 @@ class Peers:
         self,
         signer: Signer,
         directory: SocketDirectory,
-        static: Sequence[Address] = (),
-        names: Sequence[Address] = (),
+        places: Sequence[Address] = (),
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """``static``: addresses of peers on other hosts; ``names``: DNS names all of whose addresses are peers.
-
-        ``answer_seconds``: how long an owner may take.
+        """``places``: where peers on other hosts are, at all addresses of a name. ``answer_seconds``: how long an owner
+        may take.
         """
         self._directory = directory
         self._client = PeerClient(signer, answer_seconds)
-        self._addresses = Addresses(self._client, directory, static, names)
+        self._addresses = Addresses(self._client, directory, places)
         self._lines: dict[tuple[str, str, bool], Coalescer[bytes, Answer]] = {}
 
     async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
@@ -98,6 +96,8 @@ class Peers:
             self._addresses.forget(owner)
             raise LeaseLost from None
         except Unreachable as error:
+            # Whoever takes its place will say so; without being asked again the owner would be there for ever.
+            self._addresses.forget(owner)
             raise OwnerUnreachable(reason=str(error)) from error
         except (Silent, msgspec.MsgspecError) as error:
             raise OutcomeUnknown(broker, f"the replica that holds the lease gave no answer: {error}") from error

@@ -18,23 +18,18 @@ from app.peers_wire import IDENTITY_PATH, Identity
 log = logging.getLogger("babelgate.peers")
 
 ASK_EVERY_SECONDS = 1
+ASK_SECONDS = 2
 RESOLVE_SECONDS = 2
+_NOBODY = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
 
 
 class Addresses:
-    """Finds peers in the directory of this host, at the ``static`` addresses, and at all those of the ``names``."""
+    """Finds peers in the directory of this host, and at all addresses that the names of the ``places`` have."""
 
-    def __init__(
-        self,
-        client: PeerClient,
-        directory: SocketDirectory,
-        static: Sequence[Address] = (),
-        names: Sequence[Address] = (),
-    ) -> None:
+    def __init__(self, client: PeerClient, directory: SocketDirectory, places: Sequence[Address] = ()) -> None:
         self._client = client
         self._directory = directory
-        self._static = tuple(static)
-        self._names = tuple(names)
+        self._places = tuple(places)
         self._known: dict[str, Address] = {}
         self._missing: dict[str, float] = {}
         self._silent: list[str] = []
@@ -50,7 +45,7 @@ class Addresses:
         place = self._directory.find(incarnation)
         if place is not None:
             return Address(place)
-        if not self._static and not self._names:
+        if not self._places:
             return None
         loop = asyncio.get_running_loop()
         since = loop.time()
@@ -78,8 +73,8 @@ class Addresses:
             await asyncio.sleep(self._asked_at + ASK_EVERY_SECONDS - loop.time())
             began = loop.time()
             self._silent = []
-            resolved = await asyncio.gather(*map(self._resolve, self._names))
-            addresses = list(dict.fromkeys((*self._static, *itertools.chain.from_iterable(resolved))))
+            resolved = await asyncio.gather(*map(self._resolve, self._places))
+            addresses = list(dict.fromkeys(itertools.chain.from_iterable(resolved)))
             answers = await asyncio.gather(*map(self._ask, addresses))
             self._known = {name: address for name, address in zip(answers, addresses, strict=True) if name is not None}
             self._missing.clear()
@@ -87,29 +82,30 @@ class Addresses:
         finally:
             self._asking = None
 
-    async def _resolve(self, name: Address) -> list[Address]:
-        """All addresses of a name."""
+    async def _resolve(self, place: Address) -> list[Address]:
+        """All addresses of a name; an address has itself."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(RESOLVE_SECONDS):
-                found = await loop.getaddrinfo(name.host, name.port, type=socket.SOCK_STREAM)
-        except (OSError, TimeoutError) as error:
-            log.warning("peers: %s cannot be resolved: %s", name.host, error)
-            if getattr(error, "errno", None) != socket.EAI_NONAME:
-                self._silent.append(name.host)
+                found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            log.warning("peers: %s cannot be resolved: %s", place.host, str(error) or "no answer")
+            if error.errno not in _NOBODY:
+                self._silent.append(place.host)
             return []
-        return [Address(str(address[0]), name.port) for *_, address in found]
+        return [Address(str(address[0]), place.port) for *_, address in found]
 
     async def _ask(self, address: Address) -> str | None:
         """Who lives at ``address``."""
         try:
-            answer = await self._client.call(address, "GET", IDENTITY_PATH, ANYBODY)
+            async with asyncio.timeout(ASK_SECONDS):
+                answer = await self._client.call(address, "GET", IDENTITY_PATH, ANYBODY)
             return msgspec.json.decode(answer, type=Identity).incarnation
         except Gone:
             return None
-        except (Unreachable, Silent) as error:
+        except (Unreachable, Silent, TimeoutError) as error:
             self._silent.append(str(address))
-            log.warning("peers: %s", error)
+            log.warning("peers: %s", str(error) or f"{address} did not say who it is within {ASK_SECONDS} s")
         except (Stranger, msgspec.MsgspecError) as error:
             log.warning("peers: %s is no peer with a key of ours: %s", address, error)
         return None

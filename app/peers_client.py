@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import os
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-import httpx
+import httpcore
 
+from app.peers_joined import JoinedWrites
 from app.peers_signing import HEADER, Signer
+from app.peers_wire import MAX_CALL_BYTES
 
 CONNECT_SECONDS = 1
 ANSWER_SECONDS = 5
 _IDLE_SECONDS = 30
 """A connection is used again for so long; the listener keeps it longer."""
 _MAX_CONNECTIONS = 100
+_MAX_ANSWER_BYTES = 4 * MAX_CALL_BYTES
+"""Results with long errors are longer than their tokens."""
+_HEADER = HEADER.encode("ascii")
 _NOT_NOW = {
     401: "refuses the signature: its token_keys are others, or its clock is a minute away",
     429: "is overloaded",
@@ -63,37 +67,37 @@ class PeerClient:
             "write": answer_seconds,
             "read": answer_seconds,
         }
-        self._transports: dict[Address, httpx.AsyncHTTPTransport] = {}
+        self._whole_seconds = 2 * CONNECT_SECONDS + answer_seconds
+        self._pools: dict[Address, httpcore.AsyncConnectionPool] = {}
+        self._used_at: dict[Address, float] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def call(self, address: Address, method: str, path: str, target: str, body: bytes = b"") -> bytes:
         """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
 
-        Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress. Raises Gone,
-        Unreachable, Stranger, Silent.
+        Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress, and never for
+        more than 2 s beyond these. Raises Gone, Unreachable, Stranger, Silent.
         """
         proof = self._signer.sign(method, path, target, body)
-        request = httpx.Request(
-            method,
-            _url(address, path),
-            headers={HEADER: proof.header, "content-type": "application/json"},
-            content=body,
-            extensions={"timeout": self._timeouts},
-        )
+        headers = [(HEADER, proof.header), ("content-type", "application/json")]
         try:
-            response = await self._transport(address).handle_async_request(request)
-            answer = await response.aread()
-        except (httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            async with (
+                asyncio.timeout(self._whole_seconds),
+                self._pool(address).stream(
+                    method, _url(address, path), headers=headers, content=body, extensions={"timeout": self._timeouts}
+                ) as response,
+            ):
+                answer = await _read(response)
+        except (httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
             raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS} s") from error
-        except httpx.ConnectError as error:
+        except httpcore.ConnectError as error:
             if not _is_gone(error):
                 raise Unreachable(f"no connection to {address}: {error}") from error
-            self._drop(address)
             raise Gone(str(address)) from error
-        except httpx.TransportError as error:
-            raise Silent(f"{address}: {error or type(error).__name__}") from error
-        status = response.status_code
-        if proof.is_answered_by(response.headers.get(HEADER, ""), status, answer) and status in (200, 409):
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, TimeoutError) as error:
+            raise Silent(f"{address}: {str(error) or type(error).__name__}") from error
+        status = response.status
+        if proof.is_answered_by(_signature(response), status, answer) and status in (200, 409):
             if status == 409:
                 raise Stranger(f"{address} is another incarnation")
             return answer
@@ -105,35 +109,51 @@ class PeerClient:
 
     async def close(self) -> None:
         """Close all connections; idempotent."""
-        for address in list(self._transports):
+        for address in list(self._pools):
             self._drop(address)
         await asyncio.gather(*self._closing)
 
-    def _transport(self, address: Address) -> httpx.AsyncHTTPTransport:
-        transport = self._transports.get(address)
-        if transport is None:
-            self._drop_removed()
-            limits = httpx.Limits(max_connections=_MAX_CONNECTIONS, keepalive_expiry=_IDLE_SECONDS)
-            transport = self._transports[address] = httpx.AsyncHTTPTransport(
-                verify=False, trust_env=False, limits=limits, uds=None if address.port else address.host
+    def _pool(self, address: Address) -> httpcore.AsyncConnectionPool:
+        now = asyncio.get_running_loop().time()
+        pool = self._pools.get(address)
+        if pool is None:
+            # One that refuses may still answer what it was asked before, so nothing is closed but what lies idle.
+            for idle in [each for each, used_at in self._used_at.items() if now - used_at > _IDLE_SECONDS]:
+                self._drop(idle)
+            pool = self._pools[address] = httpcore.AsyncConnectionPool(
+                max_connections=_MAX_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
+                uds=None if address.port else address.host,
+                network_backend=JoinedWrites(),
             )
-        return transport
-
-    def _drop_removed(self) -> None:
-        """Let go of those whose socket is no longer in the directory."""
-        for address in [each for each in self._transports if not each.port and not os.path.exists(each.host)]:
-            self._drop(address)
+        self._used_at[address] = now
+        return pool
 
     def _drop(self, address: Address) -> None:
-        if transport := self._transports.pop(address, None):
-            task = asyncio.get_running_loop().create_task(transport.aclose())
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+        del self._used_at[address]
+        task = asyncio.get_running_loop().create_task(self._pools.pop(address).aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _read(response: httpcore.Response) -> bytes:
+    pieces, size = [], 0
+    async for piece in response.aiter_stream():
+        size += len(piece)
+        if size > _MAX_ANSWER_BYTES:
+            raise httpcore.ProtocolError(f"more than {_MAX_ANSWER_BYTES} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _signature(response: httpcore.Response) -> str:
+    given = next((value for name, value in response.headers if name.lower() == _HEADER), b"")
+    return given.decode("latin-1")
 
 
 @lru_cache(maxsize=1_000)
-def _url(address: Address, path: str) -> httpx.URL:
-    return httpx.URL(f"http://{address if address.port else 'peer'}{path}")
+def _url(address: Address, path: str) -> httpcore.URL:
+    return httpcore.URL(f"http://{address if address.port else 'peer'}{path}")
 
 
 def _is_gone(error: BaseException) -> bool:

@@ -70,7 +70,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms) -> App:
     metrics = Metrics()
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
-    peers = Peers(signer, directory, _addresses(settings.peers.addresses), _addresses(settings.peers.dns))
+    peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
     gateway = build_gateway(settings, clock=clock, observe=metrics.observe, forwarder=peers)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,

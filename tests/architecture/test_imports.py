@@ -47,7 +47,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "httptools": ("app.protocol",),
     "click": ("app.cli",),
     "rich": ("app.cli",),
-    "httpx": ("app.cli", "app.client", "app.peers", "app.brokers.rabbitmq_management"),
+    "httpx": ("app.cli", "app.client", "app.brokers.rabbitmq_management"),
+    "httpcore": ("app.peers",),
 }
 
 

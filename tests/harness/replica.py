@@ -34,8 +34,7 @@ class Replica:
         *,
         keys: Sequence[TokenKey] = KEYS,
         listen: Address | None = None,
-        static: Sequence[Address] = (),
-        names: Sequence[Address] = (),
+        places: Sequence[Address] = (),
         answer_seconds: float = 5,
         clock: Clock = now_ms,
         binding: MemoryBinding | None = None,
@@ -44,7 +43,7 @@ class Replica:
         self.binding = binding or MemoryBinding(capabilities=OWNED)
         self.signer = Signer(keys, clock)
         self.sockets = SocketDirectory(directory)
-        self.peers = Peers(self.signer, self.sockets, static, names, answer_seconds)
+        self.peers = Peers(self.signer, self.sockets, places, answer_seconds)
         self.gateway = Gateway(
             {self.binding.name: self.binding},
             Router([], Rule("*", self.binding)),

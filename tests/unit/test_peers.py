@@ -145,6 +145,21 @@ class TestOnOneHost:
         assert await acking == [None]
         await closing
 
+    async def test_one_that_refuses_a_settle_answers_the_one_before(self, replica: Make, tmp_path: Path) -> None:
+        slow, place = Slow(capabilities=OWNED), Address("127.0.0.1", free_port())
+        owner = await replica(tmp_path / "there", binding=slow, listen=place)
+        other = await replica(places=[place])
+        first, second = await owner.tokens(2)
+        acking = asyncio.create_task(other.ack(first))
+        await slow.asked.wait()
+        closing = asyncio.create_task(owner.port.close())
+        await asyncio.sleep(0)
+        # A nack has a line, and so a connection, of its own.
+        assert kinds(await other.settle(Settlement([], [Nack([second], 0)]))) == [LeaseLost]
+        slow.go_on.set()
+        assert await acking == [None]
+        await closing
+
     async def test_the_socket_of_a_killed_one_refuses_and_is_cleared_away(self, replica: Make, tmp_path: Path) -> None:
         other = await replica()
         left = tmp_path / "peers" / f"{STRANGE}.sock"
@@ -211,7 +226,9 @@ class TestSilence:
         async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader.readuntil(b"\r\n\r\n")
             body = b'[[[0,"ack",null,null]]]'
-            writer.write(b"HTTP/1.1 %d Any\r\nContent-Length: %d\r\n\r\n%b" % (status, len(body), body))
+            # No stranger has a body unpacked here, whatever it says of it.
+            head = b"HTTP/1.1 %d Any\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % (status, len(body))
+            writer.write(head + body)
             await writer.drain()
 
         async with await talking(tmp_path / "peers" / f"{STRANGE}.sock", say):
@@ -226,7 +243,7 @@ class TestSilence:
                     waiting = stack.enter_context(socket.socket())
                     waiting.setblocking(False)
                     waiting.connect_ex(tuple(address))
-                other = await replica(listen=Address("127.0.0.1", free_port()), static=[address])
+                other = await replica(listen=Address("127.0.0.1", free_port()), places=[address])
                 (error,) = await other.ack(token_of(STRANGE))
         assert type(error) is OwnerUnreachable
         assert error.retryable

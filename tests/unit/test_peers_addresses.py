@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.clock import now_ms
-from app.errors import ConfigError, LeaseLost
+from app.errors import ConfigError, LeaseLost, OwnerUnreachable
 from app.peers_addresses import ASK_EVERY_SECONDS, Addresses
-from app.peers_client import Address, PeerClient, Unreachable
-from app.peers_signing import Signer
+from app.peers_client import Address, PeerClient, Silent, Unreachable
+from app.peers_signing import ANYBODY, Signer
 from app.peers_sockets import SocketDirectory
+from app.peers_wire import IDENTITY_PATH
 from tests.harness.local import free_ports
 from tests.harness.proxy import proxy
 from tests.harness.replica import Replica
@@ -54,20 +55,20 @@ async def client() -> AsyncIterator[PeerClient]:
     await made.close()
 
 
-def addresses(client: PeerClient, *static: Address, names: tuple[Address, ...] = ()) -> Addresses:
-    return Addresses(client, SocketDirectory(Path("never-opened")), static, names)
+def addresses(client: PeerClient, *places: Address) -> Addresses:
+    return Addresses(client, SocketDirectory(Path("never-opened")), places)
 
 
 async def test_a_settle_reaches_another_host(hosts: list[Host]) -> None:
     here, there = hosts
-    async with there.replica() as owner, here.replica(static=[here.address, there.address]) as other:
+    async with there.replica() as owner, here.replica(places=[here.address, there.address]) as other:
         assert await other.ack(await owner.token()) == [None]
         assert await owner.held() == 0
 
 
 async def test_all_addresses_of_a_name_are_asked(hosts: list[Host]) -> None:
     here, there = hosts
-    async with there.replica() as owner, here.replica(names=[Address("localhost", there.address.port)]) as other:
+    async with there.replica() as owner, here.replica(places=[Address("localhost", there.address.port)]) as other:
         assert await other.ack(await owner.token()) == [None]
 
 
@@ -102,7 +103,7 @@ async def test_one_that_starts_later_is_found(client: PeerClient, hosts: list[Ho
 
 async def test_one_that_came_back_is_another(hosts: list[Host]) -> None:
     here, there = hosts
-    async with here.replica(static=[there.address]) as other:
+    async with here.replica(places=[there.address]) as other:
         async with there.replica() as before:
             first, second = await before.tokens(2)
             assert await other.ack(first) == [None]
@@ -123,6 +124,51 @@ async def test_one_that_does_not_say_who_it_is_may_be_the_owner(client: PeerClie
         assert await peers.find(owner.gateway.incarnation) == Address(HOST, between.port)
 
 
+async def test_one_that_is_out_of_reach_where_it_was_is_looked_for_again(hosts: list[Host]) -> None:
+    async def overloaded(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    here, there = hosts
+    async with (
+        there.replica() as owner,
+        proxy(*there.address) as before,
+        proxy(HOST, free_ports(1)[0]) as after,
+        await asyncio.start_server(overloaded, HOST, 0) as server,
+        here.replica(places=[Address(HOST, before.port), Address(HOST, after.port)]) as other,
+    ):
+        first, second = await owner.tokens(2)
+        assert await other.ack(first) == [None]
+        before.lead_to(*server.sockets[0].getsockname())
+        before.cut()
+        after.lead_to(*there.address)
+        assert kinds(await other.ack(second)) == [OwnerUnreachable]
+        assert await other.ack(second) == [None]
+
+
+async def test_an_answer_without_end_is_none(client: PeerClient) -> None:
+    gone = asyncio.Semaphore(0)
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not reader.at_eof():
+            writer.write(b"x")
+            await asyncio.sleep(0.05)
+        writer.close()
+        gone.release()
+
+    async with await asyncio.start_server(drip, HOST, 0) as server:
+        place = Address(*server.sockets[0].getsockname())
+        with pytest.raises(Silent):
+            await client.call(place, "GET", IDENTITY_PATH, ANYBODY)
+        with pytest.raises(Unreachable, match="did not say who they are"):
+            await addresses(client, place).find(STRANGE)
+        await gone.acquire()
+        await gone.acquire()
+
+
 async def test_a_stranger_is_no_peer(client: PeerClient) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -134,7 +180,7 @@ async def test_a_stranger_is_no_peer(client: PeerClient) -> None:
 
 
 async def test_a_name_that_nobody_has(client: PeerClient) -> None:
-    peers = addresses(client, names=(Address("no-such-name.invalid", 1),))
+    peers = addresses(client, Address("no-such-name.invalid", 1))
     with contextlib.suppress(Unreachable):
         # Whether it does not exist or cannot be asked about is for the resolver of this machine to say.
         assert await peers.find(STRANGE) is None
