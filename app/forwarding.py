@@ -105,6 +105,8 @@ class Forwarding:
                 return error
 
         parts, owners = split(settlement, owner)
+        if parts.keys() <= {self._incarnation}:
+            return owners, await self._settler.settle(lane, settlement)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
         return owners, merge(owners, answers)
 
