@@ -33,7 +33,7 @@ from app.rights import Right
 MAX_LEASE_SECONDS = 43_200
 """12 hours: the longest lease of any supported broker (Amazon SQS's visibility time-out)."""
 _TAGS = ("auth: none", "auth: tokens")
-_HOST = re.compile(r"[a-z0-9._-]+|\[[0-9a-f:.]+\]")
+_HOST = re.compile(r"[a-z0-9_-]{1,63}(\.[a-z0-9_-]{1,63})*\.?|\[[0-9a-f:.]+\]")
 _UNREAL = re.compile(r"[^*A-Za-z0-9._-]")
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -241,6 +241,8 @@ class TestRefused:
             ("peers: {listen: '::1:7000'}", "peers.listen", "must be host:port"),
             ("peers: {addresses: ['http://a:7000']}", "peers.addresses.0", "must be host:port"),
             ("peers: {dns: 'a:0'}", "peers.dns", "must be host:port"),
+            ("peers: {dns: 'a..b:7000'}", "peers.dns", "must be host:port"),
+            (f"peers: {{dns: '{'a' * 64}:7000'}}", "peers.dns", "must be host:port"),
             ("peers: {adresses: []}", "peers.adresses", "did you mean addresses?"),
         ],
     )
