@@ -26,13 +26,12 @@ _BY_BROKER = {
 def record_of(envelope: bytes, job: Attributes | None, native: Native, queue: str, attempts: int) -> bytes:
     """``envelope``, which ``job`` is where the body was one, as a dead-letter record; any other body as it is."""
     block = None if job is None else dead_letter_of(job)
-    if job is None:
-        try:
-            top = msgspec.json.decode(envelope, type=dict[str, Raw])
-            if "dead_letter" in top:
-                return envelope
-            attempts = max(attempts, inspect(envelope, Limits()).attempts)
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, Poison):
+    try:
+        if job is None and "dead_letter" in msgspec.json.decode(envelope, type=dict[str, Raw]):
+            return envelope
+        attempts = max(attempts, inspect(envelope, Limits()).attempts)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, Poison):
+        if job is None:
             return envelope
     return dead_letter_record(envelope, block or _block(job or {}, native, queue, attempts))
 

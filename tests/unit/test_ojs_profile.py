@@ -428,6 +428,22 @@ def test_dead_letters_of_others_are_records_too(job: Any, headers: Any, error: s
     )
 
 
+@pytest.mark.parametrize(
+    ("job", "headers", "attempts"),
+    [
+        ({}, {}, 0),
+        ({"attempt": 3, "state": "discarded"}, {"x-ojs-attempt": 3}, 3),
+        ({"attempt": 1}, {"x-ojs-attempt": 3}, 2),
+        ({}, {"x-death": death("rejected"), "x-ojs-attempt": 1}, 1),
+    ],
+)
+def test_attempts_of_dead_letters_of_others_are_the_most_that_anything_tells(
+    job: Any, headers: Any, attempts: int
+) -> None:
+    record = profile().read_dead(native(compact(JOB | job), headers=headers)).body
+    assert (describe_dead(record).attempts, json.loads(record)["attempts"]) == (attempts, attempts)
+
+
 def test_a_dead_envelope_of_another_program_is_a_record_too() -> None:
     found = describe_dead(profile().read_dead(native(ENVELOPE, "application/json", {"x-death": death("expired")})).body)
     assert (found.error, found.attempts, found.failed_at) == ("message expired", 2, NOW)

@@ -134,10 +134,15 @@ async def test_a_queue_whose_name_ends_like_anothers_gets_none_of_its_messages(
 async def test_a_delayed_message_outlives_the_broker(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         assert await line.publish(BODY, delay=1.1) == [None]
+        assert await line.publish(b"much later", delay=3600) == [None]
         rabbit.kill()
         await asyncio.to_thread(rabbit.start)
     async with lined(rabbit.url(), queue) as line:
-        assert (await (await Arrivals.of(line.link, queue)).next(30)).message.body == BODY
+        arrivals = await Arrivals.of(line.link, queue)
+        assert (await arrivals.next(30)).message.body == BODY
+        # Once, and no other before its time.
+        assert await line.publish(b"last", delay=0.5) == [None]
+        assert (await arrivals.next()).message.body == b"last"
 
 
 @real

@@ -265,6 +265,12 @@ async def test_the_names_of_the_repository(one: RabbitBinding, queue: str, rabbi
     await tried_again(one, native, await reserved(one, native), delay=0.1)
     await buried(one, native, await reserved(one, native))
     assert len(await asyncio.to_thread(browse, rabbit.url(), f"ojs.queue.dlx.{queue}")) == 1
+    with client(rabbit.url()) as channel:
+        # Refused where the one that is there was declared otherwise.
+        for exchange in ("ojs.exchange.direct", "ojs.exchange.dlx", "ojs.exchange.retry"):
+            channel.exchange_declare(exchange, "direct", durable=True)
+        routes = {"x-dead-letter-exchange": "ojs.exchange.dlx", "x-dead-letter-routing-key": queue}
+        channel.queue_declare(f"ojs.queue.{queue}", durable=True, arguments=routes)
 
 
 async def test_a_queue_of_a_peer_with_other_arguments_is_refused_unless_it_is_taken_as_it_is(
