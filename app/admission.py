@@ -55,21 +55,28 @@ class Pool:
         self._by_broker[broker] += amount
 
 
+SMALL_BYTES = 65_536
+"""So much of a body has come with its head: to refuse a settle that is no larger would save nothing."""
+
+
 class Ticket:
     """What one request has taken; a context manager that gives it back."""
 
-    __slots__ = ("_broker", "_bytes", "_count", "_size")
+    __slots__ = ("_broker", "_bytes", "_count", "_free", "_size")
 
-    def __init__(self, broker: str, count: Pool | None, data: Pool) -> None:
+    def __init__(self, broker: str, count: Pool | None, data: Pool, free: int = 0) -> None:
+        """``free``: so many bytes are there whether there is room for them or not."""
         self._broker = broker
         self._count = count
         self._bytes = data
+        self._free = free
         self._size = 0
 
     def grow(self, size: int) -> None:
         """Have ``size`` bytes in all; never fewer than before. Raises Overloaded."""
         if size > self._size:
-            self._bytes.check(self._broker, size - self._size)
+            if size > self._free:
+                self._bytes.check(self._broker, size - self._size)
             self.hold(size)
 
     def hold(self, size: int) -> None:
@@ -106,28 +113,29 @@ class Admission:
         return self._ticket(broker, self._publishes, self._publish_bytes, size)
 
     def other(self, broker: str, size: int) -> Ticket:
-        """Room for a call of ``size`` bytes that is neither, so that no publish keeps a lease from ending."""
-        return self._ticket(broker, None, self._other_bytes, size)
+        """Room for a call of ``size`` bytes that is neither, so that no publish keeps a lease from ending; a small one
+        is never refused. Raises Overloaded."""
+        ticket = Ticket(broker, None, self._other_bytes, SMALL_BYTES)
+        ticket.grow(size)
+        return ticket
 
     def receive(self, broker: str) -> Ticket:
-        """Room for a receive, which grows by the bytes of its answer. Raises Overloaded.
-
-        Refused as well while earlier answers wait for clients that do not read them.
-        """
-        self._unread_bytes.check(broker, 1)
+        """Room for a receive, which grows by the bytes of its answer. Raises Overloaded."""
         self._receives.check(broker, 1)
         return self._ticket(broker, self._receives, self._unread_bytes, 0)
 
-    def check_held(self, broker: str, count: int, size: int) -> None:
-        """Raise Overloaded when this process keeps ``count`` leases, of ``size`` bytes, for ``broker`` and that is
-        enough: consumers settle before they receive more."""
+    def check_handing_out(self, broker: str, count: int, size: int) -> None:
+        """Raise Overloaded when consumers of ``broker`` are to read, or to settle, before they get more.
+
+        ``count`` and ``size`` are the leases that this process keeps for them, and their bytes.
+        """
+        self._unread_bytes.check(broker, 1)
         if count * self._brokers >= self._bounds.max_held_leases or size * self._brokers >= self._bounds.max_held_bytes:
             raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already.")
 
     @staticmethod
-    def _ticket(broker: str, count: Pool | None, data: Pool, size: int) -> Ticket:
+    def _ticket(broker: str, count: Pool, data: Pool, size: int) -> Ticket:
         ticket = Ticket(broker, count, data)
         ticket.grow(size)
-        if count is not None:
-            count.add(broker, 1)
+        count.add(broker, 1)
         return ticket

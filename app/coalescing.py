@@ -13,10 +13,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-MAX_PENDING = 10_000
-"""Calls that may wait for their batch: past them the broker is too slow for its callers."""
-
-
 class Coalescer(Generic[Item, Result]):
     """Merges calls: one batch is in flight at a time, and what arrives meanwhile is the next one.
 
@@ -43,23 +39,23 @@ class Coalescer(Generic[Item, Result]):
         """Whether a batch is in flight or waiting."""
         return self._task is not None
 
-    def crowded(self, more: int = 0) -> bool:
-        """Whether a call behind ``more`` others would wait too long, as long as batches take: one in flight, or the
-        last."""
-        waiting = len(self._pending) + more
+    @property
+    def crowded(self) -> bool:
+        """Whether one more call would wait too long, as long as batches take: one in flight, or the last."""
+        waiting = len(self._pending)
         if waiting <= self._max_items:
             return False
         took = self._batch_seconds
         if self._task is not None:
             took = max(took, self._task.get_loop().time() - self._began)
-        return waiting >= MAX_PENDING or waiting / self._max_items * took > self._max_wait_seconds
+        return waiting / self._max_items * took > self._max_wait_seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
         """The item's result to be; an error that hit the whole batch is a result as well. Raises Overloaded.
 
         Cancelling the future does not take the item out of its batch.
         """
-        if self.crowded():
+        if self.crowded:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are waiting for its broker already.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()

@@ -83,7 +83,7 @@ class Gateway:
         """What this process is called by its peers and in its tokens; another one after each start."""
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
-        self.holdings: Mapping[str, Holdings] = {name: Holdings() for name in bindings}
+        self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
         """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}
         self._maintenance = Maintenance(self._kept_routes, clock)
@@ -122,10 +122,10 @@ class Gateway:
         caller.require(right, queue)
         return self.router.route(queue).broker
 
-    def crowded(self, queue: str, more: int) -> bool:
-        """Whether a publish to ``queue``, behind ``more`` others, would wait too long for its broker."""
+    def crowded(self, queue: str) -> bool:
+        """Whether a publish to ``queue`` would wait too long for its broker."""
         lane = self._lanes.get(queue)
-        return lane is not None and lane.publisher.crowded(more)
+        return lane is not None and lane.publisher.crowded
 
     async def publish(
         self,
@@ -206,8 +206,7 @@ class Gateway:
         lane = self._lane(queue)
         route = lane.route
         lease_seconds = route.lease_seconds(lease_seconds)
-        holdings = self.holdings[route.broker]
-        self.admission.check_held(route.broker, holdings.count, holdings.size)
+        self.holdings[route.broker].check()
         messages = []
         for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
             delivery, attempts = admitted.delivery, admitted.attempts

@@ -8,6 +8,7 @@ import itertools
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
+from app.admission import Admission
 from app.brokers.binding import Delivery, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
@@ -28,10 +29,16 @@ Act = Callable[[Sequence["Held"]], Awaitable[Sequence[Outcome]]]
 class Holdings:
     """What a process holds of one broker, over all queues: ``count`` deliveries whose bodies have ``size`` bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, broker: str, admission: Admission) -> None:
+        self._broker = broker
+        self._admission = admission
         self.count = 0
         self.size = 0
         self._acked: OrderedDict[str, None] = OrderedDict()
+
+    def check(self) -> None:
+        """Raise Overloaded when no more is to be handed out."""
+        self._admission.check_handing_out(self._broker, self.count, self.size)
 
     def remember(self, handle: str) -> None:
         """It was acked."""

@@ -40,6 +40,8 @@ class Lane:
             return await binding.publish(native, messages)
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
+            # Those that wait were let in when less was held.
+            holdings.check()
             deliveries = await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
             return self.keeper.keep(deliveries, lease_seconds)
 

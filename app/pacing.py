@@ -11,8 +11,12 @@ from collections.abc import Callable
 
 TURN_SECONDS = 0.02
 """How much work a turn may be: refusals are to be answered within 50 ms, and longer ones serve no more in a second."""
-GRACE_SECONDS = 0.2
-"""So much work must have been in turns that were too long before anything is refused: a burst is no overload."""
+GRACE_SECONDS = 1.0
+"""So much work must have been in turns that were too long before anything is refused: a burst is no overload, and to be
+refused is to be told to wait for longer."""
+FEWEST = 32
+"""So many are taken on in any turn: one that they alone make too long is long of a few large uploads, or of what is no
+request, and to refuse the small ones that come beside it would not shorten it."""
 REFUSAL_SECONDS = 20e-6
 """What a refusal takes, roughly: a turn that is long of refusals would not be shorter with less work in it."""
 UNLIMITED = 100_000.0
@@ -34,8 +38,7 @@ class Pacer:
         self._clock = clock
         self._quota = UNLIMITED
         self._arrived = False
-        self.taken = 0
-        """How many of the requests that arrived in this turn are to be served."""
+        self._taken = 0
         self._refused = 0
         self._began = 0.0
         self._late_since: float | None = None
@@ -50,10 +53,10 @@ class Pacer:
         if not self._measuring:
             self._measuring = True
             asyncio.get_running_loop().call_soon(self._begin)
-        if unless or self.taken >= self._quota:
+        if unless or self._taken >= self._quota:
             self._refused += 1
             return False
-        self.taken += 1
+        self._taken += 1
         return True
 
     def _begin(self) -> None:
@@ -73,7 +76,7 @@ class Pacer:
 
     def turned(self, now: float, seconds: float) -> None:
         """Set the quota of the next turn after one of ``seconds`` that took on what was counted; ``now``: its end."""
-        taken, self.taken = self.taken, 0
+        taken, self._taken = self._taken, 0
         refused, self._refused = self._refused, 0
         seconds -= refused * REFUSAL_SECONDS
         if seconds <= TURN_SECONDS:
@@ -83,6 +86,6 @@ class Pacer:
         if self._late_since is None:
             self._late_since = now
         if self._quota < UNLIMITED:
-            self._quota = max(self._quota * max(TURN_SECONDS / seconds, _SHRINK), 1)
+            self._quota = max(self._quota * max(TURN_SECONDS / seconds, _SHRINK), FEWEST)
         elif now - self._late_since > GRACE_SECONDS:
-            self._quota = max(taken * TURN_SECONDS / seconds, 1)
+            self._quota = max(taken * TURN_SECONDS / seconds, FEWEST)

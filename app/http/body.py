@@ -52,6 +52,7 @@ async def read(exchange: Exchange, limit: int, room: Ticket) -> bytes:
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise BodyTooLarge(actual=len(body), limit=limit)
+        room.grow(len(body))
         return body
     return await _whole(_bounded(_received(exchange, message), limit), room)
 

@@ -51,7 +51,7 @@ class Publishing:
         """Publish the entries of a JSON array or of NDJSON lines; 201 when all were accepted, else 207."""
         from_query(exchange.scope["query_string"], NoParameters)
         if media_type(exchange) in NDJSON:
-            with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes):
+            with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
                 await publish_stream(exchange, self._gateway, self._limits)
             return
         require_json(exchange)
@@ -67,11 +67,12 @@ class Publishing:
         answer = BatchResult(len(outcomes) - failed, failed, results)
         await exchange.answer(207 if failed else 201, msgspec.json.encode(answer))
 
-    def _room(self, exchange: Exchange, most: int) -> Ticket:
-        """Room for a body of which at most ``most`` bytes are held: rights, route and load are checked before it is
-        read."""
+    def _room(self, exchange: Exchange, most: int, usual: int = 0) -> Ticket:
+        """Room for a body of which at most ``most`` bytes are held, and ``usual`` where its head does not tell: rights,
+        route and load are checked before it is read."""
         broker = self._gateway.broker(exchange.caller, Right.SEND, exchange.queue)
-        return self._gateway.admission.publish(broker, min(exchange.announced, most))
+        size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
+        return self._gateway.admission.publish(broker, min(size, most))
 
 
 # Of an array that is too long the decoder keeps no more than these, however many tiny entries it holds.

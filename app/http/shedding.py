@@ -36,8 +36,8 @@ class Resting(Protocol):
 class Shedder:
     """Decides, and answers with 429, for all connections of a process."""
 
-    def __init__(self, pacer: Pacer, crowded: Callable[[str, int], bool]) -> None:
-        """``crowded(queue, more)``: whether a publish behind so many more would wait too long for its broker."""
+    def __init__(self, pacer: Pacer, crowded: Callable[[str], bool]) -> None:
+        """``crowded(queue)``: whether a publish would wait too long for its broker."""
         self._pacer = pacer
         self._crowded = crowded
         self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
@@ -50,7 +50,7 @@ class Shedder:
         rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
         if verb in _PUBLISH:
             queue = rest.rpartition(b"/")[2].decode("latin-1")
-            return not self._pacer.take(unless=self._crowded(queue, self._pacer.taken))
+            return not self._pacer.take(unless=self._crowded(queue))
         return verb == _RECEIVE and not self._pacer.take()
 
     def answer(self, keep_alive: bool) -> bytes:

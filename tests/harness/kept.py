@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.admission import Admission
 from app.brokers.binding import DeadLetter, Delivery, Failure, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import Limits, dead_letter_block
@@ -38,7 +39,7 @@ class Kept:
         self.queue = queue
         self.events: list[Event] = []
         self.binding = kind("memory", replace(OWNED, **abilities), clock)
-        self.holdings = Holdings()
+        self.holdings = Holdings("memory", Admission())
         self.route = Rule("*", self.binding).route(queue)
         self.keeper = GatewayKeeper(self.route, self.holdings, Limits(), clock, self.events.append)
 

@@ -132,6 +132,49 @@ async def test_settles_are_served_where_publishes_are_not(narrow, client, connec
     await end(calls, tasks)
 
 
+async def test_a_small_settle_is_served_where_large_ones_have_all_the_room(narrow, queue):
+    large = slow(queue, 200_000, path="messages:ack")
+    tasks = await under_way(narrow, large)
+    refused(
+        await Call("POST", f"/queues/{queue}/messages:ack", [part(b"{}"), GONE], content_length="70000").run(narrow)
+    )
+    small = await Call("POST", f"/queues/{queue}/messages:ack", [part(b"{}", more=False)], content_length="2").run(
+        narrow
+    )
+    assert small.status == 400
+    assert (await Call("GET", "/readyz").run(narrow)).status == 200
+    assert (await Call("GET", "/metrics").run(narrow)).status == 200
+    await end([large], tasks)
+
+
+async def test_who_hangs_up_half_way_leaves_room_to_others(narrow, queue):
+    for _ in range(5):
+        await Call("POST", f"/queues/{queue}/messages", [part(BODY[:9]), GONE], content_length="4000").run(narrow)
+    fits = [part(BODY, more=False)]
+    assert (await Call("POST", f"/queues/{queue}/messages", fits, content_length="61").run(narrow)).status == 201
+
+
+async def test_a_body_without_a_length_counts_also_when_it_comes_in_one_piece(narrow, queue):
+    large = slow(queue, 4000)
+    tasks = await under_way(narrow, large)
+    pieces = [part(BODY + b" " * 200, more=False)]
+    refused(await Call("POST", f"/queues/{queue}/messages", pieces, transfer_encoding="chunked").run(narrow))
+    await end([large], tasks)
+
+
+@pytest.mark.parametrize(
+    "head", [{"transfer_encoding": "chunked"}, {"content_encoding": "gzip", "content_length": "9"}]
+)
+async def test_an_upload_of_unknown_length_takes_room_for_what_it_holds(narrow, queue, head):
+    upload = Slow(
+        "POST", f"/queues/{queue}/messages:batch", [part(b""), GONE], content_type="application/x-ndjson", **head
+    )
+    tasks = await under_way(narrow, upload)
+    refused(await Call("POST", f"/queues/{queue}/messages", [part(BODY, more=False)], content_length="61").run(narrow))
+    await end([upload], tasks)
+    assert (await Call("POST", f"/queues/{queue}/messages", [part(BODY, more=False)]).run(narrow)).status == 201
+
+
 async def test_receives_past_their_number_are_refused(narrow, queue):
     waiting = [Call("POST", f"/queues/{queue}/messages:receive?wait_seconds=30") for _ in range(2)]
     tasks = [asyncio.create_task(call.run(narrow)) for call in waiting]

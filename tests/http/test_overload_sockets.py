@@ -41,7 +41,7 @@ def application():
 
     async def with_shedder(scope, receive, send):
         if scope["type"] == "lifespan":
-            scope["state"][SHEDDER] = Shedder(Pacer(time.thread_time), lambda queue, more: queue == "full")
+            scope["state"][SHEDDER] = Shedder(Pacer(time.thread_time), lambda queue: queue == "full")
         elif scope["path"] == "/large":
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"100000000")]})
             for _ in range(100):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from app.admission import Admission, Bounds, Pool
+from app.admission import SMALL_BYTES, Admission, Bounds, Pool
 from app.errors import Overloaded
 
 NARROW = Bounds(
     max_publishes_in_flight=4,
     max_publish_bytes_in_flight=1000,
-    max_other_bytes_in_flight=1000,
+    max_other_bytes_in_flight=100_000,
     max_receives_in_flight=2,
     max_unread_bytes_in_flight=1000,
     max_held_leases=10,
@@ -98,20 +98,33 @@ def test_receives_are_bounded_by_number_and_by_what_their_clients_have_yet_to_re
     with admission.receive("a") as unread:
         unread.hold(1000)
         with pytest.raises(Overloaded, match="not read"):
-            admission.receive("a")
-        with admission.receive("b"):
-            pass
+            admission.check_handing_out("a", 0, 0)
+        admission.check_handing_out("b", 0, 0)
+    admission.check_handing_out("a", 0, 0)
 
 
 def test_no_publish_keeps_another_call_out() -> None:
     admission = Admission(NARROW)
-    with admission.publish("a", 1000), admission.other("a", 1000), pytest.raises(Overloaded):
-        admission.other("a", 1)
+    with admission.publish("a", 1000), admission.other("a", 100_000), pytest.raises(Overloaded):
+        admission.other("a", SMALL_BYTES + 1)
+
+
+def test_a_small_call_is_taken_on_whatever_there_is() -> None:
+    admission = Admission(NARROW)
+    with admission.other("a", 100_000):
+        with admission.other("a", SMALL_BYTES), admission.other("a", 0) as growing:
+            growing.grow(SMALL_BYTES)
+            with pytest.raises(Overloaded):
+                growing.grow(SMALL_BYTES + 1)
+        with admission.other("a", 1):
+            pass
+    with admission.other("a", 100_000):
+        pass
 
 
 @pytest.mark.parametrize(("brokers", "count", "size"), [(1, 10, 0), (1, 1, 1000), (2, 5, 0), (3, 1, 500)])
 def test_leases_that_are_held_keep_receives_out(brokers: int, count: int, size: int) -> None:
     admission = Admission(NARROW, brokers)
-    admission.check_held("a", max(count - 1, 0), max(size - 1, 0))
+    admission.check_handing_out("a", max(count - 1, 0), max(size - 1, 0))
     with pytest.raises(Overloaded, match="held"):
-        admission.check_held("a", count, size)
+        admission.check_handing_out("a", count, size)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.coalescing import MAX_PENDING, Coalescer
+from app.coalescing import Coalescer
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Overloaded
 
 
@@ -146,21 +146,6 @@ async def test_idle_waits_for_everything_submitted() -> None:
     assert not coalescer.busy
 
 
-async def test_past_its_bound_a_call_is_refused_at_once_and_the_others_are_served() -> None:
-    flusher = Flusher()
-    flusher.gate.clear()
-    coalescer = Coalescer(flusher, 100)
-    first = coalescer.submit(0)
-    await turn()
-    waiting = [coalescer.submit(n) for n in range(MAX_PENDING)]
-    with pytest.raises(Overloaded):
-        coalescer.submit(1)
-    flusher.gate.set()
-    assert await first == 0
-    assert await asyncio.gather(*waiting) == [n * 2 for n in range(MAX_PENDING)]
-    assert await coalescer.submit(4) == 8
-
-
 class Clock(asyncio.SelectorEventLoop):
     """A loop whose time the test moves."""
 
@@ -179,7 +164,7 @@ def test_calls_that_would_wait_too_long_are_refused_by_what_batches_take() -> No
 
     async def scenario() -> None:
         coalescer = Coalescer(slow, 10, max_wait_seconds=2.45)
-        assert not coalescer.crowded(5_000), "of a broker that was never asked nothing bad is known"
+        assert not coalescer.crowded, "of a broker that was never asked nothing bad is known"
         assert await coalescer.submit(0) == 0
         accepted = []
         with pytest.raises(Overloaded):
@@ -209,9 +194,9 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
         first = coalescer.submit(0)
         await turn()
         waiting = [coalescer.submit(1) for _ in range(20)]
-        assert not coalescer.crowded()
+        assert not coalescer.crowded
         loop.ahead += 5
-        assert coalescer.crowded()
+        assert coalescer.crowded
         with pytest.raises(Overloaded):
             coalescer.submit(1)
         gate.set()

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from app.admission import Admission
 from app.brokers.binding import Failure, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.holding import Holdings
@@ -267,7 +268,7 @@ async def test_a_give_back_is_uncounted_and_native(queue: str) -> None:
 
 
 async def test_a_process_forgets_the_oldest_acks_first(queue: str) -> None:
-    holdings = Holdings()
+    holdings = Holdings("memory", Admission())
     for n in range(100_001):
         holdings.remember(str(n))
     assert [holdings.was_acked(str(n)) for n in (0, 1, 100_000)] == [False, True, True]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.pacing import GRACE_SECONDS, REFUSAL_SECONDS, TURN_SECONDS, Pacer
+from app.pacing import FEWEST, GRACE_SECONDS, REFUSAL_SECONDS, TURN_SECONDS, Pacer
 
 
 class Turns:
@@ -53,18 +53,29 @@ async def test_refusals_are_no_reason_to_refuse_more() -> None:
     assert sum(settled) / len(settled) >= 40
 
 
-async def test_at_least_one_request_a_turn_is_taken_on() -> None:
+async def test_beside_what_takes_long_in_any_case_some_requests_a_turn_are_taken_on() -> None:
     turns = Turns()
     for _ in range(100):
-        turns.turn(10, rest=10 * TURN_SECONDS)
-    assert turns.turn(10, rest=10 * TURN_SECONDS) == 1
+        turns.turn(FEWEST + 10, rest=10 * TURN_SECONDS)
+    assert turns.turn(FEWEST + 10, rest=10 * TURN_SECONDS) == FEWEST
+
+
+async def test_a_few_clients_that_keep_the_loop_busy_are_no_overload() -> None:
+    turns = Turns()
+    assert all(turns.turn(FEWEST, each=TURN_SECONDS) == FEWEST for _ in range(100))
+
+
+async def test_a_burst_of_a_second_is_no_overload() -> None:
+    turns = Turns()
+    bursts = [turns.turn(1_000, each=GRACE_SECONDS / 10_000) for _ in range(10)]
+    assert bursts == [1_000] * 10
 
 
 async def test_when_the_load_ends_all_are_taken_on_again() -> None:
     turns = Turns()
     for _ in range(100):
-        turns.turn(500, each=TURN_SECONDS / 10)
-    assert turns.turn(500, each=TURN_SECONDS / 10) < 20
+        turns.turn(500, each=TURN_SECONDS / 50)
+    assert turns.turn(500, each=TURN_SECONDS / 50) <= 75
     for _ in range(150):
         turns.turn(1)
     assert turns.turn(500) == 500
