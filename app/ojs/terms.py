@@ -6,6 +6,7 @@ import hashlib
 import re
 import uuid
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 MEDIA_TYPE: Final = "application/openjobspec+json"
@@ -87,6 +88,7 @@ def trace_id_of(traceparent: str | None) -> str | None:
     return str(uuid.UUID(found[1])) if found else None
 
 
+@lru_cache(maxsize=64)
 def timestamp(ms: int) -> str:
     """Unix milliseconds as RFC 3339 in UTC."""
     at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
