@@ -64,17 +64,29 @@ def names_of(naming: Any, queue: str) -> Names:
         reason = f"{queue!r} is no OJS queue: [a-z0-9][a-z0-9.-]*, at most {MAX_QUEUE} characters"
         raise ConfigError(key="native_name", reason=reason)
     if isinstance(naming, Mapping):
-        found = _templates(naming).of(queue)
+        templates = _templates(naming)
     elif isinstance(naming, str) and naming in _NAMINGS:
-        found = _NAMINGS[naming].of(queue)
+        templates = _NAMINGS[naming]
     else:
         raise ConfigError(key="naming", reason="site, spec, or templates by name are expected")
+    found = templates.of(queue)
+    for template in (templates.dead_queue, templates.retry_queue):
+        # Made first, it would be in the way of the other queue's dead letters or retries.
+        if _matches(template, found.job_queue):
+            reason = f"the jobs of {queue!r} would lie in {found.job_queue!r}, a name of another queue's {template!r}"
+            raise ConfigError(key="native_name", reason=reason)
     for field in fields(found):
         # The name of the job queue stands behind the bits of a delay in the ladder that schedules go by.
         most = MAX_QUEUE_BYTES if field.name == "job_queue" else ROUTING_KEY_BYTES
         if len(getattr(found, field.name).replace(DELAY, _LONGEST_DELAY).encode()) > most:
             raise ConfigError(key=f"naming.{field.name}", reason=f"more than {most} bytes for the queue {queue!r}")
     return found
+
+
+def _matches(template: str, name: str) -> bool:
+    """Whether ``name`` may be what ``template`` makes of some queue."""
+    pattern = re.escape(template).replace(re.escape(QUEUE), "[a-z0-9][a-z0-9.-]*").replace(re.escape(DELAY), "[0-9]+")
+    return re.fullmatch(pattern, name) is not None
 
 
 def _templates(given: Mapping[str, Any]) -> Names:

@@ -479,6 +479,11 @@ def test_the_topology_of_the_site() -> None:
     assert described(profile().dead_topology)[1].keys() == {"ojs.dead.orders"}
 
 
+def test_a_queue_may_be_called_as_is_only_dangerous_in_another_naming() -> None:
+    assert profile_of("dlx.orders", {}).queue == "ojs.queue.dlx.orders"
+    assert profile_of("retry.orders", {}).queue == "ojs.queue.retry.orders"
+
+
 def test_the_names_of_the_repository_and_of_templates() -> None:
     one = profile(naming="spec")
     assert described(one.topology)[0].keys() == {"ojs.exchange.direct", "ojs.exchange.dlx"}
@@ -525,6 +530,9 @@ def test_a_queue_may_have_priorities_or_be_a_quorum_queue() -> None:
         ("orders", {"naming": {"job_exchange": "{tenant}"}}, "naming.job_exchange"),
         ("orders", {"naming": {"dead_queue": "x" * 250 + "{queue}"}}, "naming.dead_queue"),
         ("orders", {"naming": {"job_queue": "x" * 200 + "{queue}"}}, "naming.job_queue"),
+        ("retry.orders.1000", {}, "native_name"),
+        ("dlx.orders", {"naming": "spec"}, "native_name"),
+        ("orders.dead", {"naming": {"job_queue": "{queue}", "dead_queue": "{queue}.dead"}}, "native_name"),
         ("orders", {"max_priority": 0}, "max_priority"),
         ("orders", {"max_priority": True}, "max_priority"),
         ("orders", {"max_priority": 5, "queue_type": "quorum"}, "max_priority"),
