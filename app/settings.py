@@ -238,7 +238,7 @@ class Settings(_Model):
     prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path a proxy puts in front.")
     tls_cert: Path | None = Field(default=None, description="Certificate chain, PEM.")
     tls_key: Path | None = Field(default=None, description="Its private key, PEM.")
-    keep_alive_seconds: int = Field(default=75, ge=1, le=3_600, description="How long a silent connection is kept open.")
+    keep_alive_seconds: int = Field(default=75, ge=1, le=3_600, description="How long a silent connection stays open.")
     drain_seconds: Delay = Field(0, le=3_600, description="How long to serve on, not ready, after a stop signal.")
     shutdown_seconds: Seconds = Field(20, le=3_600, description="How long requests in flight may then take.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
