@@ -20,12 +20,10 @@ from aiormq.channel import Channel as RpcChannel
 from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
 from pamqp import commands as spec
-from pamqp.body import ContentBody
-from pamqp.header import ContentHeader
 
 from app.brokers import rabbitmq_encoding as encoding
 from app.brokers.rabbitmq_confirms import Confirms
-from app.brokers.rabbitmq_frames import FrameReader, properties_of
+from app.brokers.rabbitmq_frames import FrameReader, properties_of, size_of
 from app.brokers.rabbitmq_profile import Addressed, Native
 from app.brokers.rabbitmq_unsettled import Unsettled
 
@@ -76,6 +74,7 @@ class Channel:
         self._unwritten: list[bytes] = []
         self._writing: asyncio.Task[None] | None = None
         rpc.frames = cast("asyncio.Queue[Any]", _Frames(rpc.frames, self._take))
+        reader.contents[self._number] = self
         rpc.closing.add_done_callback(self._ended)
 
     @classmethod
@@ -191,15 +190,6 @@ class Channel:
         kind = type(frame)
         if kind is spec.Basic.Ack:
             self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=True)
-        elif kind is ContentHeader:
-            self._header, self._parts, self._missing = self._reader.header, [], frame.body_size
-            if not self._missing:
-                self._complete()
-        elif kind is ContentBody:
-            self._parts.append(frame.value)
-            self._missing -= len(frame.value)
-            if self._missing <= 0:
-                self._complete()
         elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver or kind is spec.Basic.Return:
             self._method = frame
         elif kind is spec.Basic.GetEmpty:
@@ -219,6 +209,19 @@ class Channel:
             return False
         return True
 
+    def content_header(self, payload: bytes) -> None:
+        """See :class:`app.brokers.rabbitmq_frames.Content`."""
+        self._header, self._parts, self._missing = payload, [], size_of(payload)
+        if not self._missing:
+            self._complete()
+
+    def content_body(self, payload: bytes) -> None:
+        """See :class:`app.brokers.rabbitmq_frames.Content`."""
+        self._parts.append(payload)
+        self._missing -= len(payload)
+        if self._missing <= 0:
+            self._complete()
+
     def _complete(self) -> None:
         """A message is whole."""
         method, body = self._method, b"".join(self._parts)
@@ -226,7 +229,9 @@ class Channel:
         if isinstance(method, spec.Basic.Return):
             self._confirms.returned(method, body)
             return
-        assert method is not None
+        if method is None:
+            # aiormq has closed the channel meanwhile, and kept its method to itself.
+            return
         native = Native(
             body,
             properties_of(self._header),
@@ -263,6 +268,8 @@ class Channel:
         cause = None if closing.cancelled() else closing.exception()
         gone = ChannelGone(" ".join(str(part) for part in cause.args if part is not None) if cause else "closed")
         gone.__cause__ = cause
+        if self._reader.contents.get(self._number) is self:
+            del self._reader.contents[self._number]
         waiting: list[asyncio.Future[Any]] = [*self._confirms.abandon()]
         waiting += [gets.future for gets in self._gets]
         waiting += self._barriers

@@ -1,9 +1,10 @@
 """The frames of one AMQP connection as they come in, before aiormq sees them.
 
-Two things are dealt with here. The properties of a message are whatever its publisher wrote: a text that is not UTF-8,
-or a time past the year 9999, would end the connection when aiormq decodes it, and the message, delivered again, the
-next one. So aiormq gets a header without properties, and the reader keeps the true one for :func:`properties_of`. And
-what the broker says of the connection as a whole is kept in its words: that it blocks publishers, that it closes.
+Three things are dealt with here. The content of messages goes straight to its channel: two frames of three that aiormq
+need not look at. The properties of a message are whatever its publisher wrote: a text that is not UTF-8, or a time past
+the year 9999, would end the connection when aiormq decodes it, and the message, delivered again, the next one; here
+:func:`properties_of` leaves out what it cannot read. And what the broker says of the connection as a whole is kept in
+its words: that it blocks publishers, that it closes. Methods are aiormq's, which tells a live connection by them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import pamqp.decode
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
@@ -21,8 +22,9 @@ from pamqp.header import ContentHeader
 from yarl import URL
 
 _HEAD = struct.Struct(">BHI")
-_METHOD, _HEADER = 1, 2
+_METHOD, _HEADER, _BODY = 1, 2, 3
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
+_END = 0xCE
 _NO_FLAGS = b"\x00\x00"
 _FIXED = 12
 """Bytes of a content header before its flags: class, weight, body size (AMQP 0-9-1, section 4.2.6.1)."""
@@ -32,18 +34,28 @@ _UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
 log = logging.getLogger("babelgate.rabbitmq")
 
 
+class Content(Protocol):
+    """Takes the content of a channel's messages; the method that announces one has come before, through aiormq."""
+
+    def content_header(self, payload: bytes) -> None:
+        """The header of the next message: its body's size, and its properties, for :func:`properties_of`."""
+
+    def content_body(self, payload: bytes) -> None:
+        """A part of its body."""
+
+
 class FrameReader:
     """Stands where aiormq has its stream, and hands out one frame after the other.
 
-    ``header`` is the payload of the content header that was read last; ``blocked`` is the broker's reason while it
-    blocks publishers, ``closed`` the one it closed the connection with.
+    ``contents``, by channel number, get the content of messages; without one aiormq gets a header without properties.
+    ``blocked`` is the broker's reason while it blocks publishers, ``closed`` the one it closed the connection with.
     """
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
         self._frame = b""
         self._start = 0
-        self.header = b""
+        self.contents: dict[int, Content] = {}
         self.blocked: str | None = None
         self.closed: str | None = None
         self.at_eof: Callable[[], bool] = stream.at_eof
@@ -56,14 +68,24 @@ class FrameReader:
         return self._frame[start : self._start]
 
     async def _next(self) -> bytes:
-        head = await self._stream.readexactly(_HEAD.size)
-        if head.startswith(b"AMQP"):
-            # No frame, but the version of the protocol that a server speaks which does not speak ours.
-            return head + await self._stream.readexactly(1)
-        kind, channel, size = _HEAD.unpack(head)
-        rest = await self._stream.readexactly(size + 1)
+        while True:
+            head = await self._stream.readexactly(_HEAD.size)
+            if head.startswith(b"AMQP"):
+                # No frame, but the version of the protocol that a server speaks which does not speak ours.
+                return head + await self._stream.readexactly(1)
+            kind, channel, size = _HEAD.unpack(head)
+            rest = await self._stream.readexactly(size + 1)
+            content = self.contents.get(channel) if kind in (_HEADER, _BODY) and rest[-1] == _END else None
+            if content is None:
+                return self._passed(head, rest, kind, channel)
+            if kind == _HEADER:
+                content.content_header(rest[:-1])
+            else:
+                content.content_body(rest[:-1])
+
+    def _passed(self, head: bytes, rest: bytes, kind: int, channel: int) -> bytes:
+        """The frame as aiormq gets it."""
         if kind == _HEADER:
-            self.header = rest[:-1]
             rest = rest[:_FIXED] + _NO_FLAGS + rest[-1:]
             head = _HEAD.pack(kind, channel, len(rest) - 1)
         elif channel == 0 and kind == _METHOD:
@@ -93,6 +115,11 @@ class Transport(TransportFactory):
         stream, writer = await self._inner.create(url, **kwargs)
         self.reader = FrameReader(stream)
         return cast(asyncio.StreamReader, self.reader), writer
+
+
+def size_of(header: bytes) -> int:
+    """The size of the body that the payload of a content header announces."""
+    return int.from_bytes(header[4:_FIXED], "big")
 
 
 def properties_of(header: bytes) -> Basic.Properties:
