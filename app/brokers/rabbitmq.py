@@ -16,7 +16,7 @@ from app.brokers.rabbitmq_consuming import Reserving
 from app.brokers.rabbitmq_counting import Counting
 from app.brokers.rabbitmq_errors import reason_of
 from app.brokers.rabbitmq_ladder import MAX_DELAY_SECONDS
-from app.brokers.rabbitmq_link import Link
+from app.brokers.rabbitmq_link import Backoff, Link
 from app.brokers.rabbitmq_management import Management
 from app.brokers.rabbitmq_options import RabbitQueue, queue_of
 from app.brokers.rabbitmq_profile import Addressed, Topology
@@ -72,8 +72,9 @@ class RabbitBinding:
 
     def __init__(self, name: str, parameters: Parameters) -> None:
         self.name = name
-        self._publishing = Link(name, parameters, "publish")
-        self._consuming = Link(name, parameters, "consume")
+        backoff = Backoff()
+        self._publishing = Link(name, parameters, "publish", backoff)
+        self._consuming = Link(name, parameters, "consume", backoff)
         self._publisher = Publisher(self._publishing, Declarer(self._publishing))
         self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
         self._reserving = Reserving(self._consuming, Declarer(self._consuming), self._channels, self._spawn)

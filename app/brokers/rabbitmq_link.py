@@ -33,6 +33,32 @@ log = logging.getLogger("babelgate.rabbitmq")
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
+class Backoff:
+    """How long to leave a broker alone that could not be connected to; shared by its connections."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._not_before = 0.0
+        self._cause = ""
+
+    @property
+    def cause(self) -> str | None:
+        """Why the last attempt failed, while it is too early for another."""
+        return self._cause if asyncio.get_running_loop().time() < self._not_before else None
+
+    def succeeded(self) -> None:
+        """The broker is there."""
+        self._failures, self._not_before = 0, 0.0
+
+    def failed(self, error: BaseException) -> None:
+        """Twice as long as the time before, with jitter, so that not all replicas come at once to a broker that has
+        just started."""
+        wait = min(_BACKOFF_SECONDS * 2**self._failures, _MAX_BACKOFF_SECONDS)
+        self._failures = min(self._failures + 1, 10)
+        self._not_before = asyncio.get_running_loop().time() + wait * random.uniform(0.5, 1)
+        self._cause = str(getattr(error, "reason", error))
+
+
 class Link:
     """A connection of ``broker`` for one ``purpose``.
 
@@ -41,7 +67,13 @@ class Link:
     again.
     """
 
-    def __init__(self, broker: str, parameters: Parameters, purpose: Literal["publish", "consume"]) -> None:
+    def __init__(
+        self,
+        broker: str,
+        parameters: Parameters,
+        purpose: Literal["publish", "consume"],
+        backoff: Backoff | None = None,
+    ) -> None:
         self.broker = broker
         self.generation = 0
         """Counts the connections: what was declared on one is not known on the next."""
@@ -50,9 +82,7 @@ class Link:
         self._connection: Connection | None = None
         self._reader: FrameReader | None = None
         self._connecting: asyncio.Task[Connection] | None = None
-        self._failures = 0
-        self._not_before = 0.0
-        self._cause = ""
+        self._backoff = backoff or Backoff()
 
     @property
     def is_open(self) -> bool:
@@ -125,8 +155,8 @@ class Link:
         if self._connection is not None and self._connection.is_opened:
             return self._connection
         if self._connecting is None:
-            if asyncio.get_running_loop().time() < self._not_before:
-                raise BrokerUnavailable(broker=self.broker, reason=self._cause)
+            if (cause := self._backoff.cause) is not None:
+                raise BrokerUnavailable(broker=self.broker, reason=cause)
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
             self._connecting.add_done_callback(self._attempted)
         attempt = self._connecting
@@ -143,13 +173,9 @@ class Link:
             return
         error = attempt.exception()
         if error is None:
-            self._failures, self._not_before = 0, 0.0
-            return
-        wait = min(_BACKOFF_SECONDS * 2**self._failures, _MAX_BACKOFF_SECONDS)
-        self._failures = min(self._failures + 1, 10)
-        # Jitter, so that all replicas do not come at once to a broker that has just started.
-        self._not_before = asyncio.get_running_loop().time() + wait * random.uniform(0.5, 1)
-        self._cause = str(getattr(error, "reason", error))
+            self._backoff.succeeded()
+        else:
+            self._backoff.failed(error)
 
     async def _connect(self) -> Connection:
         wanted = self._parameters
