@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from app.brokers.options import switch, text, verification
 from app.errors import ConfigError
 
 HEARTBEAT_SECONDS = 60
@@ -57,12 +58,6 @@ class Parameters:
     management: Management | None = None
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text is expected")
-    return value
-
-
 def _heartbeat(value: object) -> int:
     # 0 would switch heartbeats off, and a dead peer would never be noticed.
     expected = "a number of seconds from 1 to 3600 is expected"
@@ -73,36 +68,22 @@ def _heartbeat(value: object) -> int:
     return int(value)
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError("true or false is expected")
-
-
-def _verifies(value: object) -> bool:
-    if value not in ("required", "none"):
-        raise ValueError("required or none is expected")
-    return value == "required"
-
-
 _TLS: Mapping[str, tuple[str, Callable[[object], Any]]] = {
-    "ssl_ca_certs": ("ca_certs", _text),
-    "ssl_certfile": ("certfile", _text),
-    "ssl_keyfile": ("keyfile", _text),
-    "ssl_cert_reqs": ("verify", _verifies),
-    "ssl_check_hostname": ("check_hostname", _switch),
+    "ssl_ca_certs": ("ca_certs", text),
+    "ssl_certfile": ("certfile", text),
+    "ssl_keyfile": ("keyfile", text),
+    "ssl_cert_reqs": ("verify", lambda value: verification(value) == "required"),
+    "ssl_check_hostname": ("check_hostname", switch),
 }
 """Named as for Redis, so that all brokers are told the same way."""
 
 _PLAIN: Mapping[str, Callable[[object], Any]] = {
     "heartbeat": _heartbeat,
-    "username": _text,
-    "password": _text,
-    "management": _text,
-    "management_username": _text,
-    "management_password": _text,
+    "username": text,
+    "password": text,
+    "management": text,
+    "management_username": text,
+    "management_password": text,
 }
 
 

@@ -10,6 +10,7 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from app.brokers.options import switch, text, verification
 from app.errors import ConfigError
 
 _REFUSED = {
@@ -18,39 +19,19 @@ _REFUSED = {
 }
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("a text is expected")
-    return value
-
-
 def _number(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | str) or not str(value).isdecimal():
         raise ValueError("a number from 0 is expected")
     return int(value)
 
 
-def _switch(value: object) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError("true or false is expected")
-
-
-def _requirement(value: object) -> str:
-    if value not in ("required", "none"):
-        raise ValueError("required or none is expected")
-    return str(value)
-
-
-_PLAIN: Mapping[str, Callable[[object], object]] = {"db": _number, "username": _text, "password": _text}
+_PLAIN: Mapping[str, Callable[[object], object]] = {"db": _number, "username": text, "password": text}
 _TLS: Mapping[str, Callable[[object], object]] = {
-    "ssl_ca_certs": _text,
-    "ssl_certfile": _text,
-    "ssl_keyfile": _text,
-    "ssl_cert_reqs": _requirement,
-    "ssl_check_hostname": _switch,
+    "ssl_ca_certs": text,
+    "ssl_certfile": text,
+    "ssl_keyfile": text,
+    "ssl_cert_reqs": verification,
+    "ssl_check_hostname": switch,
 }
 """Named as in redis-py's own URLs, so that a URL that works elsewhere works here."""
 

@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.errors import BabelgateError, InvalidParameter
+from app.errors import InvalidParameter
 from app.gateway import Gateway
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.consume import Consuming
-from app.http.exchange import ClientGone, Exchange
-from app.http.problems import InternalError, MethodNotAllowed
+from app.http.exchange import Exchange, carry_out
+from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
 from app.observe.metrics import Metrics
@@ -71,17 +71,7 @@ class Api:
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
         exchange = Exchange(scope, receive, send, path)
-        try:
-            await self._serve(exchange)
-        except ClientGone:
-            pass
-        except BabelgateError as error:
-            await exchange.fail(error)
-        except Exception:
-            log.exception("request %s failed", exchange.request_id.decode("ascii"))
-            if exchange.started:
-                raise
-            await exchange.fail(InternalError())
+        await carry_out(exchange, self._serve)
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path

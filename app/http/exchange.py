@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any
 
 from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import BabelgateError
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import RawHeaders, problem
+from app.http.problems import InternalError, RawHeaders, problem
 from app.rights import Caller
 
 JSON = b"application/json"
@@ -24,6 +25,8 @@ _PART = 262_144
 _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
+
+log = logging.getLogger("babelgate.http")
 
 
 class ClientGone(Exception):
@@ -152,3 +155,18 @@ class Exchange:
 
 def _sane(request_id: bytes) -> bool:
     return 0 < len(request_id) <= MAX_REQUEST_ID and _VISIBLE.issuperset(request_id)
+
+
+async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:
+    """Serve one request; what is raised is its answer, and what nobody foresaw is logged and a 500."""
+    try:
+        await serve(exchange)
+    except ClientGone:
+        pass
+    except BabelgateError as error:
+        await exchange.fail(error)
+    except Exception:
+        log.exception("request %s failed", exchange.request_id.decode("ascii"))
+        if exchange.started:
+            raise
+        await exchange.fail(InternalError())

@@ -11,9 +11,9 @@ from starlette.types import Receive, Scope, Send
 from app.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
 from app.gateway import Gateway
 from app.http.body import read
-from app.http.exchange import JSON, ClientGone, Exchange
+from app.http.exchange import JSON, Exchange, carry_out
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import InternalError, MethodNotAllowed, NotFound, problem
+from app.http.problems import MethodNotAllowed, NotFound, problem
 from app.peers_signing import ANYBODY, HEADER, Proof, Signer
 from app.peers_wire import (
     IDENTITY_PATH,
@@ -44,17 +44,7 @@ class PeerApi:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         exchange = Exchange(scope, receive, send, scope["path"])
-        try:
-            await self._serve(exchange)
-        except ClientGone:
-            pass
-        except BabelgateError as error:
-            await exchange.fail(error)
-        except Exception:
-            log.exception("peer request %s failed", exchange.request_id.decode("ascii"))
-            if exchange.started:
-                raise
-            await exchange.fail(InternalError())
+        await carry_out(exchange, self._serve)
 
     async def _serve(self, exchange: Exchange) -> None:
         method = _METHODS.get(exchange.path)
@@ -65,9 +55,9 @@ class PeerApi:
         # The signature is of the body's digest: what a stranger sends is not even read.
         proof = self._signer.verify(method, exchange.path, exchange.headers.get(_SIGNATURE, b""))
         with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as room:
-            await self._carry_out(exchange, proof, await read(exchange, MAX_CALL_BYTES, room))
+            await self._take(exchange, proof, await read(exchange, MAX_CALL_BYTES, room))
 
-    async def _carry_out(self, exchange: Exchange, proof: Proof, body: bytes) -> None:
+    async def _take(self, exchange: Exchange, proof: Proof, body: bytes) -> None:
         if not proof.covers(body):
             raise Unauthenticated
         if proof.target not in (self._gateway.incarnation, ANYBODY):

@@ -54,6 +54,6 @@ def belongs(name: str, prefix: str) -> bool:
 def binding_family(name: str) -> str | None:
     """The binding a module is a part of (``app.brokers.redis_keys``: ``app.brokers.redis``), or None."""
     package, _, last = name.rpartition(".")
-    if package != "app.brokers" or last in ("binding", "registry"):
+    if package != "app.brokers" or last in ("binding", "options", "registry"):
         return None
     return f"{package}.{last.split('_')[0]}"

@@ -14,7 +14,15 @@ PACKAGES = {"app", "app.brokers", "app.observe"}
 # here; a new binding does not, all of them stand beside the registry.
 LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.pacing", "app.transport"),
-    ("app.coalescing", "app.jsontext", "app.sources", "app.rights", "app.leases", "app.brokers.binding"),
+    (
+        "app.coalescing",
+        "app.jsontext",
+        "app.sources",
+        "app.rights",
+        "app.leases",
+        "app.brokers.binding",
+        "app.brokers.options",
+    ),
     ("app.admission", "app.envelope"),
     ("app.ojs",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics", "app.holding"),

@@ -194,9 +194,10 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
         first = coalescer.submit(0)
         await turn()
         waiting = [coalescer.submit(1) for _ in range(20)]
-        assert not coalescer.crowded
+        crowded = [coalescer.crowded]
         loop.ahead += 5
-        assert coalescer.crowded
+        crowded.append(coalescer.crowded)
+        assert crowded == [False, True]
         with pytest.raises(Overloaded):
             coalescer.submit(1)
         gate.set()
