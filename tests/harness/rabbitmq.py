@@ -40,6 +40,11 @@ _PROGRAMS = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin")
 _ERLANG = "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +S 2:2 -kernel inet_dist_use_interface {127,0,0,1}"
 
 
+ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 2000}]}]."
+"""A hop of the delays that got no confirm, because the next rung was still starting, is tried again after two seconds
+instead of three minutes."""
+
+
 class RabbitServer:
     """A ``rabbitmq-server`` on a directory, ports and an epmd of its own; the user is ``guest``.
 
@@ -55,7 +60,7 @@ class RabbitServer:
         management: bool = False,
         tls: bool = False,
         settings: Sequence[str] = (),
-        advanced: str = "[].",
+        advanced: str = ADVANCED,
     ) -> None:
         self.directory = directory
         self.port, self.tls_port, self.management_port, distribution, epmd = free_ports(5)
@@ -258,7 +263,7 @@ def _program(name: str) -> str:
 
 @contextmanager
 def rabbit_server(
-    *, management: bool = False, tls: bool = False, settings: Sequence[str] = (), advanced: str = "[]."
+    *, management: bool = False, tls: bool = False, settings: Sequence[str] = (), advanced: str = ADVANCED
 ) -> Iterator[RabbitServer]:
     """A running server in a directory that goes with it."""
     with tempfile.TemporaryDirectory(prefix="babelgate-rabbitmq-", ignore_cleanup_errors=True) as directory:
