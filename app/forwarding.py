@@ -88,7 +88,6 @@ class Forwarding:
         self, lane: Lane, settlement: Settlement, forwarder: Forwarder
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = lane.route
-        check(route, settlement)
 
         def owner(token: str) -> str:
             try:
@@ -107,6 +106,8 @@ class Forwarding:
         parts, owners = split(settlement, owner)
         if parts.keys() <= {self._incarnation}:
             return owners, await self._settler.settle(lane, settlement)
+        # Wrong for the whole call, before any owner acts on its part.
+        check(route, settlement)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
         return owners, merge(owners, answers)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -17,8 +16,6 @@ from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
 from app.observe.metrics import Metrics
-
-log = logging.getLogger("babelgate.http")
 
 Handler = Callable[[Exchange], Awaitable[None]]
 

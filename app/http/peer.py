@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -25,8 +24,6 @@ from app.peers_wire import (
     decode_calls,
     encode_answers,
 )
-
-log = logging.getLogger("babelgate.peers")
 
 _METHODS = {IDENTITY_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()

@@ -6,7 +6,10 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
 from typing import Any
+
+from pamqp.commands import Basic
 
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.rabbitmq_channel import Arrived, Channel
@@ -20,6 +23,23 @@ from tests.harness.rabbitmq import RabbitServer
 BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (
     b'"schema_version":1,"created_at":1},"attempts":0}'
 )
+
+FULL = Basic.Properties(
+    content_type="application/json",
+    content_encoding="utf-8",
+    headers={"text": "t", "number": 1, "list": ["x"]},
+    delivery_mode=2,
+    priority=3,
+    correlation_id="c",
+    reply_to="r",
+    expiration="1000",
+    message_id="m",
+    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+    message_type="urn:x",
+    user_id="guest",
+    app_id="babelqueue",
+)
+"""Properties of a message, all that there are."""
 
 
 @asynccontextmanager

@@ -16,22 +16,7 @@ from pamqp.header import ContentHeader
 
 from app.brokers.rabbitmq_encoding import acks, publish, requeues
 from app.brokers.rabbitmq_profile import Addressed
-
-FULL = spec.Basic.Properties(
-    content_type="application/json",
-    content_encoding="utf-8",
-    headers={"text": "t", "number": 1, "list": ["x"]},
-    delivery_mode=2,
-    priority=3,
-    correlation_id="c",
-    reply_to="r",
-    expiration="1000",
-    message_id="m",
-    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
-    message_type="urn:x",
-    user_id="guest",
-    app_id="babelqueue",
-)
+from tests.unit.rabbitmq_support import FULL
 
 
 def frames_of(data: bytes) -> list[tuple[int, Any]]:

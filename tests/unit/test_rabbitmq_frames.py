@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from datetime import UTC, datetime
 from typing import Any
 
 import pamqp.frame
@@ -16,22 +15,7 @@ from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
 from app.brokers.rabbitmq_frames import FrameReader, properties_of, size_of
-
-FULL = spec.Basic.Properties(
-    content_type="application/json",
-    content_encoding="utf-8",
-    headers={"text": "t", "number": 1, "list": ["x"]},
-    delivery_mode=2,
-    priority=3,
-    correlation_id="c",
-    reply_to="r",
-    expiration="1000",
-    message_id="m",
-    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
-    message_type="urn:x",
-    user_id="guest",
-    app_id="babelqueue",
-)
+from tests.unit.rabbitmq_support import FULL
 
 
 def fed(*frames: bytes) -> FrameReader:
