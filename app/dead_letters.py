@@ -11,6 +11,7 @@ from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
 from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
+from app.observe.events import Event, Facts, Observe
 from app.routing import Route, chunks, offering
 
 DEFAULT_REDRIVE_LIMIT = 1000
@@ -51,7 +52,13 @@ async def list_dead(
 
 
 async def redrive(
-    source: Route, target: Route, where: DeadLetterFilter, limit: int | None, dry_run: bool, clock: Clock
+    source: Route,
+    target: Route,
+    where: DeadLetterFilter,
+    limit: int | None,
+    dry_run: bool,
+    clock: Clock,
+    observe: Observe,
 ) -> RedriveResult:
     """Send matching dead letters of ``source`` to ``target``: publish, confirm, then remove.
 
@@ -91,6 +98,8 @@ async def redrive(
             problems += refused
             _, cursor = await store.remove_dead(source.native, sent, cursor)
             redriven += len(sent)
+            if sent:
+                observe(_redriven(source, target, sent))
             if not sent:  # the target is down, or refuses all: more of the same would change nothing
                 complete, reached_end = False, True
                 break
@@ -132,6 +141,20 @@ async def _send(
         else:
             refused.append({"id": outgoing.dedup_id, "code": outcome.problem_code, "detail": outcome.detail})
     return sent, refused
+
+
+def _redriven(source: Route, target: Route, sent: Sequence[DeadRecord]) -> Event:
+    facts = [
+        Facts(
+            message_id=summary.id,
+            trace_id=summary.trace_id,
+            job=summary.job,
+            size=len(record.body),
+            traceparent=record.headers.get("traceparent"),
+        )
+        for record, summary in _described(sent)
+    ]
+    return Event("redriven", source.queue, source.broker, len(facts), messages=facts, to_queue=target.queue)
 
 
 def _described(records: Sequence[DeadRecord]) -> list[tuple[DeadRecord, DeadSummary]]:

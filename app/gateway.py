@@ -25,19 +25,17 @@ from app.lanes import Lane
 from app.leases import Lease, TokenSealer
 from app.maintenance import Maintenance
 from app.model import (
-    BrokerInfo,
     DeadLetterFilter,
     DeadLetterView,
     Message,
     Projection,
-    QueueInfo,
     Receipt,
     RedriveResult,
     Settlement,
     SettleResult,
 )
-from app.observe.events import Event, Observe
-from app.overview import broker_info, known_queues, queue_info
+from app.observe.events import Event, Facts, Observe
+from app.overview import Overview, known_queues
 from app.rights import Caller, Right
 from app.routing import Route, Router, chunks, offering
 from app.settling import Settler
@@ -70,8 +68,7 @@ class Gateway:
         """
         self.bindings = bindings
         self.router = router
-        self.required = required
-        self.urls = urls or {}
+        self.overview = Overview(router, bindings, required, urls or {})
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
@@ -147,7 +144,8 @@ class Gateway:
         outcome = await lane.publisher.submit(outgoing)
         if outcome is not None:
             raise outcome
-        return self._accepted(lane.route, publication.envelope)
+        self._accepted(lane.route, [(publication.envelope, outgoing)])
+        return _receipt(lane.route, publication.envelope)
 
     async def publish_many(self, caller: Caller, queue: str, bodies: Sequence[bytes]) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
@@ -165,11 +163,16 @@ class Gateway:
         for chunk in chunks(ready, route.capabilities.max_batch):
             outcomes: Sequence[Outcome]
             try:
-                outcomes = await route.binding.publish(route.native, [outgoing for _, _, outgoing in chunk])
+                outcomes = await lane.publish([outgoing for _, _, outgoing in chunk])
             except BabelgateError as error:
                 outcomes = [error] * len(chunk)
-            for (index, accepted, _), outcome in zip(chunk, outcomes, strict=True):
-                results[index] = self._accepted(route, accepted) if outcome is None else outcome
+            accepted: list[tuple[Envelope, Outgoing]] = []
+            for (index, sent, outgoing), outcome in zip(chunk, outcomes, strict=True):
+                results[index] = _receipt(route, sent) if outcome is None else outcome
+                if outcome is None:
+                    accepted.append((sent, outgoing))
+            if accepted:
+                self._accepted(route, accepted)
         return [result for result in results if result is not None]
 
     def validate(
@@ -208,16 +211,27 @@ class Gateway:
         lease_seconds = route.lease_seconds(lease_seconds)
         self.holdings[route.broker].check()
         messages = []
-        for admitted in await lane.receiver.receive(max_messages, wait_seconds, lease_seconds):
+        handed_out = await lane.receiver.receive(max_messages, wait_seconds, lease_seconds)
+        for admitted in handed_out:
             delivery, attempts = admitted.delivery, admitted.attempts
             deadline = delivery.lease_expires_at
-            lease = Lease(queue, route.broker, delivery.handle, self.incarnation, deadline, attempts)
+            lease = Lease(queue, route.broker, delivery.handle, self.incarnation, deadline, attempts, admitted.facts)
             redelivered = delivery.redelivered or attempts > 0
             messages.append(
                 Message(self._sealer.seal(lease), deadline, attempts, redelivered, delivery.headers, delivery.body)
             )
         if messages:
-            self.observe(Event("delivered", queue, route.broker, count=len(messages)))
+            self.observe(
+                Event(
+                    "delivered",
+                    queue,
+                    route.broker,
+                    len(messages),
+                    messages=[admitted.facts for admitted in handed_out],
+                    bodies=[message.body for message in messages],
+                    lease_seconds=lease_seconds,
+                )
+            )
         return messages
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
@@ -263,10 +277,7 @@ class Gateway:
         source, target = self._lane(queue).route, self._lane(to_queue or queue).route
         lock = self._redriving.setdefault(queue, asyncio.Lock())
         async with lock:
-            result = await redrive(source, target, where, limit, dry_run, self.clock)
-        if result.redriven:
-            self.observe(Event("redriven", queue, source.broker, count=result.redriven))
-        return result
+            return await redrive(source, target, where, limit, dry_run, self.clock, self.observe)
 
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
@@ -279,41 +290,6 @@ class Gateway:
         caller.require(Right.MANAGE, queue)
         route = self._lane(queue).route
         return await offering(route, DeadStore).purge_dead(route.native)
-
-    async def queues(self, caller: Caller) -> list[QueueInfo]:
-        """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
-        names = [name for name in await known_queues(self.router, self.bindings) if caller.rights(name)]
-        return list(await asyncio.gather(*(queue_info(self.router.route(name), strict=False) for name in names)))
-
-    async def queue(self, caller: Caller, queue: str) -> QueueInfo:
-        """One queue. Raises the broker's error."""
-        caller.require_any(queue)
-        return await queue_info(self.router.route(queue), strict=True)
-
-    async def brokers(self, caller: Caller) -> list[BrokerInfo]:
-        """All configured brokers, each asked for at most 2 s; needs the right to manage some queue."""
-        caller.require_anywhere(Right.MANAGE)
-        return list(
-            await asyncio.gather(
-                *(
-                    broker_info(binding, self.urls.get(name, ""), name in self.required)
-                    for name, binding in self.bindings.items()
-                )
-            )
-        )
-
-    async def missing(self) -> list[str]:
-        """The required brokers that do not answer; asks no other, for at most 2 s."""
-
-        async def answers(name: str) -> bool:
-            try:
-                await self.bindings[name].ping()
-            except BabelgateError:
-                return False
-            return True
-
-        names = sorted(self.required)
-        return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
 
     async def _kept_routes(self) -> list[Route]:
         """The queues this process knows of: configured by name, listed by their broker, or dealt with."""
@@ -331,18 +307,23 @@ class Gateway:
                 lane.receiver.stop()
         return lane
 
-    def _accepted(self, route: Route, accepted: Envelope) -> Receipt:
-        self.observe(
-            Event(
-                "accepted",
-                route.queue,
-                route.broker,
-                job=accepted.job,
-                message_id=accepted.id,
-                trace_id=accepted.trace_id,
-                attempts=accepted.attempts,
+    def _accepted(self, route: Route, accepted: Sequence[tuple[Envelope, Outgoing]]) -> None:
+        facts = [
+            Facts(
+                sent.attempts,
+                sent.id,
+                sent.trace_id,
+                sent.job,
+                sent.created_at,
+                sent.lang,
+                len(sent.body),
+                outgoing.headers.get("traceparent"),
             )
-        )
-        return Receipt(
-            accepted.id, accepted.trace_id, route.queue, route.broker, accepted.attempts, accepted.created_at
-        )
+            for sent, outgoing in accepted
+        ]
+        bodies = [sent.body for sent, _ in accepted]
+        self.observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+
+
+def _receipt(route: Route, sent: Envelope) -> Receipt:
+    return Receipt(sent.id, sent.trace_id, route.queue, route.broker, sent.attempts, sent.created_at)

@@ -15,10 +15,10 @@ from app import envelope
 from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Failure, Outcome, Outstanding
 from app.clock import Clock
 from app.copies import bury, publish_again
-from app.envelope import Limits, Poison
+from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
 from app.holding import Held, Holder, Holdings
-from app.observe.events import Event, Observe
+from app.observe.events import Event, Facts, Observe
 from app.routing import Route, offering
 
 LEASE_EXPIRED = "lease expired"
@@ -73,6 +73,20 @@ class Keeper(Protocol):
 
     async def close(self) -> None:
         """Let no lease run out any more; what is held stays with the broker."""
+
+
+def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
+    """What is known of the message of ``delivery``, with its reconciled ``attempts``."""
+    return Facts(
+        attempts,
+        received.id,
+        received.trace_id,
+        received.job,
+        received.created_at,
+        received.lang,
+        len(delivery.body),
+        delivery.headers.get("traceparent"),
+    )
 
 
 def keeper(route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> Keeper:
@@ -185,10 +199,18 @@ class GatewayKeeper:
 
     async def expire(self) -> None:
         """End the leases that have run out by now: each counts as a failed attempt, and the message comes again."""
+        facts: dict[str, Facts] = {}
+
+        async def lapse(claimed: Sequence[Held]) -> Sequence[Outcome]:
+            facts.update((held.handle, self._facts(held.delivery)) for held in claimed)
+            return await self._lapse(claimed)
+
         while handles := self._holder.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
-            outcomes = await self._holder.settle(handles, self._lapse)
-            if count := sum(outcome is None for outcome in outcomes):
-                self._observe(Event("lease_expired", self._route.queue, self._route.broker, count=count))
+            outcomes = await self._holder.settle(handles, lapse)
+            lapsed = [facts[handle] for handle, outcome in zip(handles, outcomes, strict=True) if outcome is None]
+            if lapsed:
+                route = self._route
+                self._observe(Event("lease_expired", route.queue, route.broker, len(lapsed), messages=lapsed))
 
     def _due(self) -> None:
         if self._expiring is None:
@@ -248,6 +270,13 @@ class GatewayKeeper:
         except Poison:
             return None
         return self._route.attempts(said, held.delivery.delivery_count) + 1
+
+    def _facts(self, delivery: Delivery) -> Facts:
+        try:
+            received = envelope.inspect(delivery.body, self._limits)
+        except Poison:
+            return Facts(size=len(delivery.body))
+        return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 
     async def _bury(self, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequence[Outcome]:
         if isinstance(self._binding, DeadLetters):

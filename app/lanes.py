@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Awaitable, Sequence
+from typing import TypeVar
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
@@ -12,13 +14,15 @@ from app.coalescing import Coalescer
 from app.envelope import Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.holding import Holdings
-from app.keeping import LEASE_EXPIRED, keeper
-from app.observe.events import Event, Observe
+from app.keeping import LEASE_EXPIRED, facts_of, keeper
+from app.observe.events import Call, Event, Facts, Observe, Operation
 from app.receiving import Admitted, Receiver
 from app.routing import Route
 
 PUBLISH_SECONDS = 0.25
 """How long a publish may wait for others of its queue before it is its turn; past that, it is refused at once."""
+
+Result = TypeVar("Result")
 
 log = logging.getLogger("babelgate.lanes")
 
@@ -37,16 +41,20 @@ class Lane:
         max_batch = route.capabilities.max_batch
 
         async def publish(messages: list[Outgoing]) -> Sequence[Outcome]:
-            return await binding.publish(native, messages)
+            call = binding.publish(native, messages)
+            return await self.timed("send", call, len(messages), coalesced=True)
+
+        async def ack(handles: list[str]) -> Sequence[Outcome]:
+            return await self.timed("ack", self.keeper.ack(handles), len(handles), coalesced=True)
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
             # Those that wait were let in when less was held.
             holdings.check()
-            deliveries = await binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
-            return self.keeper.keep(deliveries, lease_seconds)
+            reserving = binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
+            return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
 
         self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch, PUBLISH_SECONDS)
-        self.acker: Coalescer[str, Outcome] = Coalescer(self.keeper.ack, max_batch)
+        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property
@@ -65,6 +73,33 @@ class Lane:
         """Finish what is in flight; leases that this process keeps run out no more."""
         await self.idle()
         await self.keeper.close()
+
+    async def publish(self, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Publish as one batch of its own; outcomes and errors of the binding."""
+        return await self.timed("send", self.route.binding.publish(self.route.native, messages), len(messages))
+
+    async def timed(
+        self,
+        operation: Operation,
+        call: Awaitable[Sequence[Result]],
+        count: int | None = None,
+        *,
+        coalesced: bool = False,
+    ) -> Sequence[Result]:
+        """The results of ``call``, a call to the broker for ``count`` messages (None: as many as come), reported."""
+        began = time.monotonic()
+        results: Sequence[Result] = ()
+        error: str | None = None
+        try:
+            results = await call
+            return results
+        except BaseException as raised:
+            error = raised.problem_code if isinstance(raised, BabelgateError) else type(raised).__name__
+            raise
+        finally:
+            took = time.monotonic() - began
+            count = len(results) if count is None else count
+            self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
 
     def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
         """The message for the queue's broker. Raises what the broker cannot carry."""
@@ -108,11 +143,12 @@ class Lane:
                 log.warning(
                     "queue %s: message %r carries forbidden keys %s", self.route.queue, received.id, received.warnings
                 )
+            facts = facts_of(delivery, received, attempts)
             reason = self._overdue(received, attempts)
             if reason is None:
-                good.append(Admitted(delivery, attempts))
+                good.append(Admitted(delivery, attempts, facts))
             else:
-                letters.append(self._failed(delivery, received, attempts, reason))
+                letters.append(self._failed(delivery, facts, attempts, reason))
         if letters:
             await self._dead_letter(letters)
         return good
@@ -132,20 +168,16 @@ class Lane:
         error = f"{poison.code}: {poison.detail}"
         log.warning("queue %s: a body is dead-lettered as poison: %s", route.queue, error)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
-        return DeadLetter(delivery.handle, block), Event("poison", route.queue, route.broker, reason=poison.code)
+        facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
+        return DeadLetter(delivery.handle, block), Event(
+            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
+        )
 
-    def _failed(self, delivery: Delivery, received: Received, attempts: int, error: str) -> tuple[DeadLetter, Event]:
+    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetter, Event]:
         route = self.route
         block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
         return DeadLetter(delivery.handle, block), Event(
-            "dead_lettered",
-            route.queue,
-            route.broker,
-            reason="failed",
-            job=received.job,
-            message_id=received.id,
-            trace_id=received.trace_id,
-            attempts=attempts,
+            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
         )
 
     async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:

@@ -1,7 +1,8 @@
 """Ack tokens: signed, opaque, self-routing proofs of a lease.
 
 A token is base64url of the version, the key id and the fields, joined by line feeds and padded with spaces to whole
-groups of three bytes, followed by base64url of the first 18 bytes of HMAC-SHA256 over the text before.
+groups of three bytes, followed by base64url of the first 18 bytes of HMAC-SHA256 over the text before. The last field
+is what is known of the message, as a JSON array: whoever settles can tell which message it was.
 """
 
 from __future__ import annotations
@@ -10,19 +11,28 @@ import hmac
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from app.errors import InvalidAckToken
+from app.observe.events import Facts
 
-MAX_TOKEN_LENGTH = 1024
+MAX_TOKEN_LENGTH = 2400
+_MAX_FACTS_BYTES = 1024
+"""Facts that take more (a job's name, a foreign id may have any length) stay out of the token."""
 _VERSION = "1"
 _MAC_BYTES = 18
 _MAC_LENGTH = 24
 
+NO_FACTS = Facts()
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Facts).decode
+
 
 class Lease(Struct, frozen=True, gc=False):
     """What an ack token says: the delivery's ``handle`` at its ``broker``, the ``receiver`` that handed it out, the
-    deadline it had then (Unix ms, a hint: the broker's is the truth), and the attempts it was handed out with."""
+    deadline it had then (Unix ms, a hint: the broker's is the truth), the attempts it was handed out with, and the
+    facts of its message, where these are not too long."""
 
     queue: str
     broker: str
@@ -30,6 +40,7 @@ class Lease(Struct, frozen=True, gc=False):
     receiver: str
     deadline: int
     attempts: int
+    facts: Facts = NO_FACTS
 
 
 class TokenKey(Struct, frozen=True):
@@ -54,10 +65,13 @@ class TokenSealer:
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
+        facts = _encode(lease.facts)
+        if len(facts) > _MAX_FACTS_BYTES:
+            facts = _encode(NO_FACTS)
         fields = (
             f"{self._head}{lease.queue}\n{lease.broker}\n{lease.handle}\n"
-            f"{lease.receiver}\n{lease.deadline}\n{lease.attempts}"
-        ).encode("ascii")
+            f"{lease.receiver}\n{lease.deadline}\n{lease.attempts}\n"
+        ).encode("ascii") + facts
         text = urlsafe_b64encode(fields + b"  "[: -len(fields) % 3])
         return (text + _mac(self._mac, text)).decode("ascii")
 
@@ -68,8 +82,8 @@ class TokenSealer:
                 raise InvalidAckToken
             text, mac = token[:-_MAC_LENGTH].encode("ascii"), token[-_MAC_LENGTH:]
             # The mac is over the text as it stands, so that only the one spelling that was issued is good.
-            fields = urlsafe_b64decode(text).decode("ascii")
-            version, key, of_queue, broker, handle, receiver, deadline, attempts = fields.split("\n")
+            fields = urlsafe_b64decode(text).decode()
+            version, key, of_queue, broker, handle, receiver, deadline, attempts, facts = fields.split("\n")
             if (
                 version != _VERSION
                 or key not in self._macs
@@ -79,7 +93,7 @@ class TokenSealer:
                 raise InvalidAckToken
         except ValueError:
             raise InvalidAckToken from None
-        return Lease(of_queue, broker, handle, receiver, int(deadline), int(attempts))
+        return Lease(of_queue, broker, handle, receiver, int(deadline), int(attempts), _decode(facts))
 
 
 def _mac(keyed: hmac.HMAC, text: bytes) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 from urllib.parse import urlsplit
@@ -9,7 +10,53 @@ from urllib.parse import urlsplit
 from app.brokers.binding import Binding, Lists, Stats
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.model import BrokerInfo, QueueInfo
+from app.rights import Caller, Right
 from app.routing import Route, Router
+
+
+class Overview:
+    """What a gateway tells its operators. Every verb but ``missing`` checks the right of its Caller (Forbidden)."""
+
+    def __init__(
+        self, router: Router, bindings: Mapping[str, Binding], required: frozenset[str], urls: Mapping[str, str]
+    ) -> None:
+        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs."""
+        self._router = router
+        self._bindings = bindings
+        self._required = required
+        self._urls = urls
+
+    async def queues(self, caller: Caller) -> list[QueueInfo]:
+        """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
+        names = [name for name in await known_queues(self._router, self._bindings) if caller.rights(name)]
+        return list(await asyncio.gather(*(queue_info(self._router.route(name), strict=False) for name in names)))
+
+    async def queue(self, caller: Caller, queue: str) -> QueueInfo:
+        """One queue. Raises the broker's error."""
+        caller.require_any(queue)
+        return await queue_info(self._router.route(queue), strict=True)
+
+    async def brokers(self, caller: Caller) -> list[BrokerInfo]:
+        """All configured brokers, each asked for at most 2 s; needs the right to manage some queue."""
+        caller.require_anywhere(Right.MANAGE)
+        asked = (
+            broker_info(binding, self._urls.get(name, ""), name in self._required)
+            for name, binding in self._bindings.items()
+        )
+        return list(await asyncio.gather(*asked))
+
+    async def missing(self) -> list[str]:
+        """The required brokers that do not answer; asks no other, for at most 2 s."""
+
+        async def answers(name: str) -> bool:
+            try:
+                await self._bindings[name].ping()
+            except BabelgateError:
+                return False
+            return True
+
+        names = sorted(self._required)
+        return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
 
 
 async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[str]:

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from app.brokers.binding import Delivery
 from app.errors import BabelgateError
+from app.observe.events import Facts
 
 SLICE_SECONDS = 1.0
 """The longest wait handed to a binding: bounds how long a stop waits for it."""
@@ -24,10 +25,11 @@ log = logging.getLogger("babelgate.receiving")
 
 
 class Admitted(Struct, frozen=True):
-    """A delivery fit to be handed out, with its reconciled ``attempts``."""
+    """A delivery fit to be handed out, with its reconciled ``attempts`` and the facts of its message."""
 
     delivery: Delivery
     attempts: int
+    facts: Facts
 
 
 Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]

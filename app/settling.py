@@ -13,13 +13,16 @@ from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
 from app.keeping import Failed
 from app.lanes import Lane
-from app.leases import Lease, TokenSealer
+from app.leases import NO_FACTS, Lease, TokenSealer
 from app.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.observe.events import Event, EventKind, Observe
+from app.observe.events import Event, EventKind, Facts, Observe
 from app.routing import Route, chunks
 
 Fate = Outcome | int
 """What became of a token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
+
+End = Callable[[Sequence[Lease]], Awaitable[Sequence[Fate]]]
+"""Ends leases, or prolongs them: one fate each."""
 
 _SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
 
@@ -40,19 +43,21 @@ class Settler:
         route = lane.route
         check(route, settlement)
         fates: defaultdict[Action, list[Fate]] = defaultdict(list)
+
+        async def end(action: Action, tokens: Sequence[str], by: End) -> None:
+            opened = self._open(route, tokens)
+            each = await _each(opened, by(_leases(opened)))
+            self._report(route, action, opened, each)
+            fates[action] += each
+
         if settlement.acks:
-            opened = self._open(route, settlement.acks)
-            fates["ack"] += await _each(opened, self._ack(lane, _leases(opened)))
+            await end("ack", settlement.acks, partial(self._ack, lane))
         for nack in settlement.nacks:
-            opened = self._open(route, nack.ack_tokens)
-            fates["nack"] += await _each(opened, self._nack(lane, nack, _leases(opened)))
+            await end("nack", nack.ack_tokens, partial(self._nack, lane, nack))
         for reject in settlement.rejects:
-            opened = self._open(route, reject.ack_tokens)
-            fates["reject"] += await _each(opened, self._reject(lane, reject, _leases(opened)))
+            await end("reject", reject.ack_tokens, partial(self._reject, lane, reject))
         for extend in settlement.extends:
-            opened = self._open(route, extend.ack_tokens)
-            fates["extend"] += await _each(opened, self._extend(lane, extend, _leases(opened)))
-        self._report(route, fates)
+            await end("extend", extend.ack_tokens, partial(self._extend, lane, extend))
         return [_result(index, action, fate) for action, each in fates.items() for index, fate in enumerate(each)]
 
     def _open(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
@@ -70,7 +75,9 @@ class Settler:
     async def _ack(self, lane: Lane, leases: Sequence[Lease]) -> Sequence[Fate]:
         if len(leases) == 1:
             return [await lane.acker.submit(leases[0].handle)]
-        return await _in_chunks(lane.route, leases, lambda chunk: lane.keeper.ack(_handles(chunk)))
+        return await _in_chunks(
+            lane.route, leases, lambda chunk: lane.timed("ack", lane.keeper.ack(_handles(chunk)), len(chunk))
+        )
 
     async def _nack(self, lane: Lane, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
         """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
@@ -109,23 +116,36 @@ class Settler:
             )
             for lease in leases
         ]
-        outcomes = await lane.keeper.dead_letter(letters)
-        if done := sum(outcome is None for outcome in outcomes):
-            self._observe(Event("dead_lettered", route.queue, route.broker, count=done, reason="failed"))
+        outcomes = await lane.timed("reject", lane.keeper.dead_letter(letters), len(letters))
+        done = [lease.facts for lease, outcome in zip(leases, outcomes, strict=True) if outcome is None]
+        if done:
+            event = Event("dead_lettered", route.queue, route.broker, len(done), reason="failed", messages=done)
+            self._observe(event)
         return outcomes
 
     async def _extend(self, lane: Lane, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
         lease_seconds = lane.route.lease_seconds(extend.lease_seconds)
-        return await _in_chunks(lane.route, leases, lambda chunk: lane.keeper.extend(_handles(chunk), lease_seconds))
 
-    def _report(self, route: Route, fates: Mapping[Action, Sequence[Fate]]) -> None:
-        for action, each in fates.items():
-            settled = sum(not isinstance(fate, BabelgateError) for fate in each)
-            lost = sum(isinstance(fate, LeaseLost) for fate in each)
-            if settled:
-                self._observe(Event(_SETTLED[action], route.queue, route.broker, count=settled))
-            if lost:
-                self._observe(Event("lease_lost", route.queue, route.broker, count=lost))
+        async def prolong(chunk: Sequence[Lease]) -> Sequence[Fate]:
+            return await lane.timed("extend", lane.keeper.extend(_handles(chunk), lease_seconds), len(chunk))
+
+        return await _in_chunks(lane.route, leases, prolong)
+
+    def _report(
+        self, route: Route, action: Action, opened: Sequence[Lease | BabelgateError], fates: Sequence[Fate]
+    ) -> None:
+        settled: list[Facts] = []
+        lost: list[Facts] = []
+        for lease, fate in zip(opened, fates, strict=True):
+            if not isinstance(fate, BabelgateError):
+                assert isinstance(lease, Lease)
+                settled.append(lease.facts)
+            elif isinstance(fate, LeaseLost):
+                lost.append(lease.facts if isinstance(lease, Lease) else NO_FACTS)
+        if settled:
+            self._observe(Event(_SETTLED[action], route.queue, route.broker, len(settled), messages=settled))
+        if lost:
+            self._observe(Event("lease_lost", route.queue, route.broker, len(lost), messages=lost))
 
 
 def check(route: Route, settlement: Settlement) -> None:
@@ -143,12 +163,10 @@ def _handles(leases: Sequence[Lease]) -> list[str]:
 
 async def _release(lane: Lane, nack: Nack, delay_seconds: float, leases: Sequence[Lease]) -> Sequence[Outcome]:
     failed = [Failed(lease.handle, Failure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases]
-    return await lane.keeper.release(failed, delay_seconds)
+    return await lane.timed("nack", lane.keeper.release(failed, delay_seconds), len(failed))
 
 
-async def _in_chunks(
-    route: Route, leases: Sequence[Lease], call: Callable[[Sequence[Lease]], Awaitable[Sequence[Fate]]]
-) -> list[Fate]:
+async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[Fate]:
     """The fates by ``call``, made with as many leases as the broker takes at once; a call that fails fails alone."""
     fates: list[Fate] = []
     for chunk in chunks(leases, route.capabilities.max_batch):

@@ -23,7 +23,7 @@ from app.http.body import RequestLimits
 from app.http.shedding import SHEDDER, Shedder
 from app.keys import token_keys
 from app.leases import TokenSealer
-from app.observe.events import Observe
+from app.observe.events import Observe, fan_out
 from app.observe.metrics import Metrics
 from app.pacing import Pacer
 from app.peer_port import PeerPort
@@ -33,7 +33,8 @@ from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
 from app.rights import Caller
 from app.routing import Policy, Router, Rule
-from app.settings import QueueSettings, Settings
+from app.settings import Settings
+from app.settings_sections import QueueSettings
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
@@ -71,7 +72,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms) -> App:
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
     peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
-    gateway = build_gateway(settings, clock=clock, observe=metrics.observe, forwarder=peers)
+    gateway = build_gateway(settings, clock=clock, observe=fan_out([metrics.observe]), forwarder=peers)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,

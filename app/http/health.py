@@ -74,9 +74,9 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
             raise NotReady(reason="The gateway is starting.")
         if gateway.draining:
             raise Draining
-        for broker in await gateway.missing():
+        for broker in await gateway.overview.missing():
             raise BrokerUnavailable(broker=broker, reason="it is required, and does not answer")
-        states = await gateway.brokers(ANYONE) if verbose else []
+        states = await gateway.overview.brokers(ANYONE) if verbose else []
         return views.Probe(
             status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] if verbose else None
         )

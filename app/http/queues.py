@@ -29,7 +29,7 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     async def list_queues(caller: CallerOf) -> views.QueueList:
         """The configured queues, and those that brokers can list, as far as the caller has a right on them."""
-        found = await gateway.queues(caller)
+        found = await gateway.overview.queues(caller)
         return views.QueueList(queues=[views.Queue.model_validate(info) for info in found])
 
     @router.post(
@@ -54,7 +54,7 @@ def routes(gateway: Gateway) -> APIRouter:
         """One queue: counts, capabilities and policy. Needs any right on it."""
         if queue.endswith(":purge"):
             raise MethodNotAllowed(allow="POST")
-        return views.Queue.model_validate(await gateway.queue(caller, queue))
+        return views.Queue.model_validate(await gateway.overview.queue(caller, queue))
 
     @router.get(
         "/queues/{queue}/messages:peek",
@@ -108,6 +108,7 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     async def list_brokers(caller: CallerOf) -> views.BrokerList:
         """All configured brokers, asked now. Needs the right `manage` on some queue."""
-        return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in await gateway.brokers(caller)])
+        found = await gateway.overview.brokers(caller)
+        return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in found])
 
     return router

@@ -1,8 +1,8 @@
-"""What the gateway reports of its work: one event per transition, for metrics and whoever else listens."""
+"""What the gateway reports of its work: transitions of messages, and calls to brokers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -23,6 +23,25 @@ EventKind = Literal[
     "forwarded",
 ]
 
+Operation = Literal["send", "receive", "ack", "nack", "reject", "extend"]
+
+
+class Facts(Struct, frozen=True, array_like=True, gc=False):
+    """What is known of one message; ack tokens carry it, so that whoever settles knows it too.
+
+    ``attempts`` as handed out. ``created_at`` is Unix ms, ``size`` the bytes of the body. ``traceparent``: the W3C
+    context the message travelled with.
+    """
+
+    attempts: int | None = None
+    message_id: str | None = None
+    trace_id: str | None = None
+    job: str | None = None
+    created_at: int | None = None
+    lang: str | None = None
+    size: int | None = None
+    traceparent: str | None = None
+
 
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
@@ -30,7 +49,8 @@ class Event(Struct, frozen=True):
     ``reason``: why a message was dead-lettered, the code of a poison one, or what became of a forwarded settle
     (``settled``, ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). Where only the receiver can settle, tokens
     are counted as ``settled_here`` or ``forwarded`` by the process that was asked, besides what their owner tells.
-    The facts of a message are given where ``count`` is 1 and they are known.
+    ``messages`` holds the facts of each, where they are known; ``bodies`` their bodies in the same order, where they
+    are at hand. ``lease_seconds`` of a delivery; ``to_queue`` of what was redriven.
     """
 
     kind: EventKind
@@ -38,11 +58,38 @@ class Event(Struct, frozen=True):
     broker: str
     count: int = 1
     reason: str | None = None
-    job: str | None = None
-    message_id: str | None = None
-    trace_id: str | None = None
-    attempts: int | None = None
+    messages: Sequence[Facts] = ()
+    bodies: Sequence[bytes] = ()
+    lease_seconds: float | None = None
+    to_queue: str | None = None
 
 
-Observe = Callable[[Event], None]
-"""Takes each event as it happens; must not block."""
+class Call(Struct, frozen=True):
+    """One call to a broker took ``seconds``, for ``count`` messages: sent, received (0: none was there) or settled.
+
+    ``error``: the class of what it raised, in snake case. ``coalesced``: concurrent calls of clients made it up.
+    """
+
+    operation: Operation
+    queue: str
+    broker: str
+    count: int
+    seconds: float
+    error: str | None = None
+    coalesced: bool = False
+
+
+Observe = Callable[[Event | Call], None]
+"""Takes each event and each call as it happens; must not block, and must not raise."""
+
+
+def fan_out(observers: Sequence[Observe]) -> Observe:
+    """One observer that tells all of ``observers``."""
+    if len(observers) == 1:
+        return observers[0]
+
+    def observe(reported: Event | Call) -> None:
+        for each in observers:
+            each(reported)
+
+    return observe

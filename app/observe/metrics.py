@@ -11,7 +11,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from app.observe.events import Event
+from app.observe.events import Call, Event
 
 MAX_QUEUES = 1000
 """Past so many queues the rest share the label ``_other``: every label value is a time series that is never freed."""
@@ -45,8 +45,10 @@ class Metrics:
         self._queues: set[str] = set()
         self._adders: dict[tuple[str, str, str, str | None], tuple[Add, ...]] = {}
 
-    def observe(self, event: Event) -> None:
+    def observe(self, event: Event | Call) -> None:
         """Count one event."""
+        if isinstance(event, Call):
+            return
         key = (event.kind, event.queue, event.broker, event.reason)
         adders = self._adders.get(key)
         if adders is None:

@@ -79,7 +79,7 @@ class TestLife:
         await asyncio.sleep(0.3)
 
         async def is_ready() -> bool:
-            stats = (await stranger.gateway.queue(ANYONE, world.queue)).stats
+            stats = (await stranger.gateway.overview.queue(ANYONE, world.queue)).stats
             return world.broker.tells(stats, depth=1, delayed=0)
 
         await until(is_ready)
@@ -175,7 +175,7 @@ class TestLife:
         async with world.broker.outage():
             process = await world.process()
             assert process.gateway.started
-            (broker,) = await process.gateway.brokers(ANYONE)
+            (broker,) = await process.gateway.overview.brokers(ANYONE)
             assert not broker.up
             assert broker.detail
             with pytest.raises(BrokerUnavailable):
@@ -183,7 +183,7 @@ class TestLife:
         await came_back(process)
         await process.publish({"n": 1})
         assert data(await process.one()) == {"n": 1}
-        (broker,) = await process.gateway.brokers(ANYONE)
+        (broker,) = await process.gateway.overview.brokers(ANYONE)
         assert broker.up
 
     async def test_a_close_with_leases_out_leaves_them_to_whoever_has_the_token(self, world: World) -> None:
@@ -281,9 +281,9 @@ class TestLife:
     async def test_the_overview_agrees(self, world: World) -> None:
         process = await world.process()
         await process.publish()
-        info = await process.gateway.queue(ANYONE, world.queue)
+        info = await process.gateway.overview.queue(ANYONE, world.queue)
         assert (info.queue, info.broker, info.stats.depth) == (world.queue, world.broker.name, 1)
-        listed = [each.queue for each in await process.gateway.queues(ANYONE)]
+        listed = [each.queue for each in await process.gateway.overview.queues(ANYONE)]
         assert listed in ([world.queue], []), "it lists what the broker knows, or nothing"
-        (broker,) = await process.gateway.brokers(ANYONE)
+        (broker,) = await process.gateway.overview.brokers(ANYONE)
         assert (broker.broker, broker.up) == (world.broker.name, True)

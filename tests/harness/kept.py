@@ -17,6 +17,7 @@ from app.keeping import Failed, GatewayKeeper
 from app.observe.events import Event
 from app.routing import Rule
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding
+from tests.harness.observed import events_into
 
 LEASE = 30.0
 
@@ -41,7 +42,7 @@ class Kept:
         self.binding = kind("memory", replace(OWNED, **abilities), clock)
         self.holdings = Holdings("memory", Admission())
         self.route = Rule("*", self.binding).route(queue)
-        self.keeper = GatewayKeeper(self.route, self.holdings, Limits(), clock, self.events.append)
+        self.keeper = GatewayKeeper(self.route, self.holdings, Limits(), clock, events_into(self.events))
 
     async def put(self, *messages: Outgoing) -> None:
         """Publish."""

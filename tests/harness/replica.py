@@ -19,6 +19,7 @@ from app.peers_sockets import SocketDirectory
 from app.rights import ANYONE
 from app.routing import Router, Rule
 from tests.harness.memory import MemoryBinding, lacking
+from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft
 
 QUEUE = "jobs"
@@ -49,7 +50,7 @@ class Replica:
             Router([], Rule("*", self.binding)),
             TokenSealer(KEYS),
             forwarder=self.peers,
-            observe=self.events.append,
+            observe=events_into(self.events),
         )
         self.port = PeerPort(self.gateway, self.signer, self.sockets, listen)
 

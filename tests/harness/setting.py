@@ -7,6 +7,7 @@ from app.gateway import Gateway
 from app.leases import TokenSealer
 from app.routing import Policy, Router, Rule
 from tests.harness.memory import CAPABLE, MemoryBinding
+from tests.harness.observed import events_into
 from tests.harness.world import KEYS, ORDINARY, Process
 
 
@@ -26,7 +27,7 @@ class Setting:
 
         def make(process: Process) -> Gateway:
             router = Router([], Rule("*", self.binding, policy))
-            observe = process.events.append
+            observe = events_into(process.events)
             return Gateway({"memory": self.binding}, router, TokenSealer(KEYS), clock=self.clock, observe=observe)
 
         self.process = Process(queue, make)

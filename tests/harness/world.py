@@ -33,6 +33,7 @@ from app.peers_sockets import SocketDirectory
 from app.rights import ANYONE
 from app.routing import Policy, Router, Rule
 from tests.harness.broker import Broker
+from tests.harness.observed import events_into
 
 JOB = "urn:babel:test:made"
 KEYS = [TokenKey("test", b"the gateways of a test share a key")]
@@ -144,7 +145,7 @@ class Process:
         return await self.settle(Settlement(extends=[Extend(tokens(messages), lease)]))
 
     async def stats(self) -> Stats:
-        return (await self.gateway.queue(ANYONE, self.queue)).stats
+        return (await self.gateway.overview.queue(ANYONE, self.queue)).stats
 
     async def dead(self, **where: Any) -> list[DeadLetterView]:
         return (await self.gateway.dead_letters(ANYONE, self.queue, DeadLetterFilter(**where), 100, None))[0]
@@ -190,7 +191,7 @@ class World:
                 {binding.name: binding},
                 router,
                 TokenSealer(KEYS),
-                observe=process.events.append,
+                observe=events_into(process.events),
                 forwarder=process.peers,
             )
 

@@ -24,6 +24,7 @@ from app.observe.metrics import Metrics
 from app.rights import ANYONE
 from app.routing import Route, Router, Rule
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding, lacking
+from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft, kinds
 
 QUEUE = "q"
@@ -114,7 +115,7 @@ class Here:
             {binding.name: binding},
             Router([], Rule("*", binding)),
             sealer,
-            observe=self.events.append,
+            observe=events_into(self.events),
             forwarder=others,
         )
         self.foreign = sealer.seal(Lease(QUEUE, binding.name, "1", "feedfeedfeedfeed", 0, 0))
@@ -180,7 +181,7 @@ class TestForwarding:
             Router([], Rule("*", binding)),
             sealer,
             clock=lambda: now,
-            observe=events.append,
+            observe=events_into(events),
             forwarder=Others(OwnerUnreachable(reason="x")),
         )
         over, may_live = (

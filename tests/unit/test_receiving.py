@@ -9,6 +9,7 @@ import pytest
 
 from app.brokers.binding import Delivery
 from app.errors import BrokerUnavailable
+from app.observe.events import Facts
 from app.receiving import MAX_RESERVED, Admitted, Receiver
 
 LEASE = 30.0
@@ -58,7 +59,7 @@ class Source:
         return [Delivery(b"", str(number), 0) for number in taken]
 
     async def admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
-        return [Admitted(each, 0) for each in deliveries if int(each.handle) not in self.unfit]
+        return [Admitted(each, 0, Facts()) for each in deliveries if int(each.handle) not in self.unfit]
 
     async def give_back(self, admitted: Sequence[Admitted]) -> None:
         self.given_back += numbers(admitted)

@@ -8,7 +8,7 @@ import pytest
 
 from app import settings
 from app.errors import ConfigError
-from app.settings import BrokerSettings
+from app.settings_sections import BrokerSettings
 
 SECRET = "hunter2-correct-horse"
 SHARED_KEY = f"token_keys: [{{id: a, secret: {SECRET * 2}}}]"

@@ -1,0 +1,15 @@
+"""What a gateway reported, kept for a test to read."""
+
+from __future__ import annotations
+
+from app.observe.events import Call, Event, Observe
+
+
+def events_into(kept: list[Event]) -> Observe:
+    """An observer that appends the events, and not the calls to brokers, to ``kept``."""
+
+    def observe(reported: Event | Call) -> None:
+        if isinstance(reported, Event):
+            kept.append(reported)
+
+    return observe
