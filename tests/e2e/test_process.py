@@ -200,6 +200,11 @@ def test_what_cannot_be_served_is_refused_in_words(directory, config, words):
     assert "Traceback" not in process.log_text()
 
 
+def test_any_free_port_is_taken_where_none_is_named(directory):
+    with gateway(directory, {"port": 0}) as process:
+        assert process.is_ready()
+
+
 def test_a_port_that_is_taken_is_refused_in_words(directory):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

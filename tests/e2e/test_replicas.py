@@ -53,10 +53,15 @@ class Scene:
             home = directory / f"gateway-{index}"
             home.mkdir()
             gateway = GatewayProcess(home, config)
-            stack.callback(gateway.close)
+            stack.callback(self.end, gateway)
             self.gateways.append(gateway.start())
         self.ledger = Ledger(LEASE, owned=scope != "anywhere")
         self.crowd = Crowd([gateway.url for gateway in self.gateways], queue, self.ledger, LEASE, self.seed)
+
+    def end(self, gateway: GatewayProcess) -> None:
+        """Stop it and print the end of its log, which is shown beside a failure."""
+        gateway.close()
+        print(gateway.log_text()[-2000:])
 
     async def kill_and_restart(self, gateway: GatewayProcess) -> None:
         with self.ledger.disturbance():

@@ -17,6 +17,7 @@ _ANSWER_SECONDS = 40.0
 """No call may take longer: the longest poll here is half a second, the longest time-out of a binding 30."""
 _IN_FLIGHT = 300
 """Publishing pauses while more messages than these are not settled."""
+_PROGRESS_SECONDS = 100.0
 _PAUSE = 0.05
 
 
@@ -60,8 +61,13 @@ class Crowd:
         """Wait until so many more messages are acked: the gateways that are left serve. Or until something is wrong."""
         acked = self.ledger.settled["ack"]
         wanted = len(acked) + count
-        async with asyncio.timeout(100):
-            await _until(lambda: bool(self.ledger.wrongs) or len(acked) >= wanted)
+        try:
+            async with asyncio.timeout(_PROGRESS_SECONDS):
+                await _until(lambda: bool(self.ledger.wrongs) or len(acked) >= wanted)
+        except TimeoutError:
+            told = dict(sorted(self.ledger.told.items()))
+            stalled = f"{len(acked)} messages are acked and {wanted} were to be, for {_PROGRESS_SECONDS:g} s; {told}"
+            raise AssertionError(stalled) from None
 
     def calm(self) -> None:
         """Publish no more, and from now on ack all that comes."""

@@ -17,6 +17,8 @@ import httpx
 import psutil
 import yaml
 
+from tests.harness.local import free_port
+
 START_SECONDS = 25
 STOP_SECONDS = 25
 _LISTENING = re.compile(rb"listening on (https?)://\S*?:(\d+)")
@@ -36,7 +38,7 @@ class GatewayProcess:
         self.directory = directory
         self.log = directory / "gateway.log"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
-        self._config = {"state_dir": str(directory), "port": 0, **(config or {})}
+        self._config = {"state_dir": str(directory), "port": free_port(), **(config or {})}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 

@@ -6,25 +6,36 @@ import asyncio
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 
 from tests.harness.ci import missing
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on now."""
+    """A port of the loopback that nobody listens on; see :func:`free_ports`."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones."""
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
+    """So many different ones. On Linux they stay this process's until it ends.
+
+    A server takes seconds to start, and again when it is restarted: meanwhile the system would give its port to whoever
+    asks for any, also to a client for its own end. A socket that is bound and does not listen prevents both, and, with
+    SO_REUSEADDR, not the server, which must set that too. Other systems have it otherwise.
+    """
+    probes = [socket.socket() for _ in range(count)]
+    for probe in probes:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", 0))
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        if sys.platform == "linux":
+            probe.detach()
+        else:
+            probe.close()
+    return ports
 
 
 def certify(directory: Path) -> None:

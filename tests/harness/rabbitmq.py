@@ -145,7 +145,7 @@ class RabbitServer:
                 stderr=subprocess.STDOUT,
             )
         deadline = time.monotonic() + _READY_SECONDS
-        while not self._answers():
+        while not self.answers():
             if not self.is_running or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"rabbitmq-server did not start:\n{self._log.read_text('utf-8', 'replace')[-3000:]}")
@@ -208,13 +208,13 @@ class RabbitServer:
         finally:
             self.ctl("set_vm_memory_high_watermark", "absolute", _WATERMARK)
 
-    def _answers(self) -> bool:
-        """Whether it starts the protocol; it listens before it does."""
+    def answers(self) -> bool:
+        """Whether it starts the protocol, with a frame of a method; it listens before it does."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
                 probe.settimeout(2)
                 probe.sendall(b"AMQP\x00\x00\x09\x01")
-                return bool(probe.recv(1))
+                return probe.recv(1) == b"\x01"
         except OSError:
             return False
 
