@@ -6,6 +6,7 @@ import pytest
 
 from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
+from tests.contract.suite_events import TestEvents
 from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
 from tests.contract.suite_receive import TestReceive
@@ -13,7 +14,16 @@ from tests.contract.suite_redrive import TestRedrive
 from tests.contract.suite_settle import TestSettle
 from tests.harness.rabbitmq import RabbitBroker, RabbitServer
 
-__all__ = ["TestAttempts", "TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
+__all__ = [
+    "TestAttempts",
+    "TestDeadLetters",
+    "TestEvents",
+    "TestLife",
+    "TestPublish",
+    "TestReceive",
+    "TestRedrive",
+    "TestSettle",
+]
 
 # A restart of the broker takes three seconds, and many more on a busy machine.
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]

@@ -8,6 +8,7 @@ import pytest
 
 from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
+from tests.contract.suite_events import TestEvents
 from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
 from tests.contract.suite_receive import TestReceive
@@ -15,7 +16,16 @@ from tests.contract.suite_redrive import TestRedrive
 from tests.contract.suite_settle import TestSettle
 from tests.harness.redis import RedisBroker, RedisServer, redis_server
 
-__all__ = ["TestAttempts", "TestDeadLetters", "TestLife", "TestPublish", "TestReceive", "TestRedrive", "TestSettle"]
+__all__ = [
+    "TestAttempts",
+    "TestDeadLetters",
+    "TestEvents",
+    "TestLife",
+    "TestPublish",
+    "TestReceive",
+    "TestRedrive",
+    "TestSettle",
+]
 
 pytestmark = pytest.mark.redis
 

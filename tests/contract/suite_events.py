@@ -1,0 +1,89 @@
+"""What is reported of each message: the same facts at every step, by whichever process takes it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from app.observe.events import Event, Facts
+from tests.contract.suite_settle import AFTER, SHORT
+from tests.harness.world import JOB, Process, World, data
+
+
+def only(process: Process, kind: str) -> Event:
+    """The one event of its kind."""
+    found = [event for event in process.events if event.kind == kind]
+    assert len(found) == 1, process.events
+    return found[0]
+
+
+def fact(event: Event) -> Facts:
+    assert event.count == len(event.messages) == 1
+    return event.messages[0]
+
+
+class TestEvents:
+    async def test_the_facts_of_a_message_from_its_publish_to_its_ack_elsewhere(self, world: World) -> None:
+        process, other = await world.process(), await world.process()
+        receipt = await process.publish({"n": 1})
+        message = await process.one(30)
+        envelope = json.loads(message.body)
+        expected = Facts(
+            0, receipt.id, receipt.trace_id, JOB, receipt.created_at, envelope["meta"]["lang"], len(message.body)
+        )
+        accepted, delivered = only(process, "accepted"), only(process, "delivered")
+        assert fact(accepted) == fact(delivered) == expected
+        assert list(accepted.bodies) == list(delivered.bodies) == [message.body]
+        assert delivered.lease_seconds == 30
+        assert {(event.queue, event.broker) for event in process.events} == {(world.queue, receipt.broker)}
+        assert await other.ack(message) == [None]
+        ended = [event for each in (process, other) for event in each.events if event.kind == "acked"]
+        assert len(ended) == 1
+        assert fact(ended[0]) == expected
+
+    async def test_a_batch_is_one_event_of_many_messages(self, world: World) -> None:
+        process = await world.process()
+        receipts = await process.publish_all([{"n": n} for n in range(3)])
+        ids = [receipt.id for receipt in receipts]
+        assert [facts.message_id for facts in only(process, "accepted").messages] == ids
+        messages = await process.take(3)
+        assert await process.ack(*messages) == [None] * 3
+        assert [facts.message_id for facts in only(process, "acked").messages] == ids
+
+    async def test_a_failed_message_is_told_by_its_attempts(self, world: World) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        assert await process.nack(await process.one()) == [None]
+        assert fact(only(process, "nacked")).attempts == 0
+        assert await process.reject(await process.one()) == [None]
+        assert fact(only(process, "rejected")).attempts == 1
+        buried = only(process, "dead_lettered")
+        assert buried.reason == "failed"
+        assert fact(buried).message_id == fact(only(process, "rejected")).message_id
+
+    async def test_a_redriven_message_is_told_with_where_it_went(self, world: World) -> None:
+        process = await world.process()
+        receipt = await process.publish({"n": 1})
+        await process.reject(await process.one())
+        assert (await process.redrive()).redriven == 1
+        redriven = only(process, "redriven")
+        assert redriven.to_queue == world.queue
+        assert (fact(redriven).message_id, fact(redriven).trace_id) == (receipt.id, receipt.trace_id)
+
+    async def test_a_stale_settle_tells_whose_lease_was_lost(self, world: World) -> None:
+        process = await world.process()
+        receipt = await process.publish({"n": 1})
+        late = await process.one(SHORT)
+        await asyncio.sleep(AFTER)
+        assert data(await process.one()) == {"n": 1}
+        assert [type(error).__name__ for error in await process.ack(late)] == ["LeaseLost"]
+        assert fact(only(process, "lease_lost")).message_id == receipt.id
+
+    async def test_facts_that_are_too_long_for_a_token_stay_out_of_it(self, world: World) -> None:
+        process = await world.process()
+        job = "urn:babel:test:" + "j" * 1100
+        await process.publish_body(json.dumps({"job": job, "data": {}}).encode())
+        message = await process.one()
+        assert fact(only(process, "delivered")).job == job
+        assert await process.ack(message) == [None]
+        assert fact(only(process, "acked")) == Facts()
