@@ -1,0 +1,91 @@
+"""W3C trace context as it travels: on requests, and in the native headers of messages. Pure.
+
+What is malformed or too long is ignored, never an error (https://www.w3.org/TR/trace-context/,
+https://www.w3.org/TR/baggage/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from app.observe.tracing_formula import parent_id_of, trace_id_of
+
+TRACEPARENT, TRACESTATE, BAGGAGE = "traceparent", "tracestate", "baggage"
+
+MAX_TRACESTATE_CHARACTERS = 512
+"""What everybody has to carry (Trace Context, 3.3.1.5). A longer one is left out whole."""
+MAX_BAGGAGE_CHARACTERS = 8192
+"""What everybody has to carry (Baggage, 3.3.2). A longer one is left out whole."""
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
+_TEXT = re.compile(r"[\t\x20-\x7e]+")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+SAMPLED = 0x01
+_FLAGS = 0x03
+"""Those that this version knows: sampled, and random trace id."""
+
+
+class Context(Struct, frozen=True, gc=False):
+    """A span that others are children of. ``flags`` None: the ids come from a formula, and nobody has decided yet
+    whether the trace is sampled."""
+
+    trace_id: int
+    span_id: int
+    flags: int | None
+    tracestate: str = ""
+
+    @property
+    def sampled(self) -> bool | None:
+        """Whether whoever made it sampled it; None where nobody has decided."""
+        return None if self.flags is None else bool(self.flags & SAMPLED)
+
+    @property
+    def traceparent(self) -> str:
+        """The header that names it. One that nobody decided on counts as sampled, as in the SDKs."""
+        flags = SAMPLED if self.flags is None else self.flags & _FLAGS
+        return f"00-{self.trace_id:032x}-{self.span_id:016x}-{flags:02x}"
+
+
+def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
+    """The context that ``traceparent`` names; None where it is missing or malformed."""
+    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    # A later version is read as this one, whatever it has to say behind the fields.
+    if version == "ff" or (version == "00" and more is not None) or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    return Context(int(trace_id, 16), int(span_id, 16), int(flags, 16), tracestate)
+
+
+def of_trace_id(trace_id: str | None) -> Context | None:
+    """The context that an envelope's ``trace_id`` gives; None where that is missing or blank."""
+    if not trace_id or trace_id.isspace():
+        return None
+    return Context(trace_id_of(trace_id), parent_id_of(trace_id), None)
+
+
+def of_message(traceparent: str | None, trace_id: str | None) -> Context | None:
+    """The context of a message: the one that travelled with it, else the one that its ``trace_id`` gives."""
+    return parse(traceparent) or of_trace_id(trace_id)
+
+
+def bounded(values: Sequence[bytes], most: int) -> str:
+    """The text of a header that may come in several lines; empty where it is no plain text, or too long."""
+    text = b", ".join(values).decode("latin-1").strip()
+    return text if len(text) <= most and _TEXT.fullmatch(text) else ""
+
+
+def carried(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
+    """The headers of a message whose ``own`` ones win: a ``traceparent`` of its own comes without another's state."""
+    headers: dict[str, str] = {}
+    if context is not None and TRACEPARENT not in own:
+        headers[TRACEPARENT] = context.traceparent
+        if context.tracestate:
+            headers[TRACESTATE] = context.tracestate
+    if baggage:
+        headers[BAGGAGE] = baggage
+    return {**headers, **own} if headers else own
