@@ -55,7 +55,7 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
 
 
 def greet(url: str, settings: Settings) -> None:
-    """Print lines to paste: publish, receive, ack."""
+    """Print lines to paste: publish, receive, ack. On standard error, because standard output is the log's."""
     token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
     curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
     queue = next((name for name in settings.queues if "*" not in name), "emails")
@@ -67,9 +67,9 @@ def greet(url: str, settings: Settings) -> None:
   publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}
   receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json
   ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack
-"""
+""",
+        err=True,
     )
-    sys.stdout.flush()
 
 
 @cli.command("check-config")

@@ -7,9 +7,8 @@ waiting in :mod:`app.receiving`, dead letters at rest in :mod:`app.dead_letters`
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from app import envelope
@@ -35,12 +34,13 @@ from app.model import (
     SettleResult,
 )
 from app.observe.events import Event, Facts, Observe
+from app.observe.logs import get_logger
 from app.overview import Overview, known_queues
 from app.rights import Caller, Right
 from app.routing import Route, Router, chunks, offering
 from app.settling import Settler
 
-log = logging.getLogger("babelgate.gateway")
+log = get_logger("babelgate.gateway")
 
 _KEPT_LANES = 10_000
 """Past so many queues, those with nothing in flight are forgotten."""
@@ -86,6 +86,11 @@ class Gateway:
         self._maintenance = Maintenance(self._kept_routes, clock)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
+    @property
+    def lanes(self) -> Collection[Lane]:
+        """The queues that this process has dealt with."""
+        return self._lanes.values()
+
     async def start(self) -> None:
         """Open all bindings and begin maintenance. A broker that is down does not fail the start.
 
@@ -94,7 +99,7 @@ class Gateway:
         results = await asyncio.gather(*(binding.open() for binding in self.bindings.values()), return_exceptions=True)
         for binding, result in zip(self.bindings.values(), results, strict=True):
             if isinstance(result, BrokerError):
-                log.warning("broker %s: %s", binding.name, result)
+                log.warning("broker down", broker=binding.name, error=result)
                 self._maintenance.reopen(binding)
             elif result is not None:
                 raise result

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Protocol
@@ -19,12 +18,13 @@ from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
 from app.holding import Held, Holder, Holdings
 from app.observe.events import Event, Facts, Observe
+from app.observe.logs import get_logger
 from app.routing import Route, offering
 
 LEASE_EXPIRED = "lease expired"
 """What stands for the consumer's error where it never said anything."""
 
-log = logging.getLogger("babelgate.keeping")
+log = get_logger("babelgate.keeping")
 
 EXPIRING = 100
 """Leases of one queue that run out in one go, at most: the copies of a lost fleet are no burst of any size."""
@@ -49,6 +49,10 @@ class Keeper(Protocol):
     @property
     def busy(self) -> bool:
         """Whether it holds anything."""
+
+    @property
+    def held(self) -> int | None:
+        """How many leases it keeps; None where the broker keeps them."""
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         """Deliveries that were reserved just now, with their deadlines."""
@@ -100,6 +104,7 @@ class BrokerKeeper:
     """The broker keeps deadlines and bodies: every verb is its own, from any process."""
 
     busy = False
+    held = None
 
     def __init__(self, route: Route) -> None:
         self._route = route
@@ -152,6 +157,11 @@ class GatewayKeeper:
     def busy(self) -> bool:
         """Whether it holds anything."""
         return len(self._holder) > 0 or self._expiring is not None
+
+    @property
+    def held(self) -> int:
+        """How many leases it keeps."""
+        return len(self._holder)
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         since = self._clock()
@@ -220,7 +230,7 @@ class GatewayKeeper:
         try:
             await self.expire()
         except Exception:
-            log.exception("queue %s: ending leases failed in an unforeseen way", self._route.queue)
+            log.exception("ending leases failed", queue=self._route.queue, broker=self._route.broker)
         finally:
             self._expiring = None
 

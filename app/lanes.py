@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Awaitable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
@@ -16,6 +15,8 @@ from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.holding import Holdings
 from app.keeping import LEASE_EXPIRED, facts_of, keeper
 from app.observe.events import Call, Event, Facts, Observe, Operation
+from app.observe.logs import get_logger
+from app.observe.sparing import Sparing
 from app.receiving import Admitted, Receiver
 from app.routing import Route
 
@@ -24,7 +25,7 @@ PUBLISH_SECONDS = 0.25
 
 Result = TypeVar("Result")
 
-log = logging.getLogger("babelgate.lanes")
+_spared = Sparing(get_logger("babelgate.lanes"))
 
 
 class Lane:
@@ -124,7 +125,10 @@ class Lane:
         try:
             await self.keeper.give_back(handles)
         except BabelgateError as error:
-            log.warning("queue %s: could not give back %d deliveries: %s", self.route.queue, len(handles), error)
+            self._warn("deliveries not given back", len(handles), error=error)
+
+    def _warn(self, event: str, count: int, **values: Any) -> None:
+        _spared.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
 
     async def _give_back(self, admitted: Sequence[Admitted]) -> None:
         await self.give_back([each.delivery.handle for each in admitted])
@@ -140,9 +144,7 @@ class Lane:
                 continue
             attempts = self.route.attempts(received.attempts, delivery.delivery_count)
             if received.warnings:
-                log.warning(
-                    "queue %s: message %r carries forbidden keys %s", self.route.queue, received.id, received.warnings
-                )
+                self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
             facts = facts_of(delivery, received, attempts)
             reason = self._overdue(received, attempts)
             if reason is None:
@@ -166,7 +168,8 @@ class Lane:
         route = self.route
         attempts = route.attempts(0, delivery.delivery_count)
         error = f"{poison.code}: {poison.detail}"
-        log.warning("queue %s: a body is dead-lettered as poison: %s", route.queue, error)
+        # The code alone: what is wrong with a body may quote it.
+        self._warn("poison", 1, code=poison.code)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
         return DeadLetter(delivery.handle, block), Event(
@@ -185,7 +188,7 @@ class Lane:
             outcomes = await self.keeper.dead_letter([letter for letter, _ in letters])
         except BabelgateError as error:
             # Nothing is lost: the leases expire and the bodies come again.
-            log.warning("queue %s: could not dead-letter %d messages: %s", self.route.queue, len(letters), error)
+            self._warn("messages not dead-lettered", len(letters), error=error)
             return
         for (_, event), outcome in zip(letters, outcomes, strict=True):
             if outcome is None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import multiprocessing
 import os
 import signal
@@ -15,9 +14,10 @@ from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.observe.logs import get_logger
 from app.settings import Settings
 
-logger = logging.getLogger("babelgate")
+log = get_logger("babelgate.server")
 
 CLOSE_SECONDS = 15
 """What closing the private port (5 s), then the brokers (5 s each, at once) may take before the process is ended the
@@ -68,12 +68,12 @@ class GracefulStop:
 
     def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
         loop.remove_reader(sentinel)
-        logger.error("the parent process is gone: stopping")
+        log.error("parent process gone: stopping")
         os.kill(os.getpid(), signal.SIGTERM)
 
     def _stop(self, signum: int, before: _Handler) -> None:
         if self._stopping is None:
-            logger.info("%s: draining", signal.Signals(signum).name)
+            log.info("draining", signal=signal.Signals(signum).name)
             self._stopping = asyncio.get_running_loop().create_task(self._drain(signum, before))
         else:
             self._hurry.set()
@@ -95,7 +95,7 @@ class GracefulStop:
         """End the process when it is still there: a thread, because what hangs may be the event loop."""
 
         def end() -> None:
-            logger.error("not stopped after %g s: ending the process", seconds)
+            log.error("not stopped: ending the process", seconds=seconds)
             os._exit(1)
 
         timer = threading.Timer(seconds, end)

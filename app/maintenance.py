@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, ConfigError
+from app.observe.logs import get_logger
 from app.routing import Route
 
-log = logging.getLogger("babelgate.maintenance")
+log = get_logger("babelgate.maintenance")
 
 RETENTION_SECONDS = 60.0
 """How often dead letters past their retention are removed."""
@@ -52,7 +52,7 @@ class Maintenance:
             try:
                 removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))
             except BabelgateError as error:
-                log.warning("queue %s: dead letters were not expired: %s", route.queue, error)
+                log.warning("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
         return removed
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
@@ -66,7 +66,7 @@ class Maintenance:
             try:
                 await self.expire()
             except Exception:
-                log.exception("expiring dead letters failed; it is tried again")
+                log.exception("expiring dead letters failed; tried again later")
 
     async def _reopen(self, binding: Binding) -> None:
         attempt = 0
@@ -76,10 +76,10 @@ class Maintenance:
             try:
                 await binding.open()
             except BrokerError as error:
-                log.debug("broker %s: %s", binding.name, error)
+                log.debug("broker down", broker=binding.name, error=error)
             except ConfigError as error:
-                log.error("broker %s stays closed: %s", binding.name, error)
+                log.error("broker stays closed", broker=binding.name, error=error)
                 return
             else:
-                log.info("broker %s is up", binding.name)
+                log.info("broker up", broker=binding.name)
                 return

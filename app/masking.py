@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 MASK = "***"
+# A password that was not percent-encoded may hold spaces, so all up to the last @ of a line is taken for one.
+_URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:.*@)?[^\s'\"<>]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 # Greedy up to the last @, because a password that was not percent-encoded may hold any character.
 _USERINFO = re.compile(r"(?<=://)(?:(?P<user>[^:/?#@]*):.*|[^:/?#@]*)@")
@@ -21,3 +23,8 @@ def mask_url(url: str) -> str:
         return MASK
     masked = _USERINFO.sub(lambda found: f"{found['user']}:{MASK}@" if found["user"] is not None else f"{MASK}@", url)
     return _QUERY.sub(lambda found: found[0] if found["name"] in _HARMLESS else f"{found['name']}={MASK}", masked)
+
+
+def mask_text(text: str) -> str:
+    """``text`` with every URL in it masked; rather too much than too little."""
+    return _URL_IN_TEXT.sub(lambda found: mask_url(found[0]), text) if "://" in text else text

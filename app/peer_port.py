@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 
 from app.errors import ConfigError
 from app.gateway import Gateway
-from app.http.peer import PeerApi
+from app.http.peer import PeerApi, Tell
 from app.listener import Listener
+from app.observe.logs import get_logger
 from app.peers_client import Address
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
 
-log = logging.getLogger("babelgate.peers")
+log = get_logger("babelgate.peers")
 
 BACKLOG = 1_024
 
 
 class PeerPort:
-    """Listens for the peers of ``gateway``. ``needs_directory``: whether to refuse to start without its socket."""
+    """Listens for the peers of ``gateway``. ``needs_directory``: whether to refuse to start without its socket; ``tell``:
+    the numbers of this process."""
 
     def __init__(
         self,
@@ -28,9 +29,10 @@ class PeerPort:
         directory: SocketDirectory,
         listen: Address | None = None,
         needs_directory: bool = True,
+        tell: Tell | None = None,
     ) -> None:
         self._incarnation = gateway.incarnation
-        self._listener = Listener(PeerApi(gateway, signer))
+        self._listener = Listener(PeerApi(gateway, signer, tell))
         self._directory = directory
         self._listen = listen
         self._needs_directory = needs_directory
@@ -40,7 +42,7 @@ class PeerPort:
         # The port first: the socket in the directory tells others that all is well.
         if self._listen is not None:
             await self._listener.open(_bound(self._listen))
-            log.info("listening for peers on %s", self._listen)
+            log.info("listening for peers", address=self._listen)
         try:
             self._directory.open()
             await self._listener.open(self._directory.bind(self._incarnation))
@@ -48,7 +50,7 @@ class PeerPort:
             if self._needs_directory:
                 await self._listener.close()
                 raise
-            log.warning("%s; other gateways on this host cannot settle what this one hands out", error)
+            log.warning("other gateways on this host cannot settle what this one hands out", error=error)
 
     async def close(self) -> None:
         """Be gone for peers that ask from now on, and finish what they have asked; idempotent, at most 5 s."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import socket
 from collections.abc import Sequence
 
 import msgspec
 
+from app.observe.logs import get_logger
 from app.peers_client import Address, Gone, PeerClient, Silent, Stranger, Unreachable
 from app.peers_signing import ANYBODY
 from app.peers_sockets import SocketDirectory
 from app.peers_wire import IDENTITY_PATH, Identity
 
-log = logging.getLogger("babelgate.peers")
+log = get_logger("babelgate.peers")
 
 ASK_EVERY_SECONDS = 1
 ASK_SECONDS = 2
@@ -89,7 +89,7 @@ class Addresses:
             async with asyncio.timeout(RESOLVE_SECONDS):
                 found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         except OSError as error:
-            log.warning("peers: %s cannot be resolved: %s", place.host, str(error) or "no answer")
+            log.warning("peers not resolved", host=place.host, error=str(error) or "no answer")
             if error.errno not in _NOBODY:
                 self._silent.append(place.host)
             return []
@@ -105,7 +105,7 @@ class Addresses:
             return None
         except (Unreachable, Silent, TimeoutError) as error:
             self._silent.append(str(address))
-            log.warning("peers: %s", str(error) or f"{address} did not say who it is within {ASK_SECONDS} s")
+            log.warning("peer silent", address=address, error=str(error) or f"no answer within {ASK_SECONDS} s")
         except (Stranger, msgspec.MsgspecError) as error:
-            log.warning("peers: %s is no peer with a key of ours: %s", address, error)
+            log.warning("no peer with a key of ours", address=address, error=error)
         return None

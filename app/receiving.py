@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
@@ -11,6 +10,7 @@ from msgspec import Struct
 from app.brokers.binding import Delivery
 from app.errors import BabelgateError
 from app.observe.events import Facts
+from app.observe.logs import get_logger
 
 SLICE_SECONDS = 1.0
 """The longest wait handed to a binding: bounds how long a stop waits for it."""
@@ -21,7 +21,7 @@ MAX_RESERVED = 256
 RESERVED_BYTES = 16_777_216
 """What one reserve is to bring at most, as far as the messages before it tell how large one is."""
 
-log = logging.getLogger("babelgate.receiving")
+log = get_logger("babelgate.receiving")
 
 
 class Admitted(Struct, frozen=True):
@@ -181,7 +181,7 @@ class Receiver:
                     break
         except Exception as error:
             if not isinstance(error, BabelgateError):
-                log.exception("a reserve failed in an unforeseen way")
+                log.exception("reserve failed")
             for waiter in group:
                 self._forget(waiter)
                 if not waiter.future.done():

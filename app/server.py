@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 import math
 import resource
 import signal
@@ -17,12 +16,14 @@ from starlette.types import ASGIApp
 from uvicorn.config import STARTUP_FAILURE
 from uvicorn.supervisors import Multiprocess
 
+from app import __version__
 from app.errors import ConfigError
 from app.lifecycle import GracefulStop
+from app.observe import logs
 from app.protocol import GatewayProtocol
 from app.settings import Settings
 
-logger = logging.getLogger("babelgate")
+log = logs.get_logger("babelgate.server")
 
 BACKLOG = 4_096
 WORKER_START_SECONDS = 30
@@ -34,7 +35,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
     Raises ConfigError when it cannot listen there, or a route cannot be served.
     """
-    configure_logging(settings)
+    logs.configure(settings.log_level, settings.log_format)
     _check(settings)
     raise_file_limit()
     listener = _listen(settings)
@@ -43,7 +44,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         signal.signal(signum, lambda *_: sys.exit(0))
     address, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
-    logger.info("listening on %s://%s:%s%s", scheme, _in_url(address), port, settings.prefix)
+    log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     announce(f"{scheme}://{_in_url(reachable)}:{port}{settings.prefix}")
     config = uvicorn_config(partial(create_app, settings), settings)
@@ -61,8 +62,9 @@ def create_app(settings: Settings) -> ASGIApp:
     """The application of one serving process, made inside it."""
     from app.wiring import build_app
 
-    configure_logging(settings)
+    logs.configure(settings.log_level, settings.log_format)
     app = build_app(settings)
+    log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
     return GracefulStop(app, app.gateway, settings)
 
 
@@ -89,15 +91,6 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> 
     )
 
 
-def configure_logging(settings: Settings) -> None:
-    """Log to standard error, one line per event."""
-    logging.basicConfig(
-        level=settings.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(message)s"
-    )
-    # One line per call to a peer or to a management API would be the access log that is off by default.
-    logging.getLogger("httpx").setLevel(max(logging.WARNING, logging.getLogger().level))
-
-
 def raise_file_limit() -> int:
     """Raise this process's soft limit on open files to the hard one, because each waiting client holds one.
 
@@ -109,9 +102,9 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (OSError, ValueError) as error:
-        logger.warning("open files: the soft limit stays at %d: %s", soft, error)
+        log.warning("soft limit on open files kept", limit=soft, error=error)
         return soft
-    logger.info("open files: raised the soft limit from %d to %d", soft, hard)
+    log.info("soft limit on open files raised", limit=hard, before=soft)
     return hard
 
 

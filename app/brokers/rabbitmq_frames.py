@@ -10,7 +10,6 @@ its words: that it blocks publishers, that it closes. Methods are aiormq's, whic
 from __future__ import annotations
 
 import asyncio
-import logging
 import struct
 from collections.abc import Callable
 from typing import Any, Protocol, cast
@@ -20,6 +19,9 @@ from aiormq.connection import TCPTransportFactory, TLSTransportFactory, Transpor
 from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
+
+from app.observe.logs import get_logger
+from app.observe.sparing import Sparing
 
 _HEAD = struct.Struct(">BHI")
 _METHOD, _HEADER, _BODY = 1, 2, 3
@@ -31,7 +33,7 @@ _FIXED = 12
 
 _UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
 
-log = logging.getLogger("babelgate.rabbitmq")
+_spared = Sparing(get_logger("babelgate.rabbitmq"))
 
 
 class Content(Protocol):
@@ -145,10 +147,10 @@ def _readable(data: bytes) -> Basic.Properties:
                 try:
                     setattr(found, name, pamqp.decode.by_type(rest[:size], kind)[1])
                 except _UNREADABLE as error:
-                    log.info("a message's property %s cannot be read: %s", name, error)
+                    _spared.warning("property of a message unreadable", property=name, error=type(error).__name__)
                 rest = rest[size:]
     except _UNREADABLE as error:
-        log.info("a message's properties cannot be read: %s", error)
+        _spared.warning("properties of a message unreadable", error=type(error).__name__)
     return found
 
 

@@ -21,6 +21,7 @@ from app.brokers.rabbitmq_errors import reason_of, translate
 from app.brokers.rabbitmq_frames import FrameReader, Transport
 from app.brokers.rabbitmq_url import Parameters
 from app.errors import BrokerUnavailable
+from app.observe.logs import get_logger
 
 CONNECT_SECONDS = 4.0
 CLOSE_SECONDS = 4.0
@@ -28,7 +29,7 @@ _GRACE_SECONDS = 0.5
 _BACKOFF_SECONDS = 0.2
 _MAX_BACKOFF_SECONDS = 5.0
 
-log = logging.getLogger("babelgate.rabbitmq")
+log = get_logger("babelgate.rabbitmq")
 # What aiormq says of a lost connection, in several lines and with a trace, is said below in one.
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
@@ -145,7 +146,7 @@ class Link:
         """Give a ``connection`` up that does not answer: the next caller gets another."""
         if self._connection is connection:
             self._connection = None
-            log.warning("broker %s: gave up the connection to %s: %s", self.broker, self._purpose, reason)
+            log.warning("connection given up", broker=self.broker, purpose=self._purpose, reason=reason)
         task = asyncio.get_running_loop().create_task(_closed(connection, reason))
         _CLOSING.add(task)
         task.add_done_callback(_CLOSING.discard)
@@ -210,7 +211,7 @@ class Link:
             self._connection = None
             cause = None if closing.cancelled() else closing.exception()
             why = reason_of(cause) if cause is not None else "closed"
-            log.warning("broker %s: lost the connection to %s: %s", self.broker, self._purpose, why)
+            log.warning("connection lost", broker=self.broker, purpose=self._purpose, reason=why)
 
 
 _CLOSING: set[asyncio.Task[None]] = set()

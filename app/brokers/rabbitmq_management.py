@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -12,10 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from app.brokers import rabbitmq_url
+from app.observe.logs import get_logger
 
 TIMEOUT_SECONDS = 2.0
 
-log = logging.getLogger("babelgate.rabbitmq")
+log = get_logger("babelgate.rabbitmq")
 
 Answer = TypeVar("Answer")
 
@@ -86,7 +86,7 @@ class Management:
         except (httpx.HTTPError, msgspec.DecodeError) as error:
             if not self._warned:
                 # Once, until it answers again: whoever asks for counts asks often.
-                log.warning("broker %s: the management API does not answer: %s", self._broker, _said(error))
+                log.warning("management API does not answer", broker=self._broker, error=_said(error))
             self._warned = True
             return None
         self._warned = False

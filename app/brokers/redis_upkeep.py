@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 
 from app.brokers.redis_layout import RedisQueue
 from app.brokers.redis_server import Server
 from app.errors import BabelgateError
+from app.observe.logs import get_logger
 
-log = logging.getLogger("babelgate.redis")
+log = get_logger("babelgate.redis")
 
 IDLE_SECONDS = 1.0
 """The longest pause: another process may have added something due sooner than what was known."""
@@ -76,7 +76,7 @@ class Upkeep:
                     pause = min(pause, max(due / 1_000_000, _SHORTEST_SECONDS))
                 await self._reclaim(loop.time())
             except BabelgateError as error:
-                log.debug("upkeep: %s", error)
+                log.debug("upkeep failed", error=error)
             self._wake.clear()
             self._timer = loop.call_at(min(loop.time() + pause, self._soonest), self._wake.set)
             await self._wake.wait()
@@ -98,4 +98,8 @@ class Upkeep:
             self._reclaims[key] = (queue, now + min(patience / 4, _MAX_RECLAIM_SECONDS))
             reclaimed = await self._server.run("reclaim", key, repr(patience))
             if reclaimed:
-                log.warning("%d elements without a lease went back to their queue", reclaimed)
+                log.warning(
+                    "elements without a lease went back to their queue",
+                    native_queue=key.decode(errors="replace"),
+                    count=reclaimed,
+                )

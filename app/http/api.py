@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -15,9 +16,11 @@ from app.http.exchange import Exchange, carry_out
 from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
-from app.observe.metrics import Metrics
+from app.scraping import Scraping
 
 Handler = Callable[[Exchange], Awaitable[None]]
+Ended = Callable[[Exchange, float], None]
+"""Takes a request that is over, and the seconds it took; must not block, and must not raise."""
 
 _QUEUES = "/queues/"
 
@@ -28,25 +31,36 @@ def create_api(
     auth: Auth,
     limits: RequestLimits,
     prefix: str = "",
-    metrics: Metrics | None = None,
+    scraping: Scraping | None = None,
+    ended: Sequence[Ended] = (),
 ) -> ASGIApp:
     """The application for ``http`` scopes; starting and closing the gateway is the caller's.
 
     ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served too.
-    ``metrics``: what ``/metrics`` shows, fed by the gateway's events.
+    ``scraping``: what ``/metrics`` shows; without it there is none. ``ended``: who is told of each request at its
+    end, of refused ones too.
     """
-    return Api(gateway, auth, limits, prefix.rstrip("/"), metrics or Metrics())
+    return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended)
 
 
 class Api:
     """Dispatches requests and turns whatever goes wrong into a problem."""
 
-    def __init__(self, gateway: Gateway, auth: Auth, limits: RequestLimits, prefix: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        auth: Auth,
+        limits: RequestLimits,
+        prefix: str,
+        scraping: Scraping | None,
+        ended: Sequence[Ended],
+    ) -> None:
+        self._ended = ended
         self._auth = auth
         self._limits = limits
         self._admission = gateway.admission
         self._prefix = prefix
-        self._rest = create_rest(gateway, metrics, prefix)
+        self._rest = create_rest(gateway, scraping, prefix)
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway, limits)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -58,6 +72,7 @@ class Api:
             "messages:extend": {"POST": consuming.extend},
             "messages:settle": {"POST": consuming.settle},
         }
+        self._routes = {verb: f"{_QUEUES}{{queue}}/{verb}" for verb in self._hot}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -68,7 +83,16 @@ class Api:
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
         exchange = Exchange(scope, receive, send, path)
-        await carry_out(exchange, self._serve)
+        if not self._ended:
+            await carry_out(exchange, self._serve)
+            return
+        began = time.perf_counter()
+        try:
+            await carry_out(exchange, self._serve)
+        finally:
+            took = time.perf_counter() - began
+            for tell in self._ended:
+                tell(exchange, took)
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path
@@ -82,6 +106,7 @@ class Api:
                 queue, _, verb = path[len(_QUEUES) :].partition("/")
                 methods = self._hot.get(verb)
                 if methods is not None:
+                    exchange.route = self._routes[verb]
                     handler = methods.get(exchange.scope["method"])
                     if handler is None:
                         raise MethodNotAllowed(allow=", ".join(methods))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import logging
 import secrets
 from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import Any
@@ -14,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.errors import BabelgateError
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
+from app.observe.logs import get_logger
 from app.rights import Caller
 
 JSON = b"application/json"
@@ -26,7 +26,7 @@ _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 
-log = logging.getLogger("babelgate.http")
+log = get_logger("babelgate.http")
 
 
 class ClientGone(Exception):
@@ -34,9 +34,28 @@ class ClientGone(Exception):
 
 
 class Exchange:
-    """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler."""
+    """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler.
 
-    __slots__ = ("caller", "headers", "path", "queue", "receive", "request_id", "scope", "send", "started", "unread")
+    ``status`` of its answer, 0 before that begins; ``sent``: the bytes of the answer's body; ``route``: the template of
+    the path, empty where nothing serves it; ``error``: the code of a problem; ``sampled``: trace and span id in hex where the request is traced.
+    """
+
+    __slots__ = (
+        "caller",
+        "error",
+        "headers",
+        "path",
+        "queue",
+        "receive",
+        "request_id",
+        "route",
+        "sampled",
+        "scope",
+        "send",
+        "sent",
+        "status",
+        "unread",
+    )
 
     caller: Caller
     queue: str
@@ -49,7 +68,11 @@ class Exchange:
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         given = self.headers.get(b"x-request-id")
         self.request_id = given if given is not None and _sane(given) else b"%b-%x" % (_PROCESS.encode(), next(_count))
-        self.started = False
+        self.status = 0
+        self.sent = 0
+        self.route = ""
+        self.error: str | None = None
+        self.sampled: tuple[str, str] | None = None
         self.unread = True
 
     @property
@@ -73,10 +96,11 @@ class Exchange:
         ]
         if headers:
             sent += headers
+        self.sent = len(body)
         if self.unread and self.has_body and not self._has_arrived():
             await self._answer_a_writing_client(status, body, sent)
             return
-        self.started = True
+        self.status = status
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         # A large answer goes as fast as its client reads, and no faster.
         last = max(len(body) - 1, 0) // _PART * _PART
@@ -86,7 +110,7 @@ class Exchange:
 
     async def answer_nothing(self, headers: RawHeaders) -> None:
         """Send 204, which has neither body nor length."""
-        self.started = True
+        self.status = 204
         sent = [(b"x-request-id", self.request_id), *headers]
         await self.send({"type": "http.response.start", "status": 204, "headers": sent})
         await self.send({"type": "http.response.body", "body": b""})
@@ -94,7 +118,7 @@ class Exchange:
     async def answer_stream(self, status: int, length: int, parts: AsyncIterable[bytes]) -> None:
         """Send a JSON answer of ``length`` bytes in parts."""
         headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), (b"x-request-id", self.request_id)]
-        self.started = True
+        self.status, self.sent = status, length
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         async for part in parts:
             await self.send({"type": "http.response.body", "body": part, "more_body": True})
@@ -102,8 +126,14 @@ class Exchange:
 
     async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
         """Answer with the problem that ``error`` is, and members of its own."""
+        self.error = error.problem_code
         status, headers, body = problem(error, self.path, more)
         await self.answer(status, body, PROBLEM, headers)
+
+    def ids(self) -> dict[str, str]:
+        """What log lines name this request by."""
+        ids = {"request_id": self.request_id.decode("ascii")}
+        return ids if self.sampled is None else ids | {"trace_id": self.sampled[0], "span_id": self.sampled[1]}
 
     def gone(self) -> bool:
         """Whether the client has hung up, as far as the server has noticed; never waits. The body has been read."""
@@ -136,7 +166,7 @@ class Exchange:
 
     async def _answer_a_writing_client(self, status: int, body: bytes, headers: RawHeaders) -> None:
         """Answer at once, then read on for a while: a client still writing would see a reset instead of the answer."""
-        self.started = True
+        self.status = status
         headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         await self.send({"type": "http.response.body", "body": body, "more_body": True})
@@ -166,7 +196,7 @@ async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[No
     except BabelgateError as error:
         await exchange.fail(error)
     except Exception:
-        log.exception("request %s failed", exchange.request_id.decode("ascii"))
-        if exchange.started:
+        log.exception("request failed", **exchange.ids())
+        if exchange.status:
             raise
         await exchange.fail(InternalError())

@@ -19,7 +19,7 @@ from app.http.body import RequestLimits, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import HttpError, MethodNotAllowed, NotFound
-from app.observe.metrics import Metrics
+from app.scraping import Scraping
 
 OPEN = health.PROBES | docs.PATHS
 """Paths that need no credential."""
@@ -40,7 +40,7 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(gateway: Gateway, metrics: Metrics, prefix: str) -> FastAPI:
+def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> FastAPI:
     """The FastAPI application; it raises its errors instead of answering with them."""
     rest = FastAPI(
         title="babelgate", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
@@ -50,7 +50,7 @@ def create_rest(gateway: Gateway, metrics: Metrics, prefix: str) -> FastAPI:
     rest.add_exception_handler(RequestValidationError, _misfit)
     rest.include_router(queues.routes(gateway))
     rest.include_router(dead_letters.routes(gateway))
-    rest.include_router(health.routes(gateway, metrics))
+    rest.include_router(health.routes(gateway, scraping))
     rest.include_router(docs.routes(rest, prefix))
     return rest
 
@@ -68,8 +68,10 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
 
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
-            exchange.started = True
+            exchange.status = message["status"]
             message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id)]
+        else:
+            exchange.sent += len(message.get("body", b""))
         await exchange.send(message)
 
     failures: list[Exception] = []
@@ -86,6 +88,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         _FAILURE: failures,
     }
     await rest(scope, receive, send)
+    exchange.route = getattr(scope.get("route"), "path", "")
     if failures:
         raise failures[0]
 

@@ -325,13 +325,13 @@ def test_serve_greets_with_lines_that_work(tmp_path):
     environ = {n: v for n, v in os.environ.items() if not n.startswith("BABELGATE_")}
     command = [sys.executable, "-m", "app", "serve", "--port", "0"]
     environ["BABELGATE_STATE_DIR"] = str(tmp_path)
-    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as serving:
-        assert serving.stdout
+    with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as serving:
+        assert serving.stderr
         try:
-            url = serving.stdout.readline().split()[3].decode()
+            url = serving.stderr.readline().split()[3].decode()
             text = ""
             while "ack " not in text:
-                text += serving.stdout.readline().decode()
+                text += serving.stderr.readline().decode()
             commands = [line.strip().split(None, 1)[1] for line in text.splitlines() if "curl" in line]
             assert httpx.get(f"{url}/livez").status_code == 200
 

@@ -161,7 +161,7 @@ def test_the_soft_limit_on_open_files_is_raised(directory):
             assert psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE) == (hard, hard)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert f"raised the soft limit from 256 to {hard}" in process.log_text()
+    assert f'"event":"soft limit on open files raised","limit":{hard},"before":256' in process.log_text()
 
 
 def test_a_prefix(directory, queue):

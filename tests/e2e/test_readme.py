@@ -73,7 +73,7 @@ def test_the_lines_that_serve_prints_work(tmp_path: Path, capsys: pytest.Capture
     """What ``make run`` shows is what a newcomer pastes: publish, receive, ack, in this order, without editing."""
     with gateway(tmp_path) as process:
         cli.greet(process.url, settings.load(None, {}))
-        greeting = capsys.readouterr().out
+        greeting = capsys.readouterr().err
         lines = re.findall(r"^\s*(?:publish|receive|ack)\s+(.*curl.*)$", greeting, re.M)
         assert len(lines) == 3, greeting
         published, received, settled = [json.loads(text) for text in shell(lines, process.url, tmp_path)]

@@ -21,7 +21,7 @@ from tests.harness.local import free_port
 
 START_SECONDS = 25
 STOP_SECONDS = 25
-_LISTENING = re.compile(rb"listening on (https?)://\S*?:(\d+)")
+_LISTENING = re.compile(rb'"event":"listening","url":"(https?)://[^"]*?:(\d+)')
 _ROOT = Path(__file__).parents[2]
 
 

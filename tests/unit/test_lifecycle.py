@@ -9,7 +9,8 @@ HANGS = """
 import asyncio, os, signal, sys
 from app import settings
 from app.lifecycle import GracefulStop
-from app.server import configure_logging, uvicorn_config
+from app.observe.logs import configure
+from app.server import uvicorn_config
 import uvicorn
 
 class Gateway:
@@ -24,7 +25,7 @@ async def app(scope, receive, send):
     HANG
 
 found = settings.load(None, {"BABELGATE_PORT": "0", "BABELGATE_SHUTDOWN_SECONDS": "0.5"})
-configure_logging(found)
+configure(found.log_level, found.log_format)
 stop = GracefulStop(app, Gateway(), found, close_seconds=0.5)
 uvicorn.Server(uvicorn_config(lambda: stop, found)).run()
 """
@@ -32,7 +33,7 @@ uvicorn.Server(uvicorn_config(lambda: stop, found)).run()
 
 def run(hang: str) -> tuple[int, str]:
     done = subprocess.run([sys.executable, "-c", HANGS.replace("HANG", hang)], capture_output=True, text=True)
-    return done.returncode, done.stderr
+    return done.returncode, done.stdout
 
 
 def test_a_close_that_never_returns_does_not_keep_the_process():

@@ -1,0 +1,179 @@
+"""Log lines: one chain of processors for our loggers and for those of libraries, JSON or for people, on stdout.
+
+What may quote a message never gets into a line: see :func:`explained`. Long values are cut, URLs lose their secrets.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Iterator, MutableMapping
+from datetime import UTC, datetime
+from pathlib import Path
+from traceback import walk_tb
+from typing import Any, Literal, TextIO
+
+import msgspec
+import structlog
+from structlog.dev import ConsoleRenderer, plain_traceback
+from structlog.stdlib import BoundLogger, ProcessorFormatter
+
+from app.errors import BrokerError, ConfigError
+from app.masking import mask_text
+
+MAX_VALUE = 1_000
+"""Characters of one value in a line; what is longer ends in ``…``."""
+MAX_FRAMES = 12
+"""Innermost calls that are told of an exception."""
+MAX_CAUSES = 4
+"""Exceptions that are told of a chain."""
+_ROOT = Path(__file__).parents[2]
+_PLAIN = (int, float, type(None))
+_FORESEEN = (BrokerError, ConfigError, OSError)
+
+Fields = MutableMapping[str, Any]
+Format = Literal["auto", "json", "console"]
+
+
+def get_logger(name: str) -> BoundLogger:
+    """A logger of ours, below ``babelgate``: ``log.warning("what happened", key=value)``."""
+    logger: BoundLogger = structlog.wrap_logger(
+        logging.getLogger(name),
+        processors=[structlog.stdlib.filter_by_level, *CHAIN, ProcessorFormatter.wrap_for_formatter],
+        wrapper_class=BoundLogger,
+        context_class=dict,
+        cache_logger_on_first_use=True,
+    )
+    return logger
+
+
+def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
+    """Write the lines of this process to ``stream`` (None: stdout); calling it again replaces what was set.
+
+    ``level``: debug, info, warning or error. Libraries say nothing below info: their debug lines may quote messages.
+    """
+    stream = sys.stdout if stream is None else stream
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter(format, stream.isatty()))
+    logging.basicConfig(level=max(level.upper(), "INFO", key=logging.getLevelName), handlers=[handler], force=True)
+    logging.getLogger("babelgate").setLevel(level.upper())
+    # One line per call to a peer or to a management API would be the access log that is off by default.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.captureWarnings(True)
+
+
+def formatter(format: Format, terminal: bool) -> logging.Formatter:
+    """What renders records of the standard library, ours among them."""
+    people = format == "console" or (format == "auto" and terminal)
+    return ProcessorFormatter(
+        foreign_pre_chain=CHAIN,
+        processors=[ProcessorFormatter.remove_processors_meta, *(_for_people(terminal) if people else _AS_JSON)],
+    )
+
+
+def named(logger: Any, method: str, fields: Fields) -> Fields:
+    """Who tells it, when, and how bad it is; the first fields of a line."""
+    record: logging.LogRecord | None = fields.pop("_record", None)
+    structured = fields.pop("_from_structlog", True)
+    name = logger.name if record is None else record.name
+    event = fields.pop("event")
+    if name == "asyncio":
+        # Its further lines quote the exception and the future that held it.
+        event = event.partition("\n")[0]
+    # structlog calls the method it was asked for, the standard library has levels alone.
+    level = "error" if method == "exception" else method
+    first = {"timestamp": _now(), "level": level, "logger": name, "event": event, **fields, "pid": os.getpid()}
+    return first if record is None else first | {"_record": record, "_from_structlog": structured}
+
+
+def explained(logger: Any, method: str, fields: Fields) -> Fields:
+    """The exception of ``exc_info``, as class, place and causes.
+
+    The text of one that nobody foresaw may quote a message (``invalid literal for int(): '…'``), so it is told at level
+    debug only; that of broker and configuration errors, and of the operating system's, tells of no message.
+    """
+    given = fields.pop("exc_info", None)
+    if given:
+        error = sys.exc_info()[1] if given is True else given[1] if isinstance(given, tuple) else given
+        if error is not None:
+            fields["exception"] = list(_chain(error))
+    return fields
+
+
+def harmless(logger: Any, method: str, fields: Fields) -> Fields:
+    """Values without the secrets of URLs, and of bounded length."""
+    for key, value in fields.items():
+        if key not in ("exception", "_record"):
+            fields[key] = _harmless(value)
+    return fields
+
+
+CHAIN: list[Any] = [named, explained, harmless]
+"""What every line goes through, ours or a library's."""
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, _PLAIN):
+        return value
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_harmless(item) for item in value]
+    text = mask_text(str(value))
+    return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
+
+
+def _chain(error: BaseException | None) -> Iterator[dict[str, Any]]:
+    left = MAX_CAUSES
+    while error is not None and left:
+        told: dict[str, Any] = {"type": f"{type(error).__module__}.{type(error).__qualname__}"}
+        if isinstance(error, _FORESEEN) or logging.getLogger("babelgate").isEnabledFor(logging.DEBUG):
+            told["text"] = _harmless(error)
+        told["frames"] = [
+            f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_name}"
+            for frame, line in list(walk_tb(error.__traceback__))[-MAX_FRAMES:]
+        ]
+        if isinstance(error, BaseExceptionGroup):
+            told["exceptions"] = [one for inner in error.exceptions[:MAX_CAUSES] for one in _chain(inner)]
+        yield told
+        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        left -= 1
+
+
+def _place(filename: str) -> str:
+    path = Path(filename)
+    if "site-packages" in path.parts:
+        return filename.rpartition("site-packages/")[2]
+    return str(path.relative_to(_ROOT)) if path.is_relative_to(_ROOT) else filename
+
+
+def _json(logger: Any, method: str, fields: Fields) -> str:
+    return msgspec.json.encode(fields, enc_hook=str).decode()
+
+
+def _readable(logger: Any, method: str, fields: Fields) -> Fields:
+    """An exception as lines; control characters, which a terminal would obey, escaped."""
+    told = fields.pop("exception", None)
+    for key, value in fields.items():
+        if isinstance(value, str) and not value.isprintable():
+            fields[key] = repr(value)[1:-1]
+    if told is not None:
+        fields["exception"] = "\n".join(_lines(told, "  "))
+    return fields
+
+
+def _lines(told: list[dict[str, Any]], indent: str) -> Iterator[str]:
+    for error in told:
+        yield f"{indent}{error['type']}" + (f": {error['text']!r}" if "text" in error else "")
+        yield from (f"{indent}  at {frame}" for frame in reversed(error["frames"]))
+        yield from _lines(error.get("exceptions", []), indent + "  ")
+
+
+def _for_people(colors: bool) -> list[Any]:
+    return [_readable, ConsoleRenderer(colors=colors, exception_formatter=plain_traceback, sort_keys=False)]
+
+
+_AS_JSON = [_json]
