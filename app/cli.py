@@ -15,6 +15,7 @@ import click
 from app import __version__
 from app.cli_client import COMMANDS
 from app.cli_output import complain, configuration_errors, table
+from app.pipeline.cli import pipeline
 
 if TYPE_CHECKING:
     from app.routing import Route
@@ -149,7 +150,7 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
     return found
 
 
-for command in COMMANDS:
+for command in (*COMMANDS, pipeline):
     cli.add_command(command)
 
 

@@ -33,14 +33,17 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.dead_letters", "app.settling", "app.peers"),
     ("app.forwarding",),
     ("app.gateway",),
+    ("app.gauges",),
+    ("app.scraping",),
     ("app.http",),
     ("app.settings", "app.checks"),
-    ("app.keys", "app.tls"),
+    ("app.keys", "app.tls", "app.instances"),
     ("app.protocol",),
     ("app.listener",),
     ("app.peer_port",),
     ("app.wiring", "app.lifecycle"),
     ("app.server", "app.client"),
+    ("app.pipeline",),
     ("app.cli",),
     ("app.__main__",),
 ]
@@ -55,8 +58,12 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "yaml": ("app.sources", "app.http.openapi", "app.cli"),
     "uvicorn": ("app.server", "app.protocol", "app.listener"),
     "httptools": ("app.protocol",),
-    "click": ("app.cli",),
-    "rich": ("app.cli",),
+    "click": ("app.cli", "app.pipeline"),
+    "rich": ("app.cli", "app.pipeline.console"),
+    "pyspark": ("app.pipeline",),
+    "py4j": ("app.pipeline",),
+    "pyarrow": ("app.pipeline",),
+    "pandas": ("app.pipeline",),
     "httpx": ("app.cli", "app.client", "app.brokers.rabbitmq_management"),
     "httpcore": ("app.peers",),
 }
@@ -90,6 +97,17 @@ def test_nothing_names_a_binding_but_itself(name: str) -> None:
     for imported in imports(modules()[name]):
         family = binding_family(imported)
         assert family is None or family == binding_family(name), f"{name} imports {imported}"
+
+
+PIPELINE_KNOWS = ("app.pipeline", "app.envelope", "app.errors", "app.jsontext", "app.observe.journal")
+
+
+@pytest.mark.parametrize("name", [name for name in modules() if belongs(name, "app.pipeline")])
+def test_the_pipeline_knows_the_codec_and_the_journal_only(name: str) -> None:
+    """It runs where no gateway is."""
+    for imported in imports(modules()[name]):
+        if belongs(imported, "app") and imported != "app":
+            assert any(belongs(imported, known) for known in PIPELINE_KNOWS), f"{name} imports {imported}"
 
 
 @pytest.mark.parametrize("name", modules())

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from app.brokers import registry
-from tests.architecture.sources import ROOT, binding_family, imports, modules
+from tests.architecture.sources import ROOT, belongs, binding_family, imports, modules
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
@@ -46,7 +46,7 @@ def needed(path: Path) -> set[str]:
     """The distributions that a source file imports; what nothing installed provides stands for itself."""
     tops = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"app", "tests"}
     # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL.
-    parents = {"starlette": "fastapi", "pydantic-core": "pydantic", "yarl": "aio-pika"}
+    parents = {"starlette": "fastapi", "pydantic-core": "pydantic", "yarl": "aio-pika", "py4j": "pyspark"}
     found = {normalized(providers().get(top, [top])[0]) for top in tops}
     return {parents.get(name, name) for name in found}
 
@@ -58,15 +58,17 @@ def pins(lock: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("module", modules())
 def test_every_import_is_declared(module: str) -> None:
-    """A binding may import the client of the extra named like itself; everything else, the core dependencies only."""
-    family = binding_family(module)
+    """A binding may import the client of the extra named like itself, the pipeline Spark; else, the core only."""
+    family = "app.brokers.spark" if belongs(module, "app.pipeline") else binding_family(module)
     extra = EXTRAS.get(family.rpartition(".")[2], []) if family else []
     assert needed(modules()[module]) <= names(PROJECT["dependencies"]) | names(extra)
 
 
 def test_every_import_of_the_tests_is_declared() -> None:
     used = set().union(*(needed(path) for path in (ROOT / "tests").rglob("*.py")))
-    assert used <= names(PROJECT["dependencies"]) | names(EXTRAS["redis"] + EXTRAS["rabbitmq"] + EXTRAS["dev"])
+    assert used <= names(PROJECT["dependencies"]) | names(
+        EXTRAS["redis"] + EXTRAS["rabbitmq"] + EXTRAS["spark"] + EXTRAS["dev"]
+    )
 
 
 def test_every_core_dependency_is_used() -> None:
@@ -108,13 +110,31 @@ def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
 
 def test_loading_the_program_loads_no_broker_client() -> None:
     """Every module but the bindings themselves, in one process: no client of any extra is there afterwards."""
-    plain = [name for name in modules() if binding_family(name) is None and name != "app.__main__"]
+    plain = [
+        name
+        for name in modules()
+        if binding_family(name) is None
+        and name != "app.__main__"
+        and (belongs(name, "app.pipeline.cli") or not belongs(name, "app.pipeline"))
+    ]
     code = "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-c", code, *plain], cwd=ROOT, check=True, capture_output=True, text=True)
     tops = {name.split(".")[0] for name in loaded.stdout.split()}
     assert "app" in tops
     assert tops.isdisjoint(
-        {"redis", "hiredis", "aio_pika", "aiormq", "aioboto3", "azure", "pulsar", "aiokafka", "proton", "pyspark"}
+        {
+            "redis",
+            "hiredis",
+            "aio_pika",
+            "aiormq",
+            "aioboto3",
+            "azure",
+            "pulsar",
+            "aiokafka",
+            "proton",
+            "pyspark",
+            "pyarrow",
+        }
     )
 
 

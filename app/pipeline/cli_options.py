@@ -1,0 +1,83 @@
+"""What every command that starts Spark has in common: its options, its log, and its errors in words."""
+
+from __future__ import annotations
+
+import functools
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.pipeline.errors import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a command was asked to run. ``summary``: the file for its result."""
+
+    master: str | None
+    conf: dict[str, str]
+    summary: Path | None
+    verbose: bool
+
+    @contextmanager
+    def spark(self, name: str) -> Iterator[SparkSession]:
+        """Spark for the job ``name``. What fails in it is raised as JobFailed, in words, and the log is kept.
+
+        With ``--verbose`` Spark writes to the terminal instead.
+        """
+        from app.pipeline.failures import explain
+        from app.pipeline.session import session
+
+        log = None
+        if not self.verbose:
+            with tempfile.NamedTemporaryFile(prefix=f"babelgate-{name}-", suffix=".log", delete=False) as file:
+                log = Path(file.name)
+        try:
+            with session(name, master=self.master, conf=self.conf, log=log) as started:
+                yield started
+        except click.ClickException as error:
+            if log is not None and (error.exit_code != JobFailed.exit_code or log.stat().st_size == 0):
+                log.unlink()
+            raise
+        except Exception as error:
+            reason = explain(error)
+            if reason is None:
+                raise
+            more = "" if log is None else f"\nWhat Spark wrote is in {log}."
+            raise JobFailed(reason + more) from error
+        if log is not None:
+            log.unlink()
+
+
+def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` a Launch as its first argument, made from options of its own."""
+
+    @functools.wraps(command)
+    def launched(
+        master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
+    ) -> None:
+        command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
+
+    for option in (
+        click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
+        click.option("--summary", type=click.Path(path_type=Path), help="Write the result to this file, as JSON."),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+        click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
+    ):
+        launched = option(launched)
+    return launched
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
+    return key, value

@@ -1,0 +1,81 @@
+"""What a job shows while it runs, and how it tells its result."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LINE_SECONDS = 10.0
+_POLL_SECONDS = 0.2
+
+
+@contextmanager
+def progress(spark: SparkSession, label: str) -> Iterator[None]:
+    """Meanwhile, a bar on a terminal; elsewhere a line every 10 seconds. Both go to standard error and count tasks."""
+    tracker = spark.sparkContext.statusTracker()
+    seen: dict[int, tuple[int, int]] = {}
+
+    def tasks() -> tuple[int, int]:
+        for stage in tracker.getActiveStageIds():
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                seen[stage] = info.numCompletedTasks, info.numTasks
+        # A stage that is active no more has done all its tasks.
+        active = set(tracker.getActiveStageIds())
+        done = sum(count if stage in active else total for stage, (count, total) in seen.items())
+        return done, sum(total for _, total in seen.values())
+
+    over = threading.Event()
+    show = _bar if sys.stderr.isatty() else _lines
+    watcher = threading.Thread(target=show, args=(label, tasks, over), daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _bar(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event) -> None:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+        line = bar.add_task(label, total=None)
+        while not over.wait(_POLL_SECONDS):
+            done, total = tasks()
+            bar.update(line, completed=done, total=total or None)
+
+
+def _lines(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event) -> None:
+    began = time.monotonic()
+    while not over.wait(_LINE_SECONDS):
+        done, total = tasks()
+        click.echo(f"{label}: {done} of {total} tasks, {time.monotonic() - began:.0f} s", err=True)
+
+
+def say(text: str) -> None:
+    """A line to standard error, which is where a job talks to people."""
+    click.echo(text, err=True)
+
+
+def summarize(path: Path | None, facts: Mapping[str, Any]) -> None:
+    """Write ``facts`` as JSON to the file that ``--summary`` names, whole or not at all."""
+    if path is None:
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(dict(facts), indent=2, sort_keys=True) + "\n")
+    temporary.replace(path)

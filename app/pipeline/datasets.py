@@ -1,0 +1,129 @@
+"""Where datasets lie: ``<root>/<dataset>/v=<version>/run=<run id>/``, each run with its ``_manifest.json``.
+
+``<root>/<dataset>/v=<version>/CURRENT`` names the run that readers read; it is replaced whole, once the run is
+complete. A run's id comes from what it was made of, so that the same inputs, options and code are the same run, done
+once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app import __version__
+from app.pipeline.errors import JobFailed
+from app.pipeline.files import Files
+from app.pipeline.schemas import DATASETS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Manifest = dict[str, Any]
+_MANIFEST, _CURRENT, _STAGING = "_manifest.json", "CURRENT", "_staging"
+
+
+def run_id(job: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
+    """16 hex digits from the job, its inputs, the options that change its result, and the version of this program.
+
+    ``inputs``: anything that JSON holds; of files their URLs, sizes and times. Their order does not count.
+    """
+    ordered = sorted(json.dumps(each, sort_keys=True) for each in inputs)
+    made_of = json.dumps([job, __version__, ordered, dict(options)], sort_keys=True)
+    return hashlib.sha256(made_of.encode()).hexdigest()[:16]
+
+
+class Store:
+    """The datasets below ``root``, on any file system that Spark writes to.
+
+    Writing: ``write`` or ``write_by``, then ``publish``; until then readers see the former run. Two writers of one run
+    at once: one of them fails.
+    """
+
+    def __init__(self, spark: SparkSession, root: str) -> None:
+        self.spark = spark
+        self.files = Files(spark, root)
+        self.root = self.files.qualified(root).rstrip("/")
+
+    def folder(self, dataset: str, run: str | None = None) -> str:
+        """The URL of a dataset, or of one of its runs."""
+        home = f"{self.root}/{dataset}/v={DATASETS[dataset].version}"
+        return home if run is None else f"{home}/run={run}"
+
+    def current(self, dataset: str) -> str | None:
+        """The id of the run that readers read; None before the first."""
+        name = self.files.read(f"{self.folder(dataset)}/{_CURRENT}")
+        return None if name is None else name.decode().strip()
+
+    def manifest(self, dataset: str, run: str | None = None) -> Manifest | None:
+        """The manifest of a run, by default the current one; None where it is not complete."""
+        run = run or self.current(dataset)
+        content = None if run is None else self.files.read(f"{self.folder(dataset, run)}/{_MANIFEST}")
+        return None if content is None else dict(json.loads(content))
+
+    def runs(self, dataset: str) -> list[str]:
+        """The ids of all complete runs, in no meaningful order."""
+        found = (each.url.rpartition("run=")[2] for each in self.files.list(self.folder(dataset)) if each.is_folder)
+        return [run for run in found if self.manifest(dataset, run) is not None]
+
+    def read(self, dataset: str, run: str | None = None) -> DataFrame:
+        """A run's rows, by default the current one's, with the dataset's schema. Raises JobFailed before the first."""
+        run = run or self.current(dataset)
+        if run is None:
+            raise JobFailed(f"{self.root} has no dataset {dataset}")
+        return self.spark.read.schema(DATASETS[dataset].ddl).parquet(self.folder(dataset, run))
+
+    def write(self, frame: DataFrame, dataset: str, run: str) -> None:
+        """Write a run's rows, in the dataset's columns, over what an earlier attempt may have left."""
+        kind = DATASETS[dataset]
+        missing = set(kind.columns) - set(frame.columns)
+        if missing:
+            raise ValueError(f"{dataset} lacks the columns {sorted(missing)}")
+        writer = frame.select(*kind.columns).write.mode("overwrite")
+        writer.partitionBy(*kind.partitions).parquet(self.folder(dataset, run))
+
+    def write_by(self, frame: DataFrame, column: str, datasets: Sequence[str], run: str) -> None:
+        """Write the rows of several datasets in one pass: ``column`` names the one that a row belongs to.
+
+        Their files hold the columns of all, null where they are another's.
+        """
+        staging = f"{self.root}/{_STAGING}/run={run}"
+        self.files.remove(staging)
+        frame.write.mode("overwrite").partitionBy(column).parquet(staging)
+        for dataset in datasets:
+            source, target = f"{staging}/{column}={dataset}", self.folder(dataset, run)
+            self.files.remove(target)
+            self.files.make_folder(target.rpartition("/")[0] if self.files.exists(source) else target)
+            if self.files.exists(source) and not self.files.rename(source, target):
+                raise JobFailed(f"{source} could not be moved to {target}")
+        self.files.remove(staging)
+
+    def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
+        """Complete a run of each of ``datasets``: its manifest, which tells ``facts``, then the pointer to it."""
+        made: Manifest = {"run_id": run, "code_version": __version__, "completed_at": time.time_ns() // 1_000_000}
+        made |= facts
+        for dataset in datasets:
+            each = {"dataset": dataset, "version": DATASETS[dataset].version, **made}
+            content = json.dumps(each, indent=2, sort_keys=True) + "\n"
+            self.files.write(f"{self.folder(dataset, run)}/{_MANIFEST}", content.encode())
+        self.point(datasets, run)
+        return made
+
+    def point(self, datasets: Sequence[str], run: str) -> None:
+        """Let readers read the complete run ``run``."""
+        for dataset in datasets:
+            if self.current(dataset) != run:
+                self.files.write(f"{self.folder(dataset)}/{_CURRENT}", f"{run}\n".encode())
+
+    def already(self, datasets: Sequence[str], run: str) -> Manifest | None:
+        """The manifest of a run that is complete in all of ``datasets``, which readers read from now on; else None.
+
+        What a job asks first: with the same inputs, nothing is left to do.
+        """
+        found = [self.manifest(dataset, run) for dataset in datasets]
+        if None in found:
+            return None
+        self.point(datasets, run)
+        return found[0]

@@ -1,0 +1,58 @@
+"""Every dataset's columns, as data: a dataset is written so and read with this schema, never with an inferred one.
+
+Columns are only ever added, at the end: files written before read as null. What cannot be expressed so is another
+``version``, in a folder of its own. Times named ``…_at`` are Unix milliseconds UTC, as in the envelope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table of Parquet files: ``columns`` maps names to Spark SQL types; ``partitions`` are folders in a run."""
+
+    name: str
+    columns: Mapping[str, str]
+    partitions: tuple[str, ...] = ()
+    version: int = 1
+
+    @property
+    def ddl(self) -> str:
+        """The schema as Spark reads it from a string."""
+        return ddl(self.columns)
+
+
+def ddl(columns: Mapping[str, str]) -> str:
+    """Columns as a schema string."""
+    return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+# A body's facts as far as they can be read: of a quarantined body perhaps none.
+_BODY = {
+    "message_id": "string",
+    "job": "string",
+    "queue": "string",
+    "trace_id": "string",
+    "lang": "string",
+    "created_at": "bigint",
+    "attempts": "bigint",
+    "has_dead_letter": "boolean",
+    "body": "binary",
+    "body_bytes": "bigint",
+    "body_sha256": "string",
+    "source_file": "string",
+    "source_at": "bigint",
+    "run_id": "string",
+}
+
+# ``body`` is canonical, ``rewritten`` tells whether it was so before; ``dropped``: pointers of the keys left out.
+ACCEPTED = Dataset("accepted", {**_BODY, "rewritten": "boolean", "dropped": "array<string>"})
+# ``body`` holds the bytes as found; of one that was too large only its beginning, ``body_bytes`` tells its size.
+QUARANTINED = Dataset(
+    "quarantined", {**_BODY, "reason": "string", "reason_pointer": "string", "detail": "string", "truncated": "boolean"}
+)
+
+DATASETS: Mapping[str, Dataset] = {each.name: each for each in (ACCEPTED, QUARANTINED)}

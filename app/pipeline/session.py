@@ -1,0 +1,155 @@
+"""One way to Spark: its session from ``--master`` and ``--conf``, on a laptop and on a cluster alike."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import app
+from app.pipeline.errors import JobFailed
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER = "local[*]"
+_OLDEST_JAVA = 17
+"""Spark 4 runs on Java 17 and later: https://spark.apache.org/docs/latest/#downloading"""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+_ALWAYS = {
+    "spark.sql.session.timeZone": "UTC",
+    # A second attempt of a slow task would send its messages a second time.
+    "spark.speculation": "false",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.parquet.compression.codec": "zstd",
+}
+_LOCAL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # Progress counts tasks, and a task holds its share of a file in memory.
+    "spark.sql.files.maxPartitionBytes": "16m",
+}
+
+
+def check_environment() -> None:
+    """Say in words what Spark would say in a page of stack trace. Raises JobFailed."""
+    missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
+    if missing:
+        raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
+    if java is None:
+        where = f"in JAVA_HOME, {home}" if home else "in PATH, and JAVA_HOME is not set"
+        raise JobFailed(
+            f"Spark needs Java {_OLDEST_JAVA} or later, and there is none {where}. "
+            "On Debian: apt-get install openjdk-17-jre-headless"
+        )
+    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    if found is None:
+        raise JobFailed(f"{java} does not run: {told.strip() or 'it says nothing'}")
+    if int(found[1]) < _OLDEST_JAVA:
+        raise JobFailed(f"Spark needs Java {_OLDEST_JAVA} or later; {java} is version {found[1]}. Set JAVA_HOME.")
+
+
+@contextmanager
+def session(
+    name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, log: Path | None = None
+) -> Iterator[SparkSession]:
+    """A session called ``name``; one that is active already is used, and left running, as it is configured.
+
+    ``master`` None: what spark-submit was told, else ``local[*]``. ``conf`` wins over what is set here. ``log``: the
+    file that takes what Spark's processes write to standard error. Raises JobFailed. Takes 3 to 20 seconds.
+    """
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        yield active
+        return
+    check_environment()
+    with tempfile.TemporaryDirectory(prefix="babelgate-") as folder, nullcontext() if log is None else _stderr_to(log):
+        started = _start(name, master, conf or {}, Path(folder))
+        try:
+            yield started
+        finally:
+            started.stop()
+
+
+def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path) -> SparkSession:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        # spark-submit has started the JVM, and knows what it was told.
+        SparkContext._ensure_initialized()
+    settings = SparkConf()
+    for key, value in conf.items():
+        settings.set(key, value)
+    if master is not None:
+        settings.setMaster(_with_retries(master))
+    settings.setIfMissing("spark.master", _with_retries(DEFAULT_MASTER))
+    settings.setIfMissing("spark.app.name", f"babelgate {name}")
+    local = settings.get("spark.master", "").startswith("local")
+    own = _ALWAYS | (_LOCAL if local else {}) | {"spark.sql.warehouse.dir": str(folder / "warehouse")}
+    for key, value in own.items():
+        settings.setIfMissing(key, value)
+    if local:
+        settings.setIfMissing("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # Workers would otherwise be whatever python3 comes first in their PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable) or sys.executable)
+    started = SparkSession.builder.config(conf=settings).getOrCreate()
+    package = _packed(folder)
+    if package is not None:
+        started.sparkContext.addPyFile(str(package))
+    return started
+
+
+def _with_retries(master: str) -> str:
+    """A local master retries a task as a cluster does: a worker process that was killed fails no job."""
+    threads = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
+    return f"local[{threads[1] or 1},4]" if threads else master
+
+
+def _packed(folder: Path) -> Path | None:
+    """This package as a zip file for the executors; None where it came as one itself, which Spark ships already."""
+    home = Path(app.__file__).parent
+    if not home.is_dir():
+        return None
+    target = folder / "babelgate_app.zip"
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(home.rglob("*.py")):
+            entry = zipfile.ZipInfo(path.relative_to(home.parent).as_posix(), _EPOCH)
+            archive.writestr(entry, path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return target
+
+
+@contextmanager
+def _stderr_to(log: Path) -> Iterator[None]:
+    """Processes started meanwhile write their standard error to ``log``; this process keeps its own."""
+    kept = os.dup(2)
+    shown = sys.stderr
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        with os.fdopen(os.dup(kept), "w", buffering=1) as terminal:
+            if shown is sys.__stderr__:
+                sys.stderr = terminal
+            yield
+    finally:
+        sys.stderr = shown
+        os.dup2(kept, 2)
+        os.close(kept)

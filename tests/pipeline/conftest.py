@@ -1,0 +1,41 @@
+"""One Spark session serves all tests of a process: starting one takes seconds."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from app.pipeline.session import session
+from tests.harness.ci import missing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CONF = {
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.default.parallelism": "2",
+    "spark.python.worker.reuse": "true",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Two cores, quick to start. Commands that run in this process use it too."""
+    if shutil.which("java") is None:
+        missing("Java", "install openjdk-17-jre-headless")
+    with session("tests", master="local[2]", conf=CONF) as started:
+        yield started
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What asks for Spark is marked so, and may take the time that its start takes."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(120))
