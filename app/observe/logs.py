@@ -5,6 +5,8 @@ What may quote a message never gets into a line: see :func:`explained`. Long val
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import os
 import sys
@@ -29,8 +31,11 @@ MAX_FRAMES = 12
 MAX_CAUSES = 4
 """Exceptions that are told of a chain."""
 _ROOT = Path(__file__).parents[2]
+_OWN = frozenset({"exception", "_record"})
 _PLAIN = (int, float, type(None))
 _FORESEEN = (BrokerError, ConfigError, OSError)
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
 
 Fields = MutableMapping[str, Any]
 Format = Literal["auto", "json", "console"]
@@ -54,6 +59,8 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     ``level``: debug, info, warning or error. Libraries say nothing below info: their debug lines may quote messages.
     """
     stream = sys.stdout if stream is None else stream
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(formatter(format, stream.isatty()))
     logging.basicConfig(level=max(level.upper(), "INFO", key=logging.getLevelName), handlers=[handler], force=True)
@@ -65,11 +72,18 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
 
 def formatter(format: Format, terminal: bool) -> logging.Formatter:
     """What renders records of the standard library, ours among them."""
-    people = format == "console" or (format == "auto" and terminal)
-    return ProcessorFormatter(
-        foreign_pre_chain=CHAIN,
-        processors=[ProcessorFormatter.remove_processors_meta, *(_for_people(terminal) if people else _AS_JSON)],
-    )
+    render = _for_people(terminal) if is_for_people(format, terminal) else [_json]
+    return ProcessorFormatter(foreign_pre_chain=CHAIN, processors=[ProcessorFormatter.remove_processors_meta, *render])
+
+
+def is_for_people(format: Format, terminal: bool) -> bool:
+    """Whether lines are for people."""
+    return format == "console" or (format == "auto" and terminal)
+
+
+def json_line(level: str, name: str, event: str, fields: Fields) -> bytes:
+    """A whole line, of ``fields`` that need no processing: for what is told with every request."""
+    return _encode(_line(level, name, event, fields)) + b"\n"
 
 
 def named(logger: Any, method: str, fields: Fields) -> Fields:
@@ -83,7 +97,7 @@ def named(logger: Any, method: str, fields: Fields) -> Fields:
         event = event.partition("\n")[0]
     # structlog calls the method it was asked for, the standard library has levels alone.
     level = "error" if method == "exception" else method
-    first = {"timestamp": _now(), "level": level, "logger": name, "event": event, **fields, "pid": os.getpid()}
+    first = _line(level, name, event, fields)
     return first if record is None else first | {"_record": record, "_from_structlog": structured}
 
 
@@ -104,7 +118,10 @@ def explained(logger: Any, method: str, fields: Fields) -> Fields:
 def harmless(logger: Any, method: str, fields: Fields) -> Fields:
     """Values without the secrets of URLs, and of bounded length."""
     for key, value in fields.items():
-        if key not in ("exception", "_record"):
+        if type(value) is str:
+            if len(value) > MAX_VALUE or "://" in value:
+                fields[key] = _harmless(value)
+        elif not isinstance(value, _PLAIN) and key not in _OWN:
             fields[key] = _harmless(value)
     return fields
 
@@ -113,8 +130,9 @@ CHAIN: list[Any] = [named, explained, harmless]
 """What every line goes through, ours or a library's."""
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _line(level: str, name: str, event: str, fields: Fields) -> dict[str, Any]:
+    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return {"timestamp": now, "level": level, "logger": name, "event": event, **fields, "pid": os.getpid()}
 
 
 def _harmless(value: Any) -> Any:
@@ -150,8 +168,16 @@ def _place(filename: str) -> str:
     return str(path.relative_to(_ROOT)) if path.is_relative_to(_ROOT) else filename
 
 
+def _encode(fields: Fields) -> bytes:
+    try:
+        return _encoder.encode(fields)
+    except UnicodeEncodeError:
+        # Half a surrogate pair, which JSON can name and UTF-8 cannot.
+        return json.dumps(fields, default=str, separators=(",", ":")).encode()
+
+
 def _json(logger: Any, method: str, fields: Fields) -> str:
-    return msgspec.json.encode(fields, enc_hook=str).decode()
+    return _encode(fields).decode()
 
 
 def _readable(logger: Any, method: str, fields: Fields) -> Fields:
@@ -174,6 +200,3 @@ def _lines(told: list[dict[str, Any]], indent: str) -> Iterator[str]:
 
 def _for_people(colors: bool) -> list[Any]:
     return [_readable, ConsoleRenderer(colors=colors, exception_formatter=plain_traceback, sort_keys=False)]
-
-
-_AS_JSON = [_json]
