@@ -33,9 +33,12 @@ _CLOCKS_DIFFER_MS = 60_000
 class Forwarder(Protocol):
     """The way to the other replicas."""
 
-    async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+    async def settle(
+        self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+    ) -> Sequence[SettleResult]:
         """Have the replica of incarnation ``owner`` settle; its results as ``Gateway.settle`` gives them.
 
+        ``traceparent``: the span that its own is to be a child of, where the settle is traced.
         Raises LeaseLost when there is no such replica (any more), OwnerUnreachable when that cannot be told,
         OutcomeUnknown when it was asked and did not answer, and whatever it raised for the whole call.
         """
@@ -44,7 +47,9 @@ class Forwarder(Protocol):
 class NoPeers:
     """Knows nobody: a delivery that was not handed out here is out of reach."""
 
-    async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+    async def settle(
+        self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+    ) -> Sequence[SettleResult]:
         """Raises LeaseLost."""
         raise LeaseLost
 
@@ -68,12 +73,12 @@ class Forwarding:
         self._observe = observe
         self._clock = clock
 
-    async def settle(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
+    async def settle(self, lane: Lane, settlement: Settlement, traceparent: str | None = None) -> list[SettleResult]:
         """What cannot be settled here goes through the forwarder. Results and errors as of ``Settler.settle``."""
         route = lane.route
         if route.capabilities.ack_scope == "anywhere":
             return await self._settler.settle(lane, settlement)
-        owners, results = await self._settle(lane, settlement, self._forwarder)
+        owners, results = await self._settle(lane, settlement, self._forwarder, traceparent)
         results = self._known_as_over(route, settlement, results)
         self._report(route, owners, results)
         return results
@@ -85,7 +90,7 @@ class Forwarding:
         return (await self._settle(lane, settlement, NoPeers()))[1]
 
     async def _settle(
-        self, lane: Lane, settlement: Settlement, forwarder: Forwarder
+        self, lane: Lane, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = lane.route
 
@@ -99,7 +104,7 @@ class Forwarding:
             try:
                 if owner == self._incarnation:
                     return await self._settler.settle(lane, part)
-                return await forwarder.settle(owner, route, part)
+                return await forwarder.settle(owner, route, part, traceparent)
             except BabelgateError as error:
                 return error
 

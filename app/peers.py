@@ -44,14 +44,16 @@ class Peers:
         self._addresses = Addresses(self._client, directory, places)
         self._lines: dict[tuple[str, str, bool], Coalescer[bytes, Answer]] = {}
 
-    async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+    async def settle(
+        self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+    ) -> Sequence[SettleResult]:
         """Have the gateway of incarnation ``owner`` settle; one result per token.
 
         Raises LeaseLost when there is no such gateway (any more), OwnerUnreachable when no connection came about,
         OutcomeUnknown when it was asked and did not answer in time, Overloaded when too many wait for it, and what it
         raised for the whole call.
         """
-        entry = encode_call(route.queue, settlement)
+        entry = encode_call(route.queue, settlement, traceparent)
         if len(entry) + 2 > MAX_CALL_BYTES:
             raise BodyTooLarge(actual=len(entry), limit=MAX_CALL_BYTES)
         answer = await self._line(owner, route, only_acks=_only_acks(settlement)).submit(entry)

@@ -27,10 +27,11 @@ class Identity(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True, array_like=True):
-    """One settlement to carry out on ``queue``."""
+    """One settlement to carry out on ``queue``; ``traceparent`` where it is traced."""
 
     queue: str
     settlement: Settlement
+    traceparent: str | None = None
 
 
 class _Error(Struct, frozen=True):
@@ -61,9 +62,9 @@ def _tree(root: type[BabelgateError]) -> Iterator[type[BabelgateError]]:
 _CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
 
 
-def encode_call(queue: str, settlement: Settlement) -> bytes:
+def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:
     """One entry of a call's body."""
-    return _encoder.encode(Call(queue, settlement))
+    return _encoder.encode(Call(queue, settlement, traceparent))
 
 
 def decode_calls(body: bytes) -> list[Call]:

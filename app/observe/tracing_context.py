@@ -62,8 +62,8 @@ def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
 
 
 def of_trace_id(trace_id: str | None) -> Context | None:
-    """The context that an envelope's ``trace_id`` gives; None where that is missing or blank."""
-    if not trace_id or trace_id.isspace():
+    """The context that an envelope's ``trace_id`` gives; None where that is missing."""
+    if not trace_id:
         return None
     return Context(trace_id_of(trace_id), parent_id_of(trace_id), None)
 

@@ -97,7 +97,9 @@ class Others:
         self.error = error
         self.asked: list[tuple[str, Settlement]] = []
 
-    async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+    async def settle(
+        self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+    ) -> Sequence[SettleResult]:
         self.asked.append((owner, settlement))
         if self.error is not None:
             raise self.error
@@ -203,7 +205,9 @@ class TestForwarding:
         together = asyncio.Barrier(2)
 
         class Slow(Others):
-            async def settle(self, owner: str, route: Route, settlement: Settlement) -> Sequence[SettleResult]:
+            async def settle(
+                self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+            ) -> Sequence[SettleResult]:
                 await together.wait()
                 return await super().settle(owner, route, settlement)
 

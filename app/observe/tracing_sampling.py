@@ -1,0 +1,68 @@
+"""Which requests are sampled, decided before anything is made for a span. Pure.
+
+The standard's samplers (https://opentelemetry.io/docs/specs/otel/trace/sdk/#sampling), by ``OTEL_TRACES_SAMPLER`` and
+``OTEL_TRACES_SAMPLER_ARG``. Where a formula gives the trace and no context travelled, nobody has decided before: the
+root sampler does, on the trace id, so that everyone with the same ratio decides alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from app.errors import ConfigError
+from app.observe.tracing_context import Context
+
+_LIMIT = 1 << 64
+_RATIOS = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
+_PARENT_BASED = "parentbased_"
+_LOW = _LIMIT - 1
+
+
+class Sampling(Struct, frozen=True):
+    """A root is sampled when the low 64 bits of its trace id are below ``bound``; with ``parent_based`` the rest is as
+    its parent is."""
+
+    bound: int
+    parent_based: bool
+
+    @property
+    def never_begins(self) -> bool:
+        """Whether no root is sampled, whatever its trace id."""
+        return self.bound == 0
+
+    def root(self, trace_id: int) -> bool:
+        """Whether a trace that begins here is sampled."""
+        return trace_id & _LOW < self.bound
+
+    def child(self, parent: Context) -> bool:
+        """Whether a child of ``parent``, on which somebody has decided, is sampled."""
+        return bool(parent.sampled) if self.parent_based else self.root(parent.trace_id)
+
+
+def sampling(environ: Mapping[str, str] = os.environ) -> Sampling:
+    """The sampler that the variables name; ``parentbased_always_on`` where they name none.
+
+    Raises ConfigError for an unknown one, and for a ratio that is none.
+    """
+    name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
+    root = name.removeprefix(_PARENT_BASED)
+    if root not in _RATIOS:
+        known = ", ".join(f"{prefix}{each}" for each in _RATIOS for prefix in ("", _PARENT_BASED))
+        raise ConfigError(key="OTEL_TRACES_SAMPLER", reason=f"must be one of {known}")
+    ratio = _RATIOS[root]
+    if ratio is None:
+        ratio = _ratio(environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0")
+    return Sampling(round(ratio * _LIMIT), name != root)
+
+
+def _ratio(given: str) -> float:
+    try:
+        ratio = float(given)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise ConfigError(key="OTEL_TRACES_SAMPLER_ARG", reason="must be a number from 0 to 1")
+    return ratio
