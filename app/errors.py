@@ -8,6 +8,12 @@ The tree::
     │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
     ├── BodyTooLarge                 body_too_large          actual size and limit
     ├── InvalidParameter             invalid_parameter       a parameter outside its range
+    ├── InvalidIdempotencyKey        invalid_idempotency_key the header holds no key
+    ├── IdempotencyUnsupported       idempotency_unsupported nobody keeps keys for that queue
+    ├── IdempotencyKeyReused         idempotency_key_reused  the key belongs to another message
+    ├── IdempotencyInProgress        idempotency_in_progress the first call with the key is under way
+    ├── IdempotencyUnresolved        outcome_unknown         the first call with the key was cut off
+    ├── KeysFull                     idempotency_keys_full   the store takes no new keys
     ├── UnsupportedByBroker          (given)                 the route's broker cannot do that
     ├── QueueNotFound                queue_not_found         no route for the name
     ├── Unauthenticated              unauthenticated         no credential, or an unknown one
@@ -110,6 +116,44 @@ class InvalidParameter(BabelgateError):
     """{name}: {reason}"""
 
     code = "invalid_parameter"
+
+
+class InvalidIdempotencyKey(BabelgateError):
+    """Idempotency-Key: {reason}"""
+
+    code = "invalid_idempotency_key"
+
+
+class IdempotencyUnsupported(BabelgateError):
+    """Messages of the queue {queue} take no idempotency key: {reason}."""
+
+    code = "idempotency_unsupported"
+
+
+class IdempotencyKeyReused(BabelgateError):
+    """This idempotency key was used for another message of the queue {queue}. Nothing was published."""
+
+    code = "idempotency_key_reused"
+
+
+class IdempotencyInProgress(BabelgateError):
+    """The first call with this idempotency key is under way. Nothing was published; ask again for its answer."""
+
+    code = "idempotency_in_progress"
+    retryable = True
+
+
+class IdempotencyUnresolved(BabelgateError):
+    """The first call with this idempotency key was cut off: its message may have been published. None was now."""
+
+    code = "outcome_unknown"
+
+
+class KeysFull(BabelgateError):
+    """The broker {broker} keeps idempotency.max_keys = {limit} keys already. Nothing was published."""
+
+    code = "idempotency_keys_full"
+    retryable = True
 
 
 class UnsupportedByBroker(BabelgateError):

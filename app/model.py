@@ -25,8 +25,15 @@ class Receipt(Struct, frozen=True):
     created_at: int
 
 
+class Replay(Receipt, frozen=True):
+    """The receipt that the first call with an idempotency key got; nothing was written now."""
+
+
 class Message(Struct, frozen=True):
-    """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count."""
+    """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count.
+
+    ``trace_id`` is the body's.
+    """
 
     ack_token: str
     lease_expires_at: int
@@ -34,6 +41,7 @@ class Message(Struct, frozen=True):
     redelivered: bool
     headers: Mapping[str, str]
     body: bytes
+    trace_id: str | None = None
 
 
 class Nack(Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
 from redis.asyncio.connection import AbstractConnection
@@ -26,7 +26,8 @@ from app.brokers.binding import (
     Peeked,
     Stats,
 )
-from app.brokers.redis_layout import RedisQueue
+from app.brokers.redis_claims import RedisKeys
+from app.brokers.redis_layout import RedisQueue, bounded
 from app.brokers.redis_options import queue_of
 from app.brokers.redis_server import Server
 from app.brokers.redis_upkeep import Upkeep
@@ -35,10 +36,6 @@ from app.brokers.redis_warnings import warnings_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 
-MAX_COMMAND_BYTES = 4 * 1024 * 1024
-"""More messages than fit are written by several commands, so that one publish does not hold up all others."""
-
-MAX_COMMAND_MESSAGES = 1000
 _PING_SECONDS = 2.0
 _PATIENCE_SECONDS = 0.9
 _GRACE_SECONDS = 0.1
@@ -57,12 +54,13 @@ def _queue(queue: NativeQueue) -> RedisQueue:
 
 
 class RedisBinding:
-    """A Redis database. Also Peeks, Purges and DeadLetters."""
+    """A Redis database. Also Peeks, Purges, DeadLetters and KeepsKeys."""
 
     def __init__(self, name: str, connections: Callable[[], AbstractConnection], clock: Clock) -> None:
         self.name = name
         self.server = Server(name, connections)
         self._upkeep = Upkeep(self.server)
+        self.keys = RedisKeys(name, self.server, self._upkeep.due_in)
         self._clock = clock
         self._empty: set[bytes] = set()
         self._late: set[asyncio.Task[None]] = set()
@@ -126,9 +124,9 @@ class RedisBinding:
         now = [i for i, message in enumerate(messages) if message.delay_seconds <= 0]
         later = [i for i, message in enumerate(messages) if message.delay_seconds > 0]
         parts: list[tuple[list[int], Coroutine[Any, Any, None]]] = []
-        for positions in _bounded(now, messages):
+        for positions in bounded(now, messages):
             parts.append((positions, queue.layout.push(self.server, queue, [messages[i] for i in positions])))
-        for positions in _bounded(later, messages):
+        for positions in bounded(later, messages):
             parts.append((positions, self._delay(queue, [messages[i] for i in positions])))
         return parts
 
@@ -250,18 +248,3 @@ class RedisBinding:
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
         """All, or batches from the head while there are older ones."""
         return await resting.purge_dead(self.server, _queue(queue), before_ms)
-
-
-def _bounded(positions: Sequence[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
-    """``positions`` in runs of at most MAX_COMMAND_BYTES and MAX_COMMAND_MESSAGES, a message that is larger alone."""
-    run: list[int] = []
-    size = 0
-    for position in positions:
-        length = len(messages[position].body)
-        if run and (size + length > MAX_COMMAND_BYTES or len(run) == MAX_COMMAND_MESSAGES):
-            yield run
-            run, size = [], 0
-        run.append(position)
-        size += length
-    if run:
-        yield run

@@ -39,7 +39,11 @@ class LaravelLayout:
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One script call: jobs and their wake-up tokens."""
-        await server.run("laravel_push", queue.key, *[message.body for message in messages])
+        await server.run("laravel_push", queue.key, *map(self.element, messages))
+
+    def element(self, message: Outgoing) -> bytes:
+        """The job itself."""
+        return message.body
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The job itself."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,11 @@ MAX_ELEMENT_BYTES = 512 * 1024 * 1024
 MAX_LEASE_SECONDS = 43_200.0
 MAX_DELAY_SECONDS = 365 * 86_400.0
 """Both are ours: what is meant to wait for longer is taken for a mistake."""
+
+MAX_COMMAND_BYTES = 4 * 1024 * 1024
+"""More messages than fit are written by several commands, so that one publish does not hold up all others."""
+
+MAX_COMMAND_MESSAGES = 1000
 
 DUE_PER_RESERVE = b"100"
 """How many delayed messages, and how many expired leases, a reserve looks after before it takes its own."""
@@ -65,6 +70,9 @@ class Layout(Protocol):
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """Append at once, all or none."""
 
+    def element(self, message: Outgoing) -> bytes:
+        """The element of the ready list for a message."""
+
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The member of the delayed set for a message."""
 
@@ -105,3 +113,18 @@ class RedisQueue:
     def entry(self) -> bytes:
         """Its name in the index."""
         return self.layout.name.encode("ascii") + b":" + self.key
+
+
+def bounded(positions: Sequence[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
+    """``positions`` in runs of at most MAX_COMMAND_BYTES and MAX_COMMAND_MESSAGES, a message that is larger alone."""
+    run: list[int] = []
+    size = 0
+    for position in positions:
+        length = len(messages[position].body)
+        if run and (size + length > MAX_COMMAND_BYTES or len(run) == MAX_COMMAND_MESSAGES):
+            yield run
+            run, size = [], 0
+        run.append(position)
+        size += length
+    if run:
+        yield run

@@ -34,11 +34,15 @@ class ListLayout:
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One variadic RPUSH."""
-        await server.call(b"RPUSH", queue.key, *[frame(message.body, message.headers) for message in messages])
+        await server.call(b"RPUSH", queue.key, *map(self.element, messages))
+
+    def element(self, message: Outgoing) -> bytes:
+        """The body, or a frame around it."""
+        return frame(message.body, message.headers)
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """Prefixed, so that equal bodies do not become one member."""
-        return os.urandom(16).hex().encode("ascii") + b":" + frame(message.body, message.headers)
+        return os.urandom(16).hex().encode("ascii") + b":" + self.element(message)
 
     async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
         """One script call."""

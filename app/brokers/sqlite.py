@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ from app.brokers.binding import (
     Peeked,
     Stats,
 )
+from app.brokers.sqlite_claims import SqliteKeys
 from app.brokers.sqlite_file import DatabaseFile
 from app.brokers.sqlite_jobs import Job, Publish, Reserve, Sweep, load_headers
 from app.brokers.sqlite_purge import Purge, PurgeDead, RemoveDead
@@ -30,7 +31,7 @@ from app.brokers.sqlite_reader import Reader
 from app.brokers.sqlite_settle import Ack, Bury, Extend, Release, parse
 from app.brokers.sqlite_url import database_file
 from app.brokers.sqlite_waits import Waits
-from app.brokers.sqlite_writer import UNIT_BYTES, UNIT_MESSAGES, Writer
+from app.brokers.sqlite_writer import UNIT_MESSAGES, Writer, parts
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter
 
@@ -60,7 +61,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Sq
 
 
 class SqliteBinding:
-    """One file. Implements Binding, Peeks, Purges, DeadLetters and Lists.
+    """One file. Implements Binding, Peeks, Purges, DeadLetters, Lists and KeepsKeys.
 
     A write waits for its commit, and for other processes at most the file's ``busy_timeout_seconds`` per transaction
     (BrokerUnavailable); StorageFull and StorageReadOnly say what else keeps it from being written. ``connect_writer``
@@ -75,6 +76,7 @@ class SqliteBinding:
         self._clock = clock
         self._connect_writer = connect_writer or file.connect_writer
         self._running: tuple[Writer, Reader, Waits] | None = None
+        self.keys = SqliteKeys(self.name, self._submit)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         for option in options:
@@ -105,7 +107,7 @@ class SqliteBinding:
         return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        return await self._all([Publish(queue.name, part) for part in _parts(messages, lambda m: len(m.body))])
+        return await self._all([Publish(queue.name, part) for part in parts(messages, lambda m: len(m.body))])
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
@@ -124,20 +126,20 @@ class SqliteBinding:
                 waits.discard(queue.name, waiter)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._all([Ack(queue.name, part) for part in _parts(map(parse, handles))])
+        return await self._all([Ack(queue.name, part) for part in parts(map(parse, handles))])
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        parts = _parts(map(parse, handles))
-        jobs = [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in parts]
+        cut = parts(map(parse, handles))
+        jobs = [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in cut]
         return await self._all(jobs)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
-        parts = _parts(map(parse, handles))
-        return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in parts])
+        cut = parts(map(parse, handles))
+        return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in cut])
 
     async def stats(self, queue: NativeQueue) -> Stats:
         now = self._clock()
@@ -157,7 +159,7 @@ class SqliteBinding:
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
         items = ((parse(letter.handle), letter.block) for letter in letters)
-        return await self._all([Bury(queue.name, part) for part in _parts(items)])
+        return await self._all([Bury(queue.name, part) for part in parts(items)])
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
@@ -170,8 +172,8 @@ class SqliteBinding:
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
-        parts = _parts(record.key for record in records)
-        return await self._all([RemoveDead(queue.name, ids) for ids in parts]), cursor
+        cut = parts(record.key for record in records)
+        return await self._all([RemoveDead(queue.name, ids) for ids in cut]), cursor
 
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
         return await self._purged(lambda last_id: PurgeDead(queue.name, before_ms=before_ms, last_id=last_id))
@@ -235,19 +237,6 @@ async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:
     if within_seconds > 0:
         await asyncio.wait([waiter], timeout=within_seconds)
     return waiter.done()
-
-
-def _parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -> list[list[Any]]:
-    """``items`` cut into parts of the size a job should have."""
-    parts: list[list[Any]] = []
-    left = 0
-    for item in items:
-        left -= weight(item)
-        if not parts or left < 0 or len(parts[-1]) == UNIT_MESSAGES:
-            parts.append([])
-            left = UNIT_BYTES - weight(item)
-        parts[-1].append(item)
-    return parts
 
 
 def _cursor(cursor: str | None) -> int:

@@ -5,6 +5,7 @@
 -- held      what cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
 -- settled   which lease ended a message, so that the same call made twice is done
 -- dead      dead letters; ids are never used again, because they are the cursor of a reader
+-- keys      idempotency keys: reserved (answer null) until a time, or done; key_count is the number of them
 
 -- name: schema_1
 CREATE TABLE queues (
@@ -47,6 +48,21 @@ CREATE TABLE dead (
   headers BLOB
 );
 CREATE INDEX dead_queue ON dead (queue_id);
+
+-- name: schema_2
+CREATE TABLE keys (
+  queue TEXT NOT NULL,
+  key TEXT NOT NULL,
+  fingerprint BLOB NOT NULL,
+  token BLOB,
+  until INTEGER NOT NULL,
+  expires_at INTEGER NOT NULL,
+  answer BLOB,
+  PRIMARY KEY (queue, key)
+) WITHOUT ROWID;
+CREATE INDEX keys_expiry ON keys (expires_at);
+CREATE TABLE key_count (n INTEGER NOT NULL);
+INSERT INTO key_count (n) VALUES (0);
 
 -- name: file_header
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
@@ -192,3 +208,28 @@ WITH RECURSIVE present (queue_id) AS (
   SELECT (SELECT min(queue_id) FROM ready WHERE queue_id > present.queue_id) FROM present WHERE queue_id IS NOT NULL
 )
 SELECT name FROM queues WHERE id IN (SELECT queue_id FROM present)
+
+-- name: find_keys
+SELECT key, fingerprint, answer, until, expires_at FROM keys
+WHERE queue = ? AND key IN (SELECT value FROM json_each(?))
+
+-- name: add_keys
+INSERT OR REPLACE INTO keys (queue, key, fingerprint, token, until, expires_at, answer) VALUES (?, ?, ?, ?, ?, ?, ?)
+
+-- name: settle_key
+UPDATE keys SET answer = ?, expires_at = ?, token = NULL WHERE queue = ? AND key = ? AND token = ?
+
+-- name: abandon_key
+UPDATE keys SET until = 0 WHERE queue = ? AND key = ? AND token = ?
+
+-- name: free_key
+DELETE FROM keys WHERE queue = ? AND key = ? AND token = ?
+
+-- name: sweep_keys
+DELETE FROM keys WHERE (queue, key) IN (SELECT queue, key FROM keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+
+-- name: count_keys
+SELECT n FROM key_count
+
+-- name: add_to_key_count
+UPDATE key_count SET n = n + ?

@@ -19,7 +19,7 @@ from app.brokers.sqlite_sql import SQL, steps
 from app.errors import BrokerUnavailable, ConfigError
 
 APPLICATION_ID = 0x62_62_71_67
-SCHEMA = ("schema_1",)
+SCHEMA = ("schema_1", "schema_2")
 """The steps that lead from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
 
 _POLL_SECONDS = 0.00025

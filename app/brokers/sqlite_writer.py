@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -205,6 +205,19 @@ class Writer:
             else:
                 job.future.set_result(job.results)
         self._committed(ready, due)
+
+
+def parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -> list[list[Any]]:
+    """``items`` cut into parts of the size a job should have; ``weight`` in bytes."""
+    cut: list[list[Any]] = []
+    left = 0
+    for item in items:
+        left -= weight(item)
+        if not cut or left < 0 or len(cut[-1]) == UNIT_MESSAGES:
+            cut.append([])
+            left = UNIT_BYTES - weight(item)
+        cut[-1].append(item)
+    return cut
 
 
 def _units(jobs: list[Job]) -> deque[list[Job]]:

@@ -13,7 +13,8 @@ import pytest
 import redis
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.redis import MAX_COMMAND_BYTES, RedisBinding, connect
+from app.brokers.redis import RedisBinding, connect
+from app.brokers.redis_layout import MAX_COMMAND_BYTES
 from app.brokers.redis_line import Line
 from app.brokers.redis_line import connect as dial
 from app.brokers.redis_server import script
