@@ -1,0 +1,157 @@
+"""Events become lines: which, with what in them, and what happens when there are too many."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+from msgspec import UNSET
+
+from app.observe.events import Call, Event, EventKind, Facts
+from app.observe.journal import EVENTS, JournalEvent, Record
+from app.observe.journal_buffer import Buffer
+from tests.harness.journal import MESSAGE, happened, lines, numbers
+
+EPOCH = "018bcfe568001a2b3c4d"
+
+
+class Ticking:
+    """A clock that the test sets, Unix ms."""
+
+    now = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Ticking:
+    return Ticking()
+
+
+@pytest.fixture
+def buffer(clock: Ticking) -> Buffer:
+    return Buffer("a", EPOCH, 1_000_000, clock)
+
+
+def taken(buffer: Buffer) -> list[Record]:
+    text = bytes(buffer.take())
+    buffer.written(len(text))
+    return lines(text, "buffer") if text else []
+
+
+def test_a_record_holds_what_is_known(buffer: Buffer) -> None:
+    buffer.observe(Event("delivered", "orders", "main", 1, messages=(MESSAGE,), lease_seconds=60))
+    (record,) = taken(buffer)
+    assert record == Record(
+        1,
+        "a",
+        EPOCH,
+        1,
+        "delivered",
+        1_700_000_000_000,
+        "orders",
+        "main",
+        "urn:babel:test:made",
+        "id-1",
+        "trace-1",
+        0,
+        1_700_000_000_000,
+        60.0,
+        120,
+        "go",
+        None,
+    )
+
+
+@pytest.mark.parametrize("kind", get_args(EventKind))
+def test_what_happens_to_messages_is_recorded_and_nothing_else(buffer: Buffer, kind: EventKind) -> None:
+    buffer.observe(Event(kind, "orders", "main", 1, reason="why", messages=(MESSAGE,)))
+    assert [record.event for record in taken(buffer)] == ([kind] if kind in EVENTS else [])
+    assert set(get_args(JournalEvent)) - set(get_args(EventKind)) == {"gap"}
+
+
+def test_calls_are_not_recorded(buffer: Buffer) -> None:
+    buffer.observe(Call("send", "orders", "main", 1, 0.1))
+    assert taken(buffer) == []
+
+
+@pytest.mark.parametrize(
+    ("event", "outcome"),
+    [
+        (happened("accepted"), None),
+        (happened("delivered"), None),
+        (happened("acked"), "acked"),
+        (happened("nacked"), "nacked"),
+        (happened("rejected"), "rejected"),
+        (happened("lease_expired"), None),
+        (Event("dead_lettered", "orders", "main", reason="failed", messages=(MESSAGE,)), "failed"),
+        (Event("poison", "orders", "main", reason="missing_urn", messages=(MESSAGE,)), "missing_urn"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Event) else "",
+)
+def test_the_outcome(buffer: Buffer, event: Event, outcome: str | None) -> None:
+    buffer.observe(event)
+    assert [record.outcome for record in taken(buffer)] == [outcome]
+
+
+def test_a_redriven_message_tells_where_it_went(buffer: Buffer) -> None:
+    buffer.observe(Event("redriven", "orders", "main", messages=(MESSAGE,), to_queue="again"))
+    buffer.observe(happened())
+    assert [record.to_queue for record in taken(buffer)] == ["again", UNSET]
+
+
+def test_messages_of_which_nothing_is_known_count_too(buffer: Buffer) -> None:
+    buffer.observe(happened("acked", MESSAGE, count=3))
+    assert [record.message_id for record in taken(buffer)] == ["id-1", None, None]
+
+
+def test_half_a_surrogate_pair_is_no_reason_to_lose_a_record(buffer: Buffer) -> None:
+    buffer.observe(happened("accepted", Facts(trace_id="a\ud800b", job="urn:ä")))
+    assert [(record.trace_id, record.job) for record in taken(buffer)] == [("a?b", "urn:ä")]
+
+
+@pytest.mark.parametrize(
+    ("configured", "bodies", "found"),
+    [
+        (False, (b'{"a":1}',), [(UNSET, UNSET)]),
+        (True, (b'{"a":1}',), [(b'{"a":1}', UNSET)]),
+        (True, (b"\xff",), [(UNSET, "/w==")]),
+        (True, (), [(UNSET, UNSET)]),
+    ],
+)
+def test_bodies(clock: Ticking, configured: bool, bodies: tuple[bytes, ...], found: list[Any]) -> None:
+    buffer = Buffer("a", EPOCH, 1_000_000, clock, bodies=configured)
+    buffer.observe(Event("accepted", "orders", "main", messages=(MESSAGE,), bodies=bodies))
+    told = [(record.envelope, record.envelope_base64) for record in taken(buffer)]
+    assert [(UNSET if body is UNSET else bytes(body), other) for body, other in told] == found
+
+
+def test_what_is_too_much_is_a_gap(clock: Ticking) -> None:
+    buffer = Buffer("a", EPOCH, 1_000, clock)
+    for _ in range(10):
+        buffer.observe(happened())
+        clock.now += 1
+    kept = buffer.seq
+    assert 1_000 <= buffer.size < 1_500, "one line more than the limit"
+    assert buffer.dropped == 10 - kept
+    first = lines(bytes(buffer.take()), "buffer")
+    buffer.observe(happened())
+    assert buffer.seq == kept, "what is taken and not yet written takes room"
+    clock.now += 50
+    buffer.written(buffer.size)
+    buffer.observe(happened())
+    second = taken(buffer)
+    assert [record.event for record in second] == ["gap", "accepted"]
+    assert numbers([*first, *second]) == list(range(1, kept + 3))
+    gap = second[0]
+    assert (gap.count, gap.first_lost_at, gap.last_lost_at) == (11 - kept, 1_700_000_000_000 + kept, clock.now - 50)
+    assert (gap.queue, gap.message_id, gap.at) == (None, None, clock.now)
+
+
+def test_numbers_go_on_when_the_clock_goes_back(buffer: Buffer, clock: Ticking) -> None:
+    buffer.observe(happened())
+    clock.now -= 3_600_000
+    buffer.observe(happened())
+    first, second = taken(buffer)
+    assert second.at < first.at and second.seq == first.seq + 1
