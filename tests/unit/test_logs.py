@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from app.errors import BrokerUnavailable
+from app import settings
+from app.errors import BrokerUnavailable, ConfigError
 from app.observe import logs
 from app.observe.logs import MAX_CAUSES, MAX_FRAMES, MAX_VALUE, formatter, get_logger
 from app.observe.sparing import MAX_KINDS, SECONDS, Sparing
@@ -112,7 +113,9 @@ class TestJson:
         assert lines.text == ""
 
     def test_any_value_can_be_told(self, lines):
-        log.info("told", error=BrokerUnavailable(broker="b", reason="down"), names={"x"}, lone="\ud800", pairs=(1, None))
+        log.info(
+            "told", error=BrokerUnavailable(broker="b", reason="down"), names={"x"}, lone="\ud800", pairs=(1, None)
+        )
         line = lines.one()
         assert line["error"] == "The broker b is not available: down. Nothing was written."
         assert (line["names"], line["lone"], line["pairs"]) == (["x"], "\ud800", [1, None])
@@ -270,6 +273,12 @@ class TestConfigure:
             os.close(writer)
         assert b"ours" in shown and b'"event"' not in shown
         assert b'"event":"ours"' in configured("error", "auto", stdout=subprocess.PIPE).stdout
+
+
+@pytest.mark.parametrize(("key", "value"), [("log_level", "loud"), ("log_level", "info "), ("log_format", "xml")])
+def test_what_is_unknown_is_refused(key, value):
+    with pytest.raises(ConfigError, match=f"^{key}: "):
+        settings.load(None, {f"BABELGATE_{key.upper()}": value})
 
 
 class TestSparing:
