@@ -40,6 +40,10 @@ class Pool:
         self.taken = 0
         self._by_broker: defaultdict[str, int] = defaultdict(int)
 
+    def of(self, broker: str) -> int:
+        """What is taken for ``broker``."""
+        return self._by_broker.get(broker, 0)
+
     def check(self, broker: str, amount: int) -> None:
         """Raise Overloaded when ``amount`` more is too much."""
         taken = self._by_broker[broker]
@@ -118,6 +122,10 @@ class Admission:
         ticket = Ticket(broker, None, self._other_bytes, SMALL_BYTES)
         ticket.grow(size)
         return ticket
+
+    def publishing(self, broker: str) -> int:
+        """How many publishes are served for ``broker``."""
+        return self._publishes.of(broker)
 
     def receive(self, broker: str) -> Ticket:
         """Room for a receive, which grows by the bytes of its answer. Raises Overloaded."""

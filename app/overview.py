@@ -68,11 +68,11 @@ async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[
                 listed = await binding.queues()
             except BrokerError:
                 continue
-            names.update(name for name in listed if _is_queue(router, binding, name))
+            names.update(name for name in listed if is_queue(router, binding, name))
     return sorted(names)
 
 
-def _is_queue(router: Router, binding: Binding, native_name: str) -> bool:
+def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
     """Whether a queue of this name leads to the native queue of the same name."""
     try:
         route = router.route(native_name)

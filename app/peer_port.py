@@ -19,8 +19,10 @@ BACKLOG = 1_024
 
 
 class PeerPort:
-    """Listens for the peers of ``gateway``. ``needs_directory``: whether to refuse to start without its socket; ``tell``:
-    the numbers of this process."""
+    """Listens for the peers of ``gateway``.
+
+    ``needs_directory``: whether to refuse to start without its socket; ``tell``: the numbers of this process.
+    """
 
     def __init__(
         self,

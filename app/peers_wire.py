@@ -14,6 +14,7 @@ from app.model import Action, Settlement, SettleResult
 
 IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
+METRICS_PATH = "/peer/metrics"
 MAX_CALL_BYTES = 33_554_432
 """The largest body of one call: twice what a client may send in one request by default."""
 

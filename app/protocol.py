@@ -154,7 +154,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._shedding = True
         self._discarded = 0
         keep_alive = not self.expect_100_continue and self.parser.should_keep_alive()
-        self.transport.write(shedder.answer(keep_alive))
+        self.transport.write(shedder.answer(keep_alive, self.parser.get_method(), self.url, self.scheme or "http"))
         if self.expect_100_continue:
             self.transport.close()
             return

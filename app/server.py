@@ -9,7 +9,9 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
+from pathlib import Path
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -18,6 +20,7 @@ from uvicorn.supervisors import Multiprocess
 
 from app import __version__
 from app.errors import ConfigError
+from app.instances import workers_directory
 from app.lifecycle import GracefulStop
 from app.observe import logs
 from app.protocol import GatewayProtocol
@@ -47,23 +50,25 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
     announce(f"{scheme}://{_in_url(reachable)}:{port}{settings.prefix}")
-    config = uvicorn_config(partial(create_app, settings), settings)
     if settings.workers > 1:
-        supervisor = Multiprocess(config, [listener])
-        supervisor.run()
+        with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
+            config = uvicorn_config(partial(create_app, settings, directory), settings)
+            supervisor = Multiprocess(config, [listener])
+            supervisor.run()
         failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
         return int(failed)
+    config = uvicorn_config(partial(create_app, settings), settings)
     server = uvicorn.Server(config)
     server.run([listener])
     return int(not server.started)
 
 
-def create_app(settings: Settings) -> ASGIApp:
-    """The application of one serving process, made inside it."""
+def create_app(settings: Settings, workers_directory: Path | None = None) -> ASGIApp:
+    """The application of one serving process, made inside it; with other workers they share a directory."""
     from app.wiring import build_app
 
     logs.configure(settings.log_level, settings.log_format)
-    app = build_app(settings)
+    app = build_app(settings, workers_directory=workers_directory)
     log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
     return GracefulStop(app, app.gateway, settings)
 

@@ -5,34 +5,41 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
+from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.admission import Admission, Bounds
 from app.brokers.binding import Binding
-from app.brokers.registry import connect
+from app.brokers.registry import connect, driver
 from app.checks import check
 from app.clock import Clock, now_ms
 from app.envelope import Limits
 from app.errors import ConfigError
 from app.forwarding import Forwarder
 from app.gateway import Gateway
+from app.gauges import Gauges
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
+from app.http.durations import Durations
 from app.http.shedding import SHEDDER, Shedder
 from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe.events import Observe, fan_out
 from app.observe.metrics import Metrics
+from app.observe.metrics_otlp import otlp_metrics
 from app.pacing import Pacer
 from app.peer_port import PeerPort
 from app.peers import Peers
 from app.peers_client import Address
+from app.peers_siblings import Siblings
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
 from app.rights import Caller
 from app.routing import Policy, Router, Rule
+from app.scraping import Scraping
 from app.settings import Settings
 from app.settings_sections import QueueSettings
 
@@ -66,42 +73,88 @@ def build_gateway(
     )
 
 
-def build_app(settings: Settings, *, clock: Clock = now_ms) -> App:
-    """The ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError."""
-    metrics = Metrics()
+def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: Path | None = None) -> App:
+    """The ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
+
+    ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
+    """
+    systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
+    metrics = Metrics(clock, systems) if settings.metrics else None
+    observers = [metrics.observe] if metrics is not None else []
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
     peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
-    gateway = build_gateway(settings, clock=clock, observe=fan_out([metrics.observe]), forwarder=peers)
+    gateway = build_gateway(settings, clock=clock, observe=fan_out(observers), forwarder=peers)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
         max_stream_bytes=settings.limits.max_stream_bytes,
     )
-    api = create_api(gateway, auth=_auth(settings), limits=limits, prefix=settings.prefix, metrics=metrics)
-    # Without a broker that asks for it, no peer is ever needed: nothing listens.
-    if all(route.capabilities.ack_scope == "anywhere" for _, route in check(gateway.router)):
-        return App(api, gateway)
-    listen = next(iter(_addresses(settings.peers.listen)), None)
-    needs_directory = settings.peers.directory is not None or settings.workers > 1
-    return App(api, gateway, PeerPort(gateway, signer, directory, listen, needs_directory), peers)
+    durations = Durations(metrics) if metrics is not None else None
+    scraping: Scraping | None = None
+    parts: list[Part] = []
+    if metrics is not None:
+        for queue in gateway.router.configured():
+            metrics.know(queue, gateway.router.route(queue).broker)
+        siblings = None
+        if workers_directory is not None:
+            siblings = Siblings(gateway.incarnation, workers_directory, directory, signer)
+        scraping = Scraping(metrics, Gauges(gateway, metrics), siblings)
+        otlp = otlp_metrics(scraping.alone)
+        parts += [scraping] if otlp is None else [otlp, scraping]
+    api = create_api(
+        gateway,
+        auth=_auth(settings),
+        limits=limits,
+        prefix=settings.prefix,
+        scraping=scraping,
+        ended=[] if durations is None else [durations.ended],
+    )
+    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
+    # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
+    owned = any(route.capabilities.ack_scope != "anywhere" for _, route in check(gateway.router))
+    if not owned and workers_directory is None:
+        return App(api, gateway, shedder, parts)
+    listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
+    needs_directory = owned and (settings.peers.directory is not None or settings.workers > 1)
+    tell = scraping.tell if scraping is not None else None
+    port = PeerPort(gateway, signer, directory, listen, needs_directory, tell)
+    return App(api, gateway, shedder, parts, port, peers)
+
+
+class Part(Protocol):
+    """What lives as long as the application."""
+
+    def start(self) -> None:
+        """Begin, in the event loop."""
+
+    async def close(self) -> None:
+        """End; the brokers can still be asked."""
 
 
 class App:
     """The API with a lifespan, and the private side on which peers ask ``gateway`` and it asks them."""
 
     def __init__(
-        self, api: ASGIApp, gateway: Gateway, port: PeerPort | None = None, peers: Peers | None = None
+        self,
+        api: ASGIApp,
+        gateway: Gateway,
+        shedder: Shedder,
+        parts: Sequence[Part] = (),
+        port: PeerPort | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self.gateway = gateway
         self._api = api
+        self._shedder = shedder
+        self._parts = parts
         self._port = port
         self._peers = peers
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or the lifespan."""
         if scope["type"] == "lifespan":
-            scope.setdefault("state", {})[SHEDDER] = Shedder(Pacer(time.thread_time), self.gateway.crowded)
+            scope.setdefault("state", {})[SHEDDER] = self._shedder
             await self._live(receive, send)
         else:
             await self._api(scope, receive, send)
@@ -112,6 +165,8 @@ class App:
             await self.gateway.start()
             if self._port is not None:
                 await self._port.open()
+            for part in self._parts:
+                part.start()
         except ConfigError as error:
             await self._close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -126,6 +181,8 @@ class App:
         await self.gateway.drain()
         if self._port is not None:
             await self._port.close()
+        for part in self._parts:
+            await part.close()
         await self.gateway.close()
         if self._peers is not None:
             await self._peers.close()

@@ -19,6 +19,11 @@ class Driver:
     module: str
     extra: str | None = None
 
+    @property
+    def kind(self) -> str:
+        """What OpenTelemetry calls the messaging system."""
+        return self.module.rpartition(".")[2]
+
 
 _REDIS = Driver("app.brokers.redis", "redis")
 _RABBITMQ = Driver("app.brokers.rabbitmq", "rabbitmq")

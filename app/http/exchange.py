@@ -37,7 +37,8 @@ class Exchange:
     """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler.
 
     ``status`` of its answer, 0 before that begins; ``sent``: the bytes of the answer's body; ``route``: the template of
-    the path, empty where nothing serves it; ``error``: the code of a problem; ``sampled``: trace and span id in hex where the request is traced.
+    the path, empty where nothing serves it; ``error``: the code of its problem; ``sampled``: trace and span id
+    in hex where the request is traced.
     """
 
     __slots__ = (

@@ -10,8 +10,9 @@ from app.gateway import Gateway
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf
 from app.http.problems import NotReady
-from app.observe.metrics import CONTENT_TYPE, Metrics
+from app.observe.metrics_exposition import OPENMETRICS
 from app.rights import ANYONE, Right
+from app.scraping import Scraping
 
 PROBES = frozenset({"/livez", "/readyz", "/startupz"})
 
@@ -29,8 +30,8 @@ _VERBOSE = {
 _SWITCH = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
-def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
-    """The routes over ``gateway`` and ``metrics``."""
+def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
+    """The routes over ``gateway``, and ``/metrics`` where there is ``scraping``."""
     router = APIRouter(tags=["operations"])
 
     @router.get(
@@ -81,19 +82,29 @@ def routes(gateway: Gateway, metrics: Metrics) -> APIRouter:
             status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] if verbose else None
         )
 
+    if scraping is not None:
+        _add_metrics(router, scraping)
+    return router
+
+
+def _add_metrics(router: APIRouter, scraping: Scraping) -> None:
     @router.get(
         "/metrics",
         operation_id="metrics",
-        summary="Counters for Prometheus",
+        summary="Numbers for Prometheus",
         response_class=PlainTextResponse,
+        responses={200: {"content": {OPENMETRICS.partition(";")[0]: {"schema": {"type": "string"}}}}},
         dependencies=NO_PARAMETERS,
     )
-    async def show_metrics(caller: CallerOf) -> Response:
-        """Counters of this process in Prometheus' text format. Needs the right `manage` on some queue."""
-        caller.require_anywhere(Right.MANAGE)
-        return Response(metrics.exposition(), media_type=CONTENT_TYPE)
+    async def metrics(request: Request, caller: CallerOf) -> Response:
+        """Of all workers of this gateway, and of its brokers, in Prometheus' text format, or in OpenMetrics where
+        `Accept` asks for it. Needs the right `manage` on some queue.
 
-    return router
+        Brokers and workers that do not answer within 2 s are left out.
+        """
+        caller.require_anywhere(Right.MANAGE)
+        text, content_type = await scraping.show(request.headers.get("accept", ""))
+        return Response(text, headers={"content-type": content_type, "vary": "accept"})
 
 
 def _verbose(request: Request) -> bool:

@@ -175,14 +175,17 @@ class _Dumper(yaml.SafeDumper):
 def main() -> None:
     """Print the document."""
     from app.gateway import Gateway
+    from app.gauges import Gauges
     from app.http.rest import create_rest
     from app.leases import TokenKey, TokenSealer
     from app.observe.metrics import Metrics
     from app.routing import Router
+    from app.scraping import Scraping
 
     # The document depends on no configuration: a gateway without brokers has all the routes.
     gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
-    made = document(create_rest(gateway, Metrics(), ""))
+    metrics = Metrics()
+    made = document(create_rest(gateway, Scraping(metrics, Gauges(gateway, metrics)), ""))
     yaml.dump(made, sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -17,6 +18,7 @@ from app.peers_signing import ANYBODY, HEADER, Proof, Signer
 from app.peers_wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
+    METRICS_PATH,
     SETTLE_PATH,
     Answer,
     Call,
@@ -25,18 +27,22 @@ from app.peers_wire import (
     encode_answers,
 )
 
-_METHODS = {IDENTITY_PATH: "GET", SETTLE_PATH: "POST"}
+_METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()
+Tell = Callable[[], Awaitable[bytes]]
+
 _ROOM = "(peers)"
 """No broker has such a name: what peers ask has a share of its own."""
 
 
 class PeerApi:
-    """Says who this gateway is, and settles what it handed out itself; nothing is forwarded on."""
+    """Says who this gateway is and what it counted, and settles what it handed out itself; nothing is forwarded on."""
 
-    def __init__(self, gateway: Gateway, signer: Signer) -> None:
+    def __init__(self, gateway: Gateway, signer: Signer, tell: Tell | None = None) -> None:
+        """``tell``: the numbers of this process, for another worker."""
         self._gateway = gateway
         self._signer = signer
+        self._tell = tell
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -63,7 +69,11 @@ class PeerApi:
         elif exchange.path == IDENTITY_PATH:
             await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
         elif proof.target == ANYBODY:
-            raise InvalidParameter(name="target", reason="a settlement is meant for one gateway")
+            raise InvalidParameter(name="target", reason="this call is meant for one gateway")
+        elif exchange.path == METRICS_PATH:
+            if self._tell is None:
+                raise NotFound(path=exchange.path)
+            await _answer(exchange, proof, 200, await self._tell())
         else:
             await _answer(exchange, proof, 200, await self._settled(body))
 

@@ -26,6 +26,10 @@ _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
 
 
+Refused = Callable[[str, str, str], None]
+"""``(method, verb, scheme)`` of a request."""
+
+
 class Resting(Protocol):
     """A connection that is not read."""
 
@@ -36,8 +40,9 @@ class Resting(Protocol):
 class Shedder:
     """Decides, and answers with 429, for all connections of a process."""
 
-    def __init__(self, pacer: Pacer, crowded: Callable[[str], bool]) -> None:
-        """``crowded(queue)``: whether a publish would wait too long for its broker."""
+    def __init__(self, pacer: Pacer, crowded: Callable[[str], bool], refused: Refused | None = None) -> None:
+        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused`` is told each time."""
+        self._refused = refused
         self._pacer = pacer
         self._crowded = crowded
         self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
@@ -47,14 +52,16 @@ class Shedder:
 
     def sheds(self, url: bytes) -> bool:
         """Whether the request for ``url`` is refused. Only what brings new work is: settles end it."""
-        rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
+        rest, verb = _verb(url)
         if verb in _PUBLISH:
             queue = rest.rpartition(b"/")[2].decode("latin-1")
             return not self._pacer.take(unless=self._crowded(queue))
         return verb == _RECEIVE and not self._pacer.take()
 
-    def answer(self, keep_alive: bool) -> bytes:
+    def answer(self, keep_alive: bool, method: bytes, url: bytes, scheme: str) -> bytes:
         """The whole answer to a refused request."""
+        if self._refused is not None:
+            self._refused(method.decode("latin-1"), _verb(url)[1].decode("latin-1"), scheme)
         head, body = next(self._answers)
         request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
         return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
@@ -70,6 +77,12 @@ class Shedder:
             self._resting.popleft().wake()
         if self._resting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
+
+
+def _verb(url: bytes) -> tuple[bytes, bytes]:
+    """What stands before the last slash of the path, and behind it."""
+    rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
+    return rest, verb
 
 
 def _answer(seconds: int) -> tuple[bytes, bytes]:

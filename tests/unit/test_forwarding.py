@@ -21,6 +21,7 @@ from app.leases import Lease, TokenSealer
 from app.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.observe.events import Event
 from app.observe.metrics import Metrics
+from app.observe.metrics_exposition import exposition
 from app.rights import ANYONE
 from app.routing import Route, Router, Rule
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding, lacking
@@ -135,7 +136,7 @@ class Here:
         metrics = Metrics()
         for event in self.events:
             metrics.observe(event)
-        lines = [line for line in metrics.exposition().decode().splitlines() if "_settles_total{" in line]
+        lines = [line for line in exposition(metrics.snapshot())[0].decode().splitlines() if "_settles_total{" in line]
         return {line.partition("{")[2].rpartition("}")[0].split('"')[-2]: float(line.split()[-1]) for line in lines}
 
 

@@ -1,0 +1,205 @@
+"""What is true at the moment: of this process, and of the brokers, which are asked with care."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from app import __version__
+from app.brokers.binding import Binding, Lists, Stats
+from app.errors import BabelgateError, InvalidParameter, QueueNotFound
+from app.gateway import Gateway
+from app.observe.logs import get_logger
+from app.observe.metrics import Metrics
+from app.observe.metrics_catalogue import (
+    BROKER_UP,
+    BUILD_INFO,
+    DEAD_LETTERS,
+    LEASES_IN_FLIGHT,
+    OLDEST_AGE,
+    PUBLISH_INFLIGHT,
+    QUEUE_DELAYED,
+    QUEUE_DEPTH,
+    RECEIVE_WAITERS,
+    Metric,
+)
+from app.observe.metrics_cells import Labels, Snapshot, Value
+from app.overview import is_queue
+from app.routing import Route
+
+READ_SECONDS = 2.0
+"""How long the brokers have to answer."""
+FRESH_SECONDS = 1.0
+"""A reading is shown for so long, however many ask for it."""
+KEPT_SECONDS = 60.0
+"""What there was no time to ask about is shown as it was, for so long."""
+AT_ONCE = 4
+"""Questions to one broker at a time."""
+_LIST_SECONDS = 60.0
+
+_COUNTS: Sequence[tuple[Metric, str]] = (
+    (QUEUE_DEPTH, "depth"),
+    (QUEUE_DELAYED, "delayed"),
+    (DEAD_LETTERS, "dead"),
+    (OLDEST_AGE, "oldest_age_seconds"),
+    (LEASES_IN_FLIGHT, "in_flight"),
+)
+
+log = get_logger("babelgate.gauges")
+
+
+class Gauges:
+    """Of the queues that ``metrics`` has a label for, which are not many."""
+
+    def __init__(self, gateway: Gateway, metrics: Metrics, read_seconds: float = READ_SECONDS) -> None:
+        self._gateway = gateway
+        self._metrics = metrics
+        self._read_seconds = read_seconds
+        self._brokers = [_Broker(binding) for binding in gateway.bindings.values()]
+        self._reading: asyncio.Task[Snapshot] | None = None
+        self._read_at = 0.0
+
+    def here(self) -> Snapshot:
+        """Of this process alone; no I/O."""
+        held: dict[Labels, float] = {}
+        waiters: dict[Labels, float] = {}
+        for lane in self._gateway.lanes:
+            labels = (self._metrics.label(lane.route.queue), lane.route.broker)
+            waiters[labels] = waiters.get(labels, 0.0) + lane.receiver.waiters
+            if lane.keeper.held is not None:
+                held[labels] = held.get(labels, 0.0) + lane.keeper.held
+        publishes: dict[Labels, Value] = {
+            (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
+        }
+        return {
+            LEASES_IN_FLIGHT.otel: dict(held),
+            RECEIVE_WAITERS.otel: dict(waiters),
+            PUBLISH_INFLIGHT.otel: publishes,
+        }
+
+    async def of_brokers(self) -> Snapshot:
+        """Of the brokers, without what they cannot tell or did not tell in time: at most 2 s, and never raises."""
+        if self._reading is None or (self._reading.done() and time.monotonic() - self._read_at > FRESH_SECONDS):
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def close(self) -> None:
+        """Stop asking; idempotent."""
+        await asyncio.gather(*(broker.close() for broker in self._brokers))
+
+    async def _read(self) -> Snapshot:
+        routes = self._routes()
+        asked = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
+        await asyncio.gather(*asked)
+        snapshot: Snapshot = {metric.otel: {} for metric, _ in _COUNTS}
+        for broker in self._brokers:
+            for queue in broker.listed:
+                if is_queue(self._gateway.router, broker.binding, queue):
+                    self._metrics.know(queue, broker.name)
+            for queue, stats in broker.told().items():
+                for metric, field in _COUNTS:
+                    value = getattr(stats, field)
+                    if value is not None:
+                        snapshot[metric.otel][self._metrics.label(queue), broker.name] = float(value)
+        snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
+        snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
+        self._read_at = time.monotonic()
+        return snapshot
+
+    def _routes(self) -> Mapping[str, Sequence[Route]]:
+        routes: dict[str, list[Route]] = {}
+        for queue in self._metrics.queues:
+            try:
+                route = self._gateway.router.route(queue)
+            except (QueueNotFound, InvalidParameter):
+                continue
+            routes.setdefault(route.broker, []).append(route)
+        return routes
+
+
+class _Broker:
+    """Asks one broker. No question is cut off: one that it does not answer takes the place of a later one."""
+
+    def __init__(self, binding: Binding) -> None:
+        self.binding = binding
+        self.name = binding.name
+        self.up = False
+        self.listed: Sequence[str] = ()
+        self._listed_at = -_LIST_SECONDS
+        self._stats: dict[str, tuple[float, Stats]] = {}
+        self._left: deque[Route] = deque()
+        self._ping: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def told(self) -> Mapping[str, Stats]:
+        """What is known of its queues."""
+        oldest = time.monotonic() - KEPT_SECONDS
+        return {queue: stats for queue, (at, stats) in self._stats.items() if at > oldest}
+
+    async def read(self, routes: Sequence[Route], seconds: float) -> None:
+        """Ask whether it is up, and of the queues of ``routes``, those first that were asked longest ago."""
+        loop = asyncio.get_running_loop()
+        if self._ping is None:
+            self._ping = loop.create_task(self._find_out())
+        if isinstance(self.binding, Lists) and self._listing is None:
+            self._listing = loop.create_task(self._list(self.binding))
+        names = {route.queue for route in routes}
+        self._stats = {queue: told for queue, told in self._stats.items() if queue in names}
+        self._left.extend(sorted(routes, key=lambda route: self._stats.get(route.queue, (0.0, None))[0]))
+        for _ in range(min(AT_ONCE - len(self._asking), len(routes))):
+            task = loop.create_task(self._ask())
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        ping = self._ping
+        await asyncio.wait(
+            {ping, *self._asking, *([self._listing] if self._listing is not None else [])}, timeout=seconds
+        )
+        self._left.clear()
+        if not ping.done():
+            self.up = False
+
+    async def close(self) -> None:
+        """Stop asking."""
+        tasks = [task for task in (*self._asking, self._ping, self._listing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _find_out(self) -> None:
+        try:
+            await self.binding.ping()
+            self.up = True
+        except BabelgateError:
+            self.up = False
+        except Exception:
+            self.up = False
+            log.exception("broker not asked", broker=self.name)
+        finally:
+            self._ping = None
+
+    async def _list(self, binding: Lists) -> None:
+        try:
+            if time.monotonic() - self._listed_at >= _LIST_SECONDS:
+                self.listed = await binding.queues()
+                self._listed_at = time.monotonic()
+        except BabelgateError:
+            return
+        except Exception:
+            log.exception("broker not asked for its queues", broker=self.name)
+        finally:
+            self._listing = None
+
+    async def _ask(self) -> None:
+        while self._left:
+            route = self._left.popleft()
+            self._stats.pop(route.queue, None)
+            try:
+                self._stats[route.queue] = time.monotonic(), await self.binding.stats(route.native)
+            except BabelgateError:
+                continue
+            except Exception:
+                log.exception("queue not asked for its counts", queue=route.queue, broker=self.name)

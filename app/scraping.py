@@ -1,0 +1,69 @@
+"""All numbers together: of this process, of its siblings, and of the brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+from app.gauges import Gauges
+from app.observe.metrics import Metrics
+from app.observe.metrics_catalogue import LEASES_IN_FLIGHT, WORKERS
+from app.observe.metrics_cells import Snapshot, decode, encode, merged
+from app.observe.metrics_exposition import exposition
+from app.peers_siblings import Siblings
+
+
+class Scraping:
+    """Answers who asks for numbers. Scrapes at the same time share one collection."""
+
+    def __init__(self, metrics: Metrics, gauges: Gauges, siblings: Siblings | None = None) -> None:
+        """``siblings``: the other workers of this gateway."""
+        self._metrics = metrics
+        self._gauges = gauges
+        self._siblings = siblings
+        self._collecting: asyncio.Task[Snapshot] | None = None
+
+    def start(self) -> None:
+        """Nothing: who asks begins."""
+
+    async def show(self, accept: str) -> tuple[bytes, str]:
+        """The text for Prometheus, as its header ``accept`` wants it, and the content type. Takes at most 3 s."""
+        if self._collecting is None or self._collecting.done():
+            self._collecting = asyncio.get_running_loop().create_task(self._collect())
+        snapshot = await asyncio.shield(self._collecting)
+        # Of a thousand queues it is long: requests are served meanwhile.
+        return await asyncio.to_thread(exposition, snapshot, accept)
+
+    async def tell(self) -> bytes:
+        """The numbers of this process for a sibling, which are on disk before they are told."""
+        text = encode(self._own())
+        if self._siblings is not None:
+            await self._siblings.keep(text)
+        return text
+
+    async def alone(self) -> Snapshot:
+        """The numbers of this process and of the brokers."""
+        return _whole(self._own(), await self._gauges.of_brokers())
+
+    async def close(self) -> None:
+        """Leave what was counted to the siblings; idempotent."""
+        await self._gauges.close()
+        if self._siblings is not None:
+            await self.tell()
+            await self._siblings.close()
+
+    async def _collect(self) -> Snapshot:
+        if self._siblings is None:
+            return await self.alone()
+        brokers, others, text = await asyncio.gather(self._gauges.of_brokers(), self._siblings.ask(), self.tell())
+        total = merged([decode(text), *others.snapshots])
+        total[WORKERS.otel] = {("up",): 1.0 + others.up, ("silent",): float(others.silent)}
+        return _whole(total, brokers)
+
+    def _own(self) -> Snapshot:
+        return self._metrics.snapshot() | self._gauges.here()
+
+
+def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:
+    """Where the broker tells the leases in flight, they are not those that processes keep."""
+    leases = processes.get(LEASES_IN_FLIGHT.otel, {}) | brokers.get(LEASES_IN_FLIGHT.otel, {})
+    return processes | brokers | {LEASES_IN_FLIGHT.otel: leases}
