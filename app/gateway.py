@@ -16,8 +16,8 @@ from app.admission import Admission
 from app.brokers.binding import Binding, DeadStore, Outcome, Outgoing, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
-from app.envelope import Envelope, Limits
-from app.errors import BabelgateError, BrokerError
+from app.envelope import Envelope, Limits, Poison
+from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Problem
 from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
 from app.lanes import Lane
@@ -196,6 +196,20 @@ class Gateway:
         publication = envelope.read_publication(body, queue, self.limits, self.clock)
         outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
         return Projection(outgoing.body, queue, route.broker, route.native.name, outgoing.headers)
+
+    def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
+        """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
+
+        Raises EnvelopeSyntaxError and EnvelopeError for what would be dead-lettered as poison.
+        """
+        caller.require(Right.LISTEN, queue)
+        route = self._lane(queue).route
+        try:
+            envelope.inspect(body, self.limits)
+        except Poison as poison:
+            refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
+            raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
+        return Projection(envelope.canonical(body), queue, route.broker, route.native.name, {})
 
     async def receive(
         self,

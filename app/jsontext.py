@@ -21,6 +21,7 @@ WHITESPACE = " \t\n\r"
 
 _skip_whitespace = re.compile(r"[ \t\n\r]*").match
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
+_PIECE = re.compile(rf"{_STRING.pattern}|[ \t\n\r]+")
 _BYTE_STRING = re.compile(_STRING.pattern.encode())
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 _NO_MARKS = bytes(code for code in range(256) if code not in _STEPS and code != ord('"'))
@@ -180,6 +181,18 @@ def compact(raw: str) -> str:
     if "\\u" in text or "\\/" in text:
         text = _STRING.sub(_canonical_string, text)
     return text
+
+
+def compact_any(raw: str) -> str:
+    """:func:`compact` of any valid JSON; strings with lone surrogates keep their escapes: UTF-8 has none for them."""
+    return _PIECE.sub(_canonical_piece, raw) if has_lone_surrogate(raw) else compact(raw)
+
+
+def _canonical_piece(piece: re.Match[str]) -> str:
+    if piece[0][0] != '"':
+        return ""
+    made = _canonical_string(piece)
+    return made if is_encodable(made) else piece[0]
 
 
 def _canonical_string(string: re.Match[str]) -> str:

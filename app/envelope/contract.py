@@ -94,12 +94,16 @@ class DeadSummary:
 
 
 class Poison(Exception):
-    """A body that no consumer may see: poison, or against a consumer rule. ``code`` is stable."""
+    """A body that no consumer may see: poison, or against a consumer rule.
 
-    def __init__(self, code: str, detail: str) -> None:
-        super().__init__(code, detail)
+    ``code`` is stable; ``pointer`` is the RFC 6901 pointer of what it is about, empty for the whole body.
+    """
+
+    def __init__(self, code: str, detail: str, pointer: str = "") -> None:
+        super().__init__(code, detail, pointer)
         self.code = code
         self.detail = detail
+        self.pointer = pointer
 
 
 def is_text(value: object) -> bool:

@@ -166,6 +166,19 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
     return Received(meta.id, frame.trace_id, frame.job, frame.attempts, meta.created_at, meta.lang, ())
 
 
+def canonical_ordinary(body: bytes) -> bytes | None:
+    """As :func:`app.envelope.canonical.canonical`, where the frame has all the known keys and no other; else None."""
+    try:
+        frame = _decode_wire(body)
+    except _UNUSUAL:
+        return None
+    escapes = _BACKSLASH in body
+    frame.data = _compacted(bytes(frame.data), escapes)
+    if frame.meta.ext is not UNSET:
+        frame.meta.ext = _compacted(bytes(frame.meta.ext), escapes)
+    return _encode(frame)
+
+
 def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
     """As :func:`app.envelope.records.with_attempts`, where the count stands last and nothing is dropped; else None."""
     last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))

@@ -40,6 +40,19 @@ _DETAILS = {
     "invalid_created_at": "meta.created_at is not an int64 integer.",
     "invalid_dead_letter": "dead_letter is not an object of the contract's types.",
 }
+_POINTERS = {
+    "missing_urn": "/job",
+    "missing_meta": "/meta",
+    "unsupported_schema_version": "/meta/schema_version",
+    "invalid_data": "/data",
+    "missing_trace_id": "/trace_id",
+    "invalid_attempts": "/attempts",
+    "invalid_id": "/meta/id",
+    "invalid_queue": "/meta/queue",
+    "invalid_lang": "/meta/lang",
+    "invalid_created_at": "/meta/created_at",
+    "invalid_dead_letter": "/dead_letter",
+}
 _DEAD_LETTER_TEXTS = ("reason", "error", "exception", "original_queue", "lang")
 _DEAD_LETTER_INTEGERS = ("failed_at", "attempts")
 
@@ -57,7 +70,7 @@ def inspect_any(body: bytes, limits: Limits) -> Received:
     found = set(_violations(frame))
     for code, detail in _DETAILS.items():
         if code in found:
-            raise Poison(code, detail)
+            raise Poison(code, detail, _POINTERS.get(code) or _first_number_out_of_range(frame))
     last = {name: member.value for name, member in frame.by_name().items()}
     meta = last["meta"]
     job = identity(frame.by_name())
@@ -100,6 +113,11 @@ def _violations(frame: ObjectText) -> Iterator[str]:
         yield "unsupported_schema_version"
     for member in frame.members:
         yield from _type_violations(member)
+
+
+def _first_number_out_of_range(frame: ObjectText) -> str:
+    every = (found for member in frame.members if member.name == "data" for found in defects(member.raw))
+    return next("/data" + at for at, code in every if code == "number_out_of_range")
 
 
 def _value(member: Member | None) -> Any:

@@ -15,9 +15,14 @@ from app.rights import Right
 _JOB = MEDIA_TYPE.encode()
 
 
+def is_job(exchange: Exchange) -> bool:
+    """Whether the body says that it is a job."""
+    return media_type(exchange) == _JOB
+
+
 def entry(exchange: Exchange, gateway: Gateway, queue: str, body: bytes) -> bytes:
     """``body``, or the entry for ``queue`` that a job is. Raises Forbidden and QueueNotFound before EnvelopeError."""
-    if media_type(exchange) != _JOB:
+    if not is_job(exchange):
         return body
     gateway.broker(exchange.caller, Right.SEND, queue)
     return as_entry(body, queue, gateway.clock)
@@ -25,7 +30,7 @@ def entry(exchange: Exchange, gateway: Gateway, queue: str, body: bytes) -> byte
 
 def entries(exchange: Exchange, gateway: Gateway, bodies: Sequence[bytes]) -> Sequence[Line]:
     """The same of each; the error of a job that is refused stands in its place."""
-    if media_type(exchange) != _JOB:
+    if not is_job(exchange):
         return bodies
     return [_or_error(exchange, gateway, body) for body in bodies]
 

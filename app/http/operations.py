@@ -67,6 +67,7 @@ PUBLISH_BODY: Json = {
     },
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
+VALIDATE_QUERY = query_of(schemas.ValidateParameters)
 
 
 def _settle(operation_id: str, summary: str, request: str, example: Json, description: str) -> Json:

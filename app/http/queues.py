@@ -7,13 +7,17 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
+from app.errors import InvalidParameter
 from app.gateway import Gateway
 from app.http import views
 from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
-from app.http.jobs import entry
-from app.http.operations import PUBLISH_BODY, PUBLISH_QUERY
-from app.http.problems import MethodNotAllowed
-from app.http.schemas import PublishParameters, from_query, given
+from app.http.exchange import Exchange
+from app.http.jobs import entry, is_job
+from app.http.operations import PUBLISH_BODY, VALIDATE_QUERY
+from app.http.problems import MethodNotAllowed, UnsupportedMediaType
+from app.http.schemas import ValidateParameters, from_query, given
+from app.model import Projection
+from app.rights import Caller
 
 
 def routes(gateway: Gateway) -> APIRouter:
@@ -76,11 +80,17 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="Dry run of a publish",
         tags=["publish"],
         response_model=views.Projection,
-        openapi_extra={"parameters": PUBLISH_QUERY, "requestBody": PUBLISH_BODY},
+        openapi_extra={"parameters": VALIDATE_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
-        """Dry run: the canonical bytes and the native projection that a publish would write. Writes nothing."""
-        asked = from_query(request.scope["query_string"], PublishParameters)
+        """Dry run: the canonical bytes and the native projection that a publish would write. Writes nothing.
+
+        With `mode=consume` the body counts as one found on the queue: it is checked by the rules of consumers, nothing
+        is completed, and a refusal tells why it would be dead-lettered. Needs the right `listen` then.
+        """
+        asked = from_query(request.scope["query_string"], ValidateParameters)
+        if asked.mode == "consume":
+            return _projected(_consumed(caller, queue, asked, request.scope[EXCHANGE], await request.body()))
         made = gateway.validate(
             caller,
             queue,
@@ -88,16 +98,15 @@ def routes(gateway: Gateway) -> APIRouter:
             delay_seconds=given(asked.delay_seconds),
             ordering_key=given(asked.ordering_key),
         )
-        return json_answer(
-            {
-                "queue": made.queue,
-                "broker": made.broker,
-                "native_name": made.native_name,
-                "headers": dict(made.headers),
-                "size_bytes": len(made.body),
-                "envelope": msgspec.Raw(made.body),
-            }
-        )
+        return _projected(made)
+
+    def _consumed(caller: Caller, queue: str, asked: ValidateParameters, exchange: Exchange, body: bytes) -> Projection:
+        for name in ("delay_seconds", "ordering_key"):
+            if given(getattr(asked, name)) is not None:
+                raise InvalidParameter(name=name, reason="belongs to a publish: mode=consume has none")
+        if is_job(exchange):
+            raise UnsupportedMediaType(reason="mode=consume takes the bytes that lie on a queue, not a job.")
+        return gateway.inspect(caller, queue, body)
 
     @router.get(
         "/brokers",
@@ -112,3 +121,16 @@ def routes(gateway: Gateway) -> APIRouter:
         return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in found])
 
     return router
+
+
+def _projected(made: Projection) -> Response:
+    return json_answer(
+        {
+            "queue": made.queue,
+            "broker": made.broker,
+            "native_name": made.native_name,
+            "headers": dict(made.headers),
+            "size_bytes": len(made.body),
+            "envelope": msgspec.Raw(made.body),
+        }
+    )

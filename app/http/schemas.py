@@ -34,6 +34,15 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | UnsetType = UNSET
 
 
+class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
+    """The query of a dry run."""
+
+    mode: Annotated[
+        Literal["publish", "consume"],
+        Meta(description="By whose rules: a producer's, or those of a consumer who finds the body on the queue."),
+    ] = "publish"
+
+
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """An empty query."""
 

@@ -187,7 +187,7 @@ class DeadLetterPage(View):
 
 
 class Projection(View):
-    """What a publish would write, exactly: `envelope` is the canonical body, byte for byte."""
+    """`envelope` is the canonical body, byte for byte: what a publish would write, or a consumer would read."""
 
     queue: str
     broker: str
