@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
@@ -20,6 +21,7 @@ from app.errors import ConfigError
 from app.forwarding import Forwarder
 from app.gateway import Gateway
 from app.gauges import Gauges
+from app.http.access import AccessLog
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
@@ -102,13 +104,16 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         scraping = Scraping(metrics, Gauges(gateway, metrics), siblings)
         otlp = otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
+    ended = [] if durations is None else [durations.ended]
+    if settings.access_log:
+        ended.append(AccessLog(settings.log_format, sys.stdout).ended)
     api = create_api(
         gateway,
         auth=_auth(settings),
         limits=limits,
         prefix=settings.prefix,
         scraping=scraping,
-        ended=[] if durations is None else [durations.ended],
+        ended=ended,
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
     # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
