@@ -11,6 +11,8 @@ from typing import Protocol
 
 from app.errors import Overloaded
 from app.http.problems import CONTENT_TYPE, problem
+from app.observe.logs import get_logger
+from app.observe.sparing import Sparing
 from app.pacing import Pacer
 
 SHEDDER = "babelgate.shedder"
@@ -22,6 +24,8 @@ they were told, cannot take the time of those who are served."""
 
 _PUBLISH = (b"messages", b"messages:batch")
 _RECEIVE = b"messages:receive"
+_spared = Sparing(get_logger("babelgate.http"))
+
 _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
 
@@ -60,6 +64,7 @@ class Shedder:
 
     def answer(self, keep_alive: bool, method: bytes, url: bytes, scheme: str) -> bytes:
         """The whole answer to a refused request."""
+        _spared.warning("requests refused: more than can be served in time")
         if self._refused is not None:
             self._refused(method.decode("latin-1"), _verb(url)[1].decode("latin-1"), scheme)
         head, body = next(self._answers)
