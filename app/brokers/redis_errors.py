@@ -72,7 +72,8 @@ def is_read_only(error: Exception) -> bool:
 
 def translate(error: Exception, broker: str) -> BabelgateError:
     """The error of this project for ``error``, an error reply or a failure to connect: in both nothing was written."""
-    reason = str(error).rstrip(".") or type(error).__name__
+    # Of a command it does not know Redis quotes the arguments, which may be messages.
+    reason = str(error).partition(", with args beginning with")[0].rstrip(".") or type(error).__name__
     if type(error) is vendor.ResponseError:
         found = next((kind for mark, kind in BY_INNER_CODE.items() if mark in reason), None)
         found = found or BY_CODE.get(reason.partition(" ")[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TextIO
 
 from app.http.exchange import Exchange
@@ -42,5 +43,7 @@ class AccessLog:
         if self._people:
             log.info("request", **fields)
         else:
-            self._stream.write(json_line("info", NAME, "request", fields).decode())
-            self._stream.flush()
+            # The answer has been given: nothing is to come of a reader of logs who is gone.
+            with contextlib.suppress(OSError):
+                self._stream.write(json_line("info", NAME, "request", fields).decode())
+                self._stream.flush()

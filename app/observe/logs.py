@@ -68,6 +68,8 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     # One line per call to a peer or to a management API would be the access log that is off by default.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.captureWarnings(True)
+    # A line that cannot be written would be quoted on standard error, as it was before any processing.
+    logging.raiseExceptions = False
 
 
 def formatter(format: Format, terminal: bool) -> logging.Formatter:

@@ -263,6 +263,17 @@ class TestConfigure:
         assert not [line for line in found if line["event"] == "call"]
         assert len([line for line in found if line["logger"] == "py.warnings"]) == (level == "debug")
 
+    def test_a_reader_that_is_gone_is_nobody_to_quote_lines_to(self):
+        reader, writer = os.pipe()
+        os.close(reader)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", CONFIGURED, "info", "json"], stdout=writer, stderr=subprocess.PIPE
+            )
+        finally:
+            os.close(writer)
+        assert b"ours" not in done.stderr and b"theirs" not in done.stderr
+
     def test_auto_is_for_people_on_a_terminal(self):
         reader, writer = pty.openpty()
         try:

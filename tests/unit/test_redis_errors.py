@@ -59,3 +59,8 @@ def test_a_class_of_a_later_version_counts_as_its_ancestor() -> None:
         pass
 
     assert type(translate(NewError("x"), "cache")) is BrokerUnavailable
+
+
+def test_arguments_that_a_reply_quotes_are_left_out() -> None:
+    quoting = vendor.ResponseError("unknown command 'LPUSH', with args beginning with: 'q' '{\"data\": \"hunter2\"}' ")
+    assert translate(quoting, "cache").facts["reason"] == "unknown command 'LPUSH'"
