@@ -80,12 +80,14 @@ def check_config(config: Path | None, offline: bool) -> None:
     """Print the resolved routes and what to know of them; exit 1 when the gateway would refuse to start."""
     from app import settings
     from app.checks import check
+    from app.journaling import check_journal
     from app.tls import check_tls
     from app.wiring import resolve
 
     with configuration_errors():
         loaded = settings.load(config, os.environ)
         check_tls(loaded)
+        check_journal(loaded)
         routes = check(resolve(loaded))
     table(
         ("BROKER", "URL", "REQUIRED"),

@@ -27,9 +27,11 @@ from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.durations import Durations
 from app.http.shedding import SHEDDER, Shedder
+from app.journaling import journal
 from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe.events import Observe, fan_out
+from app.observe.journal_writer import Journal
 from app.observe.metrics import Metrics
 from app.observe.metrics_otlp import otlp_metrics
 from app.pacing import Pacer
@@ -82,7 +84,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     """
     systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
     metrics = Metrics(clock, systems) if settings.metrics else None
-    observers = [metrics.observe] if metrics is not None else []
+    journaled = journal(settings, clock)
+    observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
     peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
@@ -119,12 +122,12 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
     owned = any(route.capabilities.ack_scope != "anywhere" for _, route in check(gateway.router))
     if not owned and workers_directory is None:
-        return App(api, gateway, shedder, parts)
+        return App(api, gateway, shedder, parts, journaled)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     needs_directory = owned and (settings.peers.directory is not None or settings.workers > 1)
     tell = scraping.tell if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory, tell)
-    return App(api, gateway, shedder, parts, port, peers)
+    return App(api, gateway, shedder, parts, journaled, port, peers)
 
 
 class Part(Protocol):
@@ -146,6 +149,7 @@ class App:
         gateway: Gateway,
         shedder: Shedder,
         parts: Sequence[Part] = (),
+        journal: Journal | None = None,
         port: PeerPort | None = None,
         peers: Peers | None = None,
     ) -> None:
@@ -153,6 +157,7 @@ class App:
         self._api = api
         self._shedder = shedder
         self._parts = parts
+        self._journal = journal
         self._port = port
         self._peers = peers
 
@@ -167,6 +172,8 @@ class App:
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
         try:
+            if self._journal is not None:
+                self._journal.start()
             await self.gateway.start()
             if self._port is not None:
                 await self._port.open()
@@ -191,6 +198,8 @@ class App:
         await self.gateway.close()
         if self._peers is not None:
             await self._peers.close()
+        if self._journal is not None:
+            await self._journal.close()
 
 
 def _addresses(given: str | Sequence[str] | None) -> list[Address]:

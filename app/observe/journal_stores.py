@@ -35,8 +35,11 @@ _LEVELS: Mapping[Compression, int] = {"gzip": 1, "zstd": 3}
 class Store(Protocol):
     """A landing place. For one thread; every call may block for as long as its network does."""
 
+    def check(self) -> None:
+        """Raise ConfigError naming ``journal.landing`` when it cannot work here; makes nothing, asks nobody."""
+
     def prepare(self) -> None:
-        """Raises ConfigError naming ``journal.landing`` when it can never work."""
+        """Make what it needs. Raises ConfigError naming ``journal.landing``."""
 
     def put(self, source: Path, name: str) -> None:
         """Compress ``source`` to ``name`` (``/`` separates, without the ending of the compression), durably, and in one
@@ -61,6 +64,9 @@ class Directory:
     def __init__(self, path: Path, compression: Compression) -> None:
         self._path = path
         self._compression = compression
+
+    def check(self) -> None:
+        check_writable(self._path, _KEY)
 
     def prepare(self) -> None:
         incoming = self._path / _INCOMING
@@ -102,6 +108,9 @@ class Remote:
         self._compression = compression
         self._connected: tuple[Any, str] | None = None
 
+    def check(self) -> None:
+        """All that can be said without asking has been."""
+
     def prepare(self) -> None:
         """Asks nobody: a store may be down when a gateway starts."""
 
@@ -127,6 +136,15 @@ class Remote:
             files.put_file(str(packed), incoming)
             files.mv(incoming, target)
         self._connected = files, root
+
+
+def check_writable(directory: Path, key: str) -> None:
+    """Raise ConfigError naming ``key`` where this process cannot write to ``directory``, nor make it."""
+    nearest = next(each for each in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(each))
+    if not nearest.is_dir():
+        raise ConfigError(key=key, reason=f"{directory}: {nearest} is not a directory")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigError(key=key, reason=f"{directory}: {nearest} cannot be written")
 
 
 def compress(source: Path, target: Path, compression: Compression) -> None:

@@ -22,7 +22,7 @@ from app.observe.journal_buffer import Buffer
 from app.observe.journal_claims import Claim
 from app.observe.journal_landing import Landing
 from app.observe.journal_segments import Segments, make_private
-from app.observe.journal_stores import Compression, store
+from app.observe.journal_stores import Compression, check_writable, store
 from app.observe.logs import get_logger
 
 WRITE_SECONDS = 0.1
@@ -93,12 +93,17 @@ class Journal:
         self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
         self.observe = self._buffer.observe
 
-    async def start(self) -> None:
-        """Make the directories and begin to write; what dead processes left begins to land.
+    def check(self) -> None:
+        """Raise ConfigError naming a key of ``journal`` where it could not start; makes nothing."""
+        self._store.check()
+        check_writable(self._directory, "journal.open_directory")
+
+    def start(self) -> None:
+        """Make the directories and begin to write; what dead processes left begins to land. In the event loop.
 
         Raises ConfigError naming ``journal.open_directory`` or ``journal.landing``.
         """
-        await asyncio.to_thread(self._prepare)
+        self._prepare()
         self._loop = asyncio.get_running_loop()
         self._thread.start()
         self._landing.start()

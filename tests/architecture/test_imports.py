@@ -38,7 +38,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.scraping",),
     ("app.http",),
     ("app.settings", "app.checks"),
-    ("app.keys", "app.tls", "app.instances"),
+    ("app.journaling", "app.keys", "app.tls", "app.instances"),
     ("app.protocol",),
     ("app.listener",),
     ("app.peer_port",),

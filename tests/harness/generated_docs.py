@@ -19,10 +19,11 @@ from app.brokers.binding import Binding, Capabilities, DeadLetters, DeadStore, L
 from app.clock import now_ms
 from app.errors import BabelgateError
 from app.http import problems
+from app.observe import journal
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/configuration.md", "docs/errors.md")
+PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md")
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
 
 # Column title, a URL that is never connected to, and the options of a queue. Every driver of the registry has one.
@@ -144,7 +145,27 @@ def _sentence(error: type[BabelgateError], title: str) -> str:
     return title if text == "*reason*" else text
 
 
-PARTS: Mapping[str, Callable[[], str]] = {"capabilities": capabilities, "settings": settings, "codes": codes}
+def records() -> str:
+    """Every member of a journal's record, from its schema."""
+    presence = {(False, False): "always", (True, False): "always, may be null", (False, True): "may be absent"}
+    rows = [
+        [f"`{each.name}`", each.type, presence[each.nullable, each.optional], each.meaning] for each in journal.SCHEMA
+    ]
+    return table(["member", "type", "there", "meaning"], rows)
+
+
+def events() -> str:
+    """Every event of a journal."""
+    return table(["event", "meaning"], [[f"`{event}`", meaning] for event, meaning in journal.EVENTS.items()])
+
+
+PARTS: Mapping[str, Callable[[], str]] = {
+    "capabilities": capabilities,
+    "settings": settings,
+    "codes": codes,
+    "records": records,
+    "events": events,
+}
 
 
 def rendered(page: str) -> str:

@@ -71,7 +71,7 @@ def bring_back(landing: Path) -> None:
 
 async def test_what_happened_lands(make: Make, landing: Path, opened: Path) -> None:
     journal = make()
-    await journal.start()
+    journal.start()
     for kind in ("accepted", "delivered", "acked"):
         journal.observe(happened(kind))
     await journal.close()
@@ -84,7 +84,7 @@ async def test_what_happened_lands(make: Make, landing: Path, opened: Path) -> N
 
 async def test_it_is_on_its_way_to_the_disk_while_the_process_runs(make: Make, opened: Path) -> None:
     journal = make()
-    await journal.start()
+    journal.start()
     journal.observe(happened())
     await eventually(lambda: journal.stats().buffer_bytes == 0)
     assert messages_of(read(opened)) == ["id-1"]
@@ -93,7 +93,7 @@ async def test_it_is_on_its_way_to_the_disk_while_the_process_runs(make: Make, o
 
 async def test_an_idle_process_closes_its_segment_by_age(make: Make, landing: Path, opened: Path) -> None:
     journal = make(segment_seconds=0.2)
-    await journal.start()
+    journal.start()
     journal.observe(happened())
     await eventually(lambda: journal.stats().segments == 1)
     assert messages_of(read(landing)) == ["id-1"]
@@ -102,7 +102,7 @@ async def test_an_idle_process_closes_its_segment_by_age(make: Make, landing: Pa
 
 async def test_large_segments_are_closed_by_size(make: Make, landing: Path) -> None:
     journal = make(segment_bytes=65_536, compression="zstd")
-    await journal.start()
+    journal.start()
     for _ in range(5):
         journal.observe(happened("delivered", *[MESSAGE] * 250))
         await eventually(lambda: journal.stats().buffer_bytes == 0)
@@ -113,7 +113,8 @@ async def test_large_segments_are_closed_by_size(make: Make, landing: Path) -> N
 
 async def test_two_processes_share_the_directories(make: Make, landing: Path, opened: Path) -> None:
     first, second = make(), make()
-    await asyncio.gather(first.start(), second.start())
+    first.start()
+    second.start()
     for journal in (first, second):
         journal.observe(happened())
     await asyncio.gather(first.close(), second.close())
@@ -123,7 +124,7 @@ async def test_two_processes_share_the_directories(make: Make, landing: Path, op
 
 async def test_a_landing_place_that_is_away_holds_nothing_up(make: Make, landing: Path, opened: Path) -> None:
     journal = make(segment_seconds=0.1)
-    await journal.start()
+    journal.start()
     take_away(landing)
     journal.observe(happened())
     await eventually(lambda: journal.stats().errors > 0)
@@ -137,7 +138,7 @@ async def test_a_landing_place_that_is_away_holds_nothing_up(make: Make, landing
 
 async def test_what_could_not_land_is_left_for_the_next_start(make: Make, landing: Path, opened: Path) -> None:
     first = make()
-    await first.start()
+    first.start()
     take_away(landing)
     first.observe(happened())
     await first.close(0.5)
@@ -145,14 +146,14 @@ async def test_what_could_not_land_is_left_for_the_next_start(make: Make, landin
     assert messages_of(read(opened)) == ["id-1"]
     bring_back(landing)
     second = make()
-    await second.start()
+    second.start()
     await eventually(lambda: second.stats().segments == 1)
     assert messages_of(read(landing)) == ["id-1"]
 
 
 async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> None:
     journal = make(buffer_bytes=65_536)
-    await journal.start()
+    journal.start()
     journal.observe(happened())
     await eventually(lambda: on_disk(opened) > 0)
     with files_of_at_most(1_000):
@@ -175,7 +176,7 @@ async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> 
 
 async def test_callers_may_be_held_back_instead(make: Make, landing: Path) -> None:
     journal = make(buffer_bytes=65_536, wait=True)
-    await journal.start()
+    journal.start()
     await journal.room()
     journal.observe(happened("delivered", *[MESSAGE] * 120))
     assert journal.crowded
@@ -203,15 +204,22 @@ async def test_a_directory_that_cannot_be_made_is_refused(make: Make, tmp_path: 
         ({"open_directory": tmp_path / "file" / "x"}, "journal.open_directory"),
         ({"landing": str(tmp_path / "file" / "x")}, "journal.landing"),
     ):
-        with pytest.raises(ConfigError) as refused:
-            await make(**options).start()
-        assert refused.value.key == key
+        journal = make(**options)
+        for attempt in (journal.check, journal.start):
+            with pytest.raises(ConfigError) as refused:
+                attempt()
+            assert refused.value.key == key
+
+
+def test_a_check_makes_nothing(tmp_path: Path) -> None:
+    Journal(Options(landing=str(tmp_path / "a" / "b"), open_directory=tmp_path / "c" / "d")).check()
+    assert names(tmp_path) == []
 
 
 async def test_each_start_is_an_epoch(make: Make, landing: Path) -> None:
     for _ in range(3):
         journal = make()
-        await journal.start()
+        journal.start()
         journal.observe(happened())
         await journal.close()
     found = read(landing)
