@@ -136,21 +136,28 @@ class Lane:
     async def _admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
         good: list[Admitted] = []
         letters: list[tuple[DeadLetter, Event]] = []
+        expired: list[Facts] = []
         for delivery in deliveries:
             try:
                 received = envelope.inspect(delivery.body, self._limits)
             except Poison as poison:
                 letters.append(self._poison(delivery, poison))
+                if delivery.expired:
+                    expired += letters[-1][1].messages
                 continue
             attempts = self.route.attempts(received.attempts, delivery.delivery_count)
             if received.warnings:
                 self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
             facts = facts_of(delivery, received, attempts)
+            if delivery.expired:
+                expired.append(facts)
             reason = self._overdue(received, attempts)
             if reason is None:
                 good.append(Admitted(delivery, attempts, facts))
             else:
                 letters.append(self._failed(delivery, facts, attempts, reason))
+        if expired:
+            self._observe(Event("lease_expired", self.route.queue, self.route.broker, len(expired), messages=expired))
         if letters:
             await self._dead_letter(letters)
         return good

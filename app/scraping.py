@@ -22,8 +22,10 @@ class Scraping:
         self._siblings = siblings
         self._collecting: asyncio.Task[Snapshot] | None = None
 
-    def start(self) -> None:
-        """Nothing: who asks begins."""
+    async def start(self) -> None:
+        """Become known to the siblings."""
+        if self._siblings is not None:
+            await self.tell()
 
     async def show(self, accept: str) -> tuple[bytes, str]:
         """The text for Prometheus, as its header ``accept`` wants it, and the content type. Takes at most 3 s."""

@@ -133,8 +133,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 class Part(Protocol):
     """What lives as long as the application."""
 
-    def start(self) -> None:
-        """Begin, in the event loop."""
+    async def start(self) -> None:
+        """Begin."""
 
     async def close(self) -> None:
         """End; the brokers can still be asked."""
@@ -178,7 +178,7 @@ class App:
             if self._port is not None:
                 await self._port.open()
             for part in self._parts:
-                part.start()
+                await part.start()
         except ConfigError as error:
             await self._close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})

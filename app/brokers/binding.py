@@ -58,7 +58,8 @@ class Delivery(Struct, frozen=True):
     ``handle`` is an opaque string of at most 256 ASCII characters without control characters; on an ``anywhere``
     broker it is all that any process needs to settle. ``delivery_count`` is read as ``Capabilities.delivery_count``
     says. ``lease_expires_at`` is Unix milliseconds of the broker's clock; 0 where the gateway keeps the lease.
-    ``carried`` is the binding's own: what it wants back in an :class:`Outgoing` that copies this message.
+    ``carried`` is the binding's own: what it wants back in an :class:`Outgoing` that copies this message. ``expired``:
+    it comes again because its last lease ran out, where a broker that keeps the leases can tell that.
     """
 
     body: bytes
@@ -68,6 +69,7 @@ class Delivery(Struct, frozen=True):
     delivery_count: int = 0
     redelivered: bool = False
     carried: Any = None
+    expired: bool = False
 
 
 class Peeked(Struct, frozen=True):

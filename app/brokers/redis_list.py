@@ -58,7 +58,10 @@ class ListLayout:
             body, headers = (element, NO_HEADERS) if b'"__bq_frame"' not in element else unframe(element)
             handle = f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}"
             count = counts[i] if counts else 0
-            deliveries.append(Delivery(body, handle, (deadline + i) // 1000, headers, count, count > 0))
+            # What was given back after an expiry still has its count, and tells of it once more.
+            deliveries.append(
+                Delivery(body, handle, (deadline + i) // 1000, headers, count, count > 0, expired=count > 0)
+            )
         return deliveries
 
     def retried(self, stored: Stored) -> bytes:

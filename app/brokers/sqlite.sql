@@ -3,6 +3,7 @@
 -- messages  what was published; written once, never updated, so that a large body is never rewritten
 -- ready     what can be reserved, in the order of publication: one narrow row per message
 -- held      what cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
+--           redelivered, in both: 0 never handed out before, 1 it was, 2 it was and that lease ran out
 -- settled   which lease ended a message, so that the same call made twice is done
 -- dead      dead letters; ids are never used again, because they are the cursor of a reader
 -- keys      idempotency keys: reserved (answer null) until a time, or done; key_count is the number of them
@@ -101,7 +102,7 @@ SELECT name FROM queues WHERE id IN (SELECT queue_id FROM held WHERE until <= ?)
 
 -- name: promote_due
 INSERT INTO ready (queue_id, id, failures, redelivered)
-SELECT queue_id, id, failures + (nonce IS NOT NULL), redelivered OR nonce IS NOT NULL FROM held WHERE until <= ?
+SELECT queue_id, id, failures + (nonce IS NOT NULL), iif(nonce IS NOT NULL, 2, redelivered) FROM held WHERE until <= ?
 
 -- name: remove_due
 DELETE FROM held WHERE until <= ?

@@ -23,6 +23,9 @@ from app.errors import BabelgateError
 PROMOTED_AT_ONCE = 500
 """How many due messages one commit makes ready; those due in the same millisecond go together."""
 
+_EXPIRED = 2
+"""How ``redelivered`` says that the last lease ran out."""
+
 _headers_of = msgspec.json.Decoder(dict[str, str]).decode
 _encoded = msgspec.json.Encoder().encode
 
@@ -213,7 +216,15 @@ class Reserve(Job):
         tx.run("lease_ready", until, nonce, queue_id, last)
         tx.run("remove_ready", queue_id, last)
         return [
-            Delivery(body, f"{id:x}.{nonce:x}", until, load_headers(headers), failures, bool(redelivered))
+            Delivery(
+                body,
+                f"{id:x}.{nonce:x}",
+                until,
+                load_headers(headers),
+                failures,
+                redelivered=redelivered > 0,
+                expired=redelivered == _EXPIRED,
+            )
             for id, body, headers, failures, redelivered in rows
         ]
 

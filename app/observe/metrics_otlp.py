@@ -60,8 +60,8 @@ class OtlpMetrics:
         self._last: Snapshot | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self) -> None:
-        """Begin; needs the event loop in which snapshots are made."""
+    async def start(self) -> None:
+        """Begin."""
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, args=(loop,), name="otlp-metrics", daemon=True)
         self._thread.start()

@@ -79,6 +79,22 @@ class TestEvents:
         assert [type(error).__name__ for error in await process.ack(late)] == ["LeaseLost"]
         assert fact(only(process, "lease_lost")).message_id == receipt.id
 
+    async def test_a_lease_that_ran_out_is_told_once(self, world: World) -> None:
+        process, other = await world.process(), await world.process()
+        receipt = await process.publish({"n": 1})
+        await process.one(SHORT)
+        await asyncio.sleep(AFTER)
+        again = await other.one()
+        expired = [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
+        if "expiries" in world.broker.untold:
+            assert expired == []
+            return
+        assert [fact(event).message_id for event in expired] == [receipt.id]
+        assert await other.nack(again) == [None]
+        await process.one()
+        told = [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
+        assert told == expired, "a nack passed for one more expiry"
+
     async def test_facts_that_are_too_long_for_a_token_stay_out_of_it(self, world: World) -> None:
         process = await world.process()
         job = "urn:babel:test:" + "j" * 1100

@@ -41,6 +41,7 @@ class LaravelBroker(RedisBroker):
     """The layout keeps leased and delayed messages as members of a set."""
 
     merges_equal_bodies = True
+    untold = frozenset({"expiries"})
 
 
 @pytest.fixture

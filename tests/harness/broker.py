@@ -19,7 +19,8 @@ class Broker(ABC):
     native headers, None where there is no such thing. ``impatient``: broker options that shorten the patience with a
     broker that does not answer. ``embedded``: it lives in the gateways' own processes, so that a restart is theirs.
     ``merges_equal_bodies``: of several messages that are equal to the byte it leases or delays one. ``untold``: the
-    counts of a queue that it cannot tell. ``purges_delayed``: a purge reaches the delayed messages of a queue.
+    counts of a queue that it cannot tell, and ``expiries`` where it cannot tell why a message comes again.
+    ``purges_delayed``: a purge reaches the delayed messages of a queue.
     """
 
     name: ClassVar[str]
