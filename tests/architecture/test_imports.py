@@ -25,7 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
         "app.observe.logs",
         "app.observe.otel",
     ),
-    ("app.admission", "app.claims", "app.envelope", "app.observe.sparing"),
+    ("app.admission", "app.claims", "app.envelope", "app.observe.sparing", "app.observe.journal"),
     ("app.ojs",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics", "app.holding"),
     ("app.copies", "app.observe.tracing"),
