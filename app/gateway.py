@@ -11,12 +11,11 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from weakref import WeakValueDictionary
 
-from app import envelope
 from app.admission import Admission
-from app.brokers.binding import Binding, DeadStore, Outcome, Outgoing, Peeked, Peeks, Purges
+from app.brokers.binding import Binding, DeadStore, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
-from app.envelope import Envelope, Limits, Poison
+from app.envelope import Limits, Poison, canonical, inspect
 from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Problem
 from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
@@ -33,11 +32,14 @@ from app.model import (
     Settlement,
     SettleResult,
 )
-from app.observe.events import Event, Facts, Observe
+from app.observe.events import Event, Observe
 from app.observe.logs import get_logger
+from app.observe.tracing import Trace, Tracing
+from app.observe.tracing_operations import receiving, redriving, settling
 from app.overview import Overview, known_queues
+from app.publishing import Publisher
 from app.rights import Caller, Right
-from app.routing import Route, Router, chunks, offering
+from app.routing import Route, Router, offering
 from app.settling import Settler
 
 log = get_logger("babelgate.gateway")
@@ -62,6 +64,7 @@ class Gateway:
         observe: Observe = lambda event: None,
         admission: Admission | None = None,
         forwarder: Forwarder | None = None,
+        tracing: Tracing | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
         ``forwarder``: the way to the gateways that share the brokers.
@@ -72,12 +75,14 @@ class Gateway:
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
+        self.tracing = tracing or Tracing()
         self.admission = admission or Admission()
         self.started = False
         self.draining = False
         self._sealer = sealer
         self.incarnation = os.urandom(8).hex()
         """What this process is called by its peers and in its tokens; another one after each start."""
+        self._publisher = Publisher(self.limits, clock, observe)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
@@ -137,48 +142,22 @@ class Gateway:
         *,
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
+        trace: Trace | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry; returns once the broker has durably accepted it.
 
-        What an entry says of itself wins over ``delay_seconds`` and ``ordering_key``.
+        What an entry says of itself wins over ``delay_seconds`` and ``ordering_key``. ``trace``, here and below: what
+        the request is a part of.
         """
         caller.require(Right.SEND, queue)
-        lane = self._lane(queue)
-        publication = envelope.read_publication(body, queue, self.limits, self.clock)
-        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
-        outcome = await lane.publisher.submit(outgoing)
-        if outcome is not None:
-            raise outcome
-        self._accepted(lane.route, [(publication.envelope, outgoing)])
-        return _receipt(lane.route, publication.envelope)
+        return await self._publisher.one(self._lane(queue), body, delay_seconds, ordering_key, trace)
 
-    async def publish_many(self, caller: Caller, queue: str, bodies: Sequence[bytes]) -> list[Receipt | BabelgateError]:
+    async def publish_many(
+        self, caller: Caller, queue: str, bodies: Sequence[bytes], trace: Trace | None = None
+    ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         caller.require(Right.SEND, queue)
-        lane = self._lane(queue)
-        route = lane.route
-        results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
-        ready: list[tuple[int, Envelope, Outgoing]] = []
-        for index, body in enumerate(bodies):
-            try:
-                publication = envelope.read_publication(body, queue, self.limits, self.clock)
-                ready.append((index, publication.envelope, lane.outgoing(publication, None, None)))
-            except BabelgateError as error:
-                results[index] = error
-        for chunk in chunks(ready, route.capabilities.max_batch):
-            outcomes: Sequence[Outcome]
-            try:
-                outcomes = await lane.publish([outgoing for _, _, outgoing in chunk])
-            except BabelgateError as error:
-                outcomes = [error] * len(chunk)
-            accepted: list[tuple[Envelope, Outgoing]] = []
-            for (index, sent, outgoing), outcome in zip(chunk, outcomes, strict=True):
-                results[index] = _receipt(route, sent) if outcome is None else outcome
-                if outcome is None:
-                    accepted.append((sent, outgoing))
-            if accepted:
-                self._accepted(route, accepted)
-        return [result for result in results if result is not None]
+        return await self._publisher.several(self._lane(queue), bodies, trace)
 
     def validate(
         self,
@@ -188,14 +167,11 @@ class Gateway:
         *,
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
+        trace: Trace | None = None,
     ) -> Projection:
-        """What publish would write; writes nothing."""
+        """What publish would write; writes nothing. In place of the span that it would make stands the request's."""
         caller.require(Right.SEND, queue)
-        lane = self._lane(queue)
-        route = lane.route
-        publication = envelope.read_publication(body, queue, self.limits, self.clock)
-        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
-        return Projection(outgoing.body, queue, route.broker, route.native.name, outgoing.headers)
+        return self._publisher.projected(self._lane(queue), body, delay_seconds, ordering_key, trace)
 
     def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
@@ -205,11 +181,11 @@ class Gateway:
         caller.require(Right.LISTEN, queue)
         route = self._lane(queue).route
         try:
-            envelope.inspect(body, self.limits)
+            inspect(body, self.limits)
         except Poison as poison:
             refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
             raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
-        return Projection(envelope.canonical(body), queue, route.broker, route.native.name, {})
+        return Projection(canonical(body), queue, route.broker, route.native.name, {})
 
     async def receive(
         self,
@@ -219,6 +195,7 @@ class Gateway:
         max_messages: int = 1,
         wait_seconds: float = 0,
         lease_seconds: float | None = None,
+        trace: Trace | None = None,
     ) -> list[Message]:
         """Up to ``max_messages`` as soon as there is one; none after ``wait_seconds``.
 
@@ -230,15 +207,17 @@ class Gateway:
         lease_seconds = route.lease_seconds(lease_seconds)
         self.holdings[route.broker].check()
         messages = []
-        handed_out = await lane.receiver.receive(max_messages, wait_seconds, lease_seconds)
+        with receiving(trace, route) as span:
+            handed_out = await lane.receiver.receive(max_messages, wait_seconds, lease_seconds)
+            facts = [admitted.facts for admitted in handed_out]
+            span.concerned(facts)
         for admitted in handed_out:
             delivery, attempts = admitted.delivery, admitted.attempts
             deadline = delivery.lease_expires_at
             lease = Lease(queue, route.broker, delivery.handle, self.incarnation, deadline, attempts, admitted.facts)
-            redelivered = delivery.redelivered or attempts > 0
-            messages.append(
-                Message(self._sealer.seal(lease), deadline, attempts, redelivered, delivery.headers, delivery.body)
-            )
+            token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
+            trace_id = admitted.facts.trace_id
+            messages.append(Message(token, deadline, attempts, redelivered, delivery.headers, delivery.body, trace_id))
         if messages:
             self.observe(
                 Event(
@@ -246,7 +225,7 @@ class Gateway:
                     queue,
                     route.broker,
                     len(messages),
-                    messages=[admitted.facts for admitted in handed_out],
+                    messages=facts,
                     bodies=[message.body for message in messages],
                     lease_seconds=lease_seconds,
                 )
@@ -258,14 +237,29 @@ class Gateway:
         handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
         await self._lane(queue).give_back(handles)
 
-    async def settle(self, caller: Caller, queue: str, settlement: Settlement) -> list[SettleResult]:
+    async def settle(
+        self, caller: Caller, queue: str, settlement: Settlement, trace: Trace | None = None
+    ) -> list[SettleResult]:
         """Acks, then nacks, rejects and extends: one result per token, in order."""
         caller.require(Right.LISTEN, queue)
-        return await self._forwarding.settle(self._lane(queue), settlement)
+        lane = self._lane(queue)
+        with settling(trace, lane.route, settlement, self._sealer) as span:
+            results = await self._forwarding.settle(lane, settlement, span.traceparent)
+            span.ended(result.error for result in results)
+        return results
 
-    async def settle_here(self, queue: str, settlement: Settlement) -> list[SettleResult]:
-        """Settle for a peer, whose caller has the right; what was not handed out here is LeaseLost."""
-        return await self._forwarding.settle_here(self._lane(queue), settlement)
+    async def settle_here(
+        self, queue: str, settlement: Settlement, traceparent: str | None = None
+    ) -> list[SettleResult]:
+        """Settle for a peer, whose caller has the right; what was not handed out here is LeaseLost.
+
+        ``traceparent``: the peer's span, where it has one.
+        """
+        lane = self._lane(queue)
+        with settling(self.tracing.of_peer(traceparent), lane.route, settlement, self._sealer) as span:
+            results = await self._forwarding.settle_here(lane, settlement)
+            span.ended(result.error for result in results)
+        return results
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving. Raises UnsupportedByBroker."""
@@ -288,6 +282,7 @@ class Gateway:
         limit: int | None,
         to_queue: str | None,
         dry_run: bool,
+        trace: Trace | None = None,
     ) -> RedriveResult:
         """Send matching dead letters back, to ``to_queue`` or this queue: publish, confirm, then remove."""
         caller.require(Right.MANAGE, queue)
@@ -296,7 +291,8 @@ class Gateway:
         source, target = self._lane(queue).route, self._lane(to_queue or queue).route
         lock = self._redriving.setdefault(queue, asyncio.Lock())
         async with lock:
-            return await redrive(source, target, where, limit, dry_run, self.clock, self.observe)
+            with redriving(trace, source):
+                return await redrive(source, target, where, limit, dry_run, self.clock, self.observe)
 
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
@@ -325,24 +321,3 @@ class Gateway:
             if self.draining:
                 lane.receiver.stop()
         return lane
-
-    def _accepted(self, route: Route, accepted: Sequence[tuple[Envelope, Outgoing]]) -> None:
-        facts = [
-            Facts(
-                sent.attempts,
-                sent.id,
-                sent.trace_id,
-                sent.job,
-                sent.created_at,
-                sent.lang,
-                len(sent.body),
-                outgoing.headers.get("traceparent"),
-            )
-            for sent, outgoing in accepted
-        ]
-        bodies = [sent.body for sent, _ in accepted]
-        self.observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
-
-
-def _receipt(route: Route, sent: Envelope) -> Receipt:
-    return Receipt(sent.id, sent.trace_id, route.queue, route.broker, sent.attempts, sent.created_at)

@@ -30,10 +30,12 @@ from app.http.shedding import SHEDDER, Shedder
 from app.journaling import journal
 from app.keys import token_keys
 from app.leases import TokenSealer
+from app.observe import tracing_setup
 from app.observe.events import Observe, fan_out
 from app.observe.journal_writer import Journal
 from app.observe.metrics import Metrics
 from app.observe.metrics_otlp import otlp_metrics
+from app.observe.tracing import Tracing
 from app.pacing import Pacer
 from app.peer_port import PeerPort
 from app.peers import Peers
@@ -59,6 +61,7 @@ def build_gateway(
     clock: Clock = now_ms,
     observe: Observe = lambda event: None,
     forwarder: Forwarder | None = None,
+    tracing: Tracing | None = None,
 ) -> Gateway:
     """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
     bindings = _bindings(settings, clock)
@@ -74,6 +77,7 @@ def build_gateway(
         observe=observe,
         admission=Admission(_bounds(settings), len(bindings)),
         forwarder=forwarder,
+        tracing=tracing,
     )
 
 
@@ -83,13 +87,14 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
     """
     systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
+    traced = tracing_setup.tracing({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
     metrics = Metrics(clock, systems) if settings.metrics else None
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
     peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
-    gateway = build_gateway(settings, clock=clock, observe=fan_out(observers), forwarder=peers)
+    gateway = build_gateway(settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced)
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
@@ -133,8 +138,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 class Part(Protocol):
     """What lives as long as the application."""
 
-    async def start(self) -> None:
-        """Begin."""
+    def start(self) -> None:
+        """Begin, in the event loop."""
 
     async def close(self) -> None:
         """End; the brokers can still be asked."""
@@ -178,7 +183,7 @@ class App:
             if self._port is not None:
                 await self._port.open()
             for part in self._parts:
-                await part.start()
+                part.start()
         except ConfigError as error:
             await self._close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -198,6 +203,7 @@ class App:
         await self.gateway.close()
         if self._peers is not None:
             await self._peers.close()
+        await self.gateway.tracing.close()
         if self._journal is not None:
             await self._journal.close()
 

@@ -73,18 +73,22 @@ _BACKSLASH, _BRACE = b"\\{"
 _NO_HEADERS: dict[str, str] = {}
 
 
-def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock) -> Publication:
+def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None) -> Publication:
     """Read what a client publishes to ``queue``: a full envelope, a draft that is completed, or an entry wrapping one.
+
+    ``trace_id``: for a draft that has none, in place of a new one.
 
     Raises EnvelopeSyntaxError, EnvelopeError with all problems of the body, BodyTooLarge.
     """
-    envelope = read_ordinary(body, queue, limits, clock)
+    envelope = read_ordinary(body, queue, limits, clock, trace_id)
     if envelope is None:
-        return read_any(body, queue, limits, clock)
+        return read_any(body, queue, limits, clock, trace_id)
     return Publication(envelope, None, None, _NO_HEADERS)
 
 
-def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Envelope | None:
+def read_ordinary(
+    body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None
+) -> Envelope | None:
     """The envelope of an ordinary body, as :func:`app.envelope.publication.read_any` reads it; else None."""
     if len(body) > limits.max_message_bytes:
         return None
@@ -104,17 +108,17 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
     if meta.queue is not UNSET and meta.queue != queue:
         return None
     if frame.attempts is UNSET and meta.id is UNSET and meta.created_at is UNSET and meta.schema_version is UNSET:
-        meta.id, trace_id = new_ids()
-        frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK) or trace_id
+        meta.id, new_trace_id = new_ids()
+        frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK) or trace_id or new_trace_id
         frame.attempts, meta.created_at, meta.schema_version = 0, clock(), 1
         meta.queue, meta.lang = queue, meta.lang or "python"
-    job, trace_id, id_ = frame.job, frame.trace_id, meta.id
+    job, traced, id_ = frame.job, frame.trace_id, meta.id
     attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
     if attempts is UNSET or id_ is UNSET or created_at is UNSET or lang is UNSET or meta.queue is UNSET:
         return None
     if meta.schema_version != 1 or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX):
         return None
-    if not (job.strip(BLANK) and trace_id.strip(BLANK) and id_.strip(BLANK)):
+    if not (job.strip(BLANK) and traced.strip(BLANK) and id_.strip(BLANK)):
         return None
     frame.data = _compacted(raw, escapes)
     if meta.ext is not UNSET:
@@ -124,7 +128,7 @@ def read_ordinary(body: bytes, queue: str, limits: Limits, clock: Clock) -> Enve
         meta.ext = _compacted(ext, escapes)
     canonical = _encode(frame)
     check_size(len(canonical), limits)
-    return Envelope(body if body == canonical else canonical, id_, trace_id, job, attempts, created_at, lang)
+    return Envelope(body if body == canonical else canonical, id_, traced, job, attempts, created_at, lang)
 
 
 def _compacted(raw: bytes, escapes: bool) -> Raw:

@@ -79,8 +79,11 @@ def check_size(actual: int, limits: Limits) -> None:
         raise BodyTooLarge(actual=actual, limit=limits.max_message_bytes)
 
 
-def read_any(body: bytes, queue: str, limits: Limits, clock: Clock) -> Publication:
-    """Read a full envelope, a draft, or an entry. Raises EnvelopeSyntaxError, EnvelopeError or BodyTooLarge."""
+def read_any(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None) -> Publication:
+    """Read a full envelope, a draft, or an entry. ``trace_id``: for a draft that has none.
+
+    Raises EnvelopeSyntaxError, EnvelopeError or BodyTooLarge.
+    """
     if len(body) > limits.max_message_bytes + ENTRY_ALLOWANCE:
         raise BodyTooLarge(actual=len(body), limit=limits.max_message_bytes)
     try:
@@ -92,16 +95,18 @@ def read_any(body: bytes, queue: str, limits: Limits, clock: Clock) -> Publicati
     members = root.by_name()
     if "envelope" not in members or "job" in members or "urn" in members:
         check_size(len(body), limits)
-        reading = _Reading(root, body, "", queue, limits)
+        reading = _Reading(root, body, "", queue, limits, trace_id)
         return Publication(reading.envelope(clock, []), None, None, {})
-    return _read_entry(members, queue, limits, clock)
+    return _read_entry(members, queue, limits, clock, trace_id)
 
 
 def _too_deep(at: str, limits: Limits) -> EnvelopeError:
     return EnvelopeError([Problem(at, "too_deep", f"The envelope has more than {limits.max_depth} levels of nesting.")])
 
 
-def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock: Clock) -> Publication:
+def _read_entry(
+    members: Mapping[str, Member], queue: str, limits: Limits, clock: Clock, trace_id: str | None
+) -> Publication:
     problems: list[Problem] = []
     delay, key, headers = (
         members[n].value if n in members else None for n in ("delay_seconds", "ordering_key", "headers")
@@ -127,7 +132,8 @@ def _read_entry(members: Mapping[str, Member], queue: str, limits: Limits, clock
         )
     text = wrapped.raw.encode()
     check_size(len(text), limits)
-    envelope = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits).envelope(clock, problems)
+    reading = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits, trace_id)
+    envelope = reading.envelope(clock, problems)
     return Publication(envelope, delay, key, headers or {})
 
 
@@ -154,7 +160,9 @@ def _header_problems(headers: Any) -> list[Problem]:
 class _Reading:
     """One envelope as sent, checked member by member; ``at`` is its own pointer."""
 
-    def __init__(self, frame: ObjectText, text: bytes, at: str, queue: str, limits: Limits) -> None:
+    def __init__(
+        self, frame: ObjectText, text: bytes, at: str, queue: str, limits: Limits, trace_id: str | None
+    ) -> None:
         if exceeds_depth(text, limits.max_depth):
             raise _too_deep(at, limits)
         self.top = frame.by_name()
@@ -165,6 +173,7 @@ class _Reading:
         self.at = at
         self.queue = queue
         self.limits = limits
+        self.new_trace_id = trace_id
         self.problems: list[Problem] = []
 
     def envelope(self, clock: Clock, others: list[Problem]) -> Envelope:
@@ -186,7 +195,8 @@ class _Reading:
         new_id, new_trace_id = new_ids()
         meta = {name: member.value for name, member in self.meta.items()}
         created_at = meta["created_at"] if self.full else clock()
-        id_, trace_id, lang = meta.get("id", new_id), trace_id or new_trace_id, meta.get("lang", "python")
+        trace_id = trace_id or self.new_trace_id or new_trace_id
+        id_, lang = meta.get("id", new_id), meta.get("lang", "python")
         body = (
             f'{{"job":{quote(job)},"trace_id":{quote(trace_id)},"data":{compact(data.raw)},"meta":{{"id":{quote(id_)},'
             f'"queue":{quote(self.queue)},"lang":"{lang}","schema_version":1,"created_at":{created_at}'

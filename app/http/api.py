@@ -16,6 +16,7 @@ from app.http.exchange import Exchange, carry_out
 from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
+from app.http.traced import RequestTrace
 from app.scraping import Scraping
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -55,7 +56,9 @@ class Api:
         scraping: Scraping | None,
         ended: Sequence[Ended],
     ) -> None:
-        self._ended = ended
+        self._tracing = gateway.tracing
+        # The span ends first: the others may ask for its ids.
+        self._ended = ended if gateway.tracing.recorder is None else (_end_trace, *ended)
         self._auth = auth
         self._limits = limits
         self._admission = gateway.admission
@@ -83,6 +86,11 @@ class Api:
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
         exchange = Exchange(scope, receive, send, path)
+        if self._tracing.concerns(exchange.headers):
+            trace = exchange.trace = RequestTrace(self._tracing, exchange)
+            if trace.context is None and path in OPEN:
+                # Probes would be most of all traces.
+                trace.decline()
         if not self._ended:
             await carry_out(exchange, self._serve)
             return
@@ -114,3 +122,8 @@ class Api:
                     await handler(exchange)
                     return
         await serve_rest(self._rest, exchange, self._limits, self._admission)
+
+
+def _end_trace(exchange: Exchange, seconds: float) -> None:
+    if exchange.trace is not None:
+        exchange.trace.end()

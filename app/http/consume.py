@@ -30,6 +30,7 @@ from app.http.schemas import (
     given,
 )
 from app.model import Extend, Message, Nack, Reject, Settlement
+from app.observe.tracing_context import as_travelled
 from app.rights import Right
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
@@ -88,6 +89,7 @@ class Consuming:
             max_messages=asked.max_messages,
             wait_seconds=asked.wait_seconds,
             lease_seconds=given(asked.lease_seconds),
+            trace=exchange.trace,
         )
         if not asked.wait_seconds:
             return await receiving
@@ -141,7 +143,7 @@ class Consuming:
         return self._gateway.admission.other(broker, min(exchange.announced, self._limits.max_request_bytes))
 
     async def _settle(self, exchange: Exchange, settlement: Settlement) -> None:
-        results = await self._gateway.settle(exchange.caller, exchange.queue, settlement)
+        results = await self._gateway.settle(exchange.caller, exchange.queue, settlement, exchange.trace)
         if len(results) == 1 and results[0].error is not None:
             raise results[0].error
         outcome = settle_outcome(results)
@@ -219,5 +221,9 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
         (b"lease-expires-at", b"%d" % message.lease_expires_at),
         (b"attempts", b"%d" % message.attempts),
         (b"redelivered", b"true" if message.redelivered else b"false"),
+    ]
+    # What the consumer goes on with is the message's own context, whatever the request is a part of.
+    headers += [
+        (name.encode(), value.encode()) for name, value in as_travelled(message.headers, message.trace_id).items()
     ]
     await exchange.answer(200, message.body, ENVELOPE, headers)

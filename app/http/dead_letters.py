@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from app.gateway import Gateway
 from app.http import views
-from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
+from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer
 from app.model import DeadLetterFilter
 
 _EVERYTHING = views.RedriveRequest()
@@ -53,14 +53,14 @@ def routes(gateway: Gateway) -> APIRouter:
         dependencies=NO_PARAMETERS,
     )
     async def redrive_dead_letters(
-        caller: CallerOf, queue: QueueName, asked: views.RedriveRequest = _EVERYTHING
+        caller: CallerOf, queue: QueueName, trace: TraceOf, asked: views.RedriveRequest = _EVERYTHING
     ) -> views.RedriveResult:
         """Send dead letters back: publish, confirm, then remove; nothing is lost when it stops half way.
 
         Needs the right `manage`, and `send` on another queue when `to_queue` names one.
         """
         where = DeadLetterFilter(**dict(asked.filter))
-        result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run)
+        result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run, trace)
         return views.RedriveResult.model_validate(result)
 
     @router.post(

@@ -9,6 +9,7 @@ import msgspec
 from fastapi import Depends, Path, Query, Request, Response
 
 from app.http.exchange import Exchange
+from app.http.traced import RequestTrace
 from app.http.views import Strict
 from app.rights import Caller
 
@@ -20,6 +21,11 @@ def _caller(request: Request) -> Caller:
     return exchange.caller
 
 
+def _trace(request: Request) -> RequestTrace | None:
+    exchange: Exchange = request.scope[EXCHANGE]
+    return exchange.trace
+
+
 class _Nothing(Strict):
     """An empty query."""
 
@@ -29,6 +35,7 @@ def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
 
 
 CallerOf = Annotated[Caller, Depends(_caller)]
+TraceOf = Annotated[RequestTrace | None, Depends(_trace)]
 QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])]
 NO_PARAMETERS = [Depends(_no_parameters)]
 

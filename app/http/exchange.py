@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 from app.errors import BabelgateError
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
+from app.http.traced import TRACEPARENT, RequestTrace
 from app.observe.logs import get_logger
 from app.rights import Caller
 
@@ -38,7 +39,7 @@ class Exchange:
 
     ``status`` of its answer, 0 before that begins; ``sent``: the bytes of the answer's body; ``route``: the template of
     the path, empty where nothing serves it; ``error``: the code of its problem; ``sampled``: trace and span id
-    in hex where the request is traced.
+    in hex where the request is traced; ``trace``: what it is a part of, None where nobody needs to know.
     """
 
     __slots__ = (
@@ -55,6 +56,7 @@ class Exchange:
         "send",
         "sent",
         "status",
+        "trace",
         "unread",
     )
 
@@ -74,6 +76,7 @@ class Exchange:
         self.route = ""
         self.error: str | None = None
         self.sampled: tuple[str, str] | None = None
+        self.trace: RequestTrace | None = None
         self.unread = True
 
     @property
@@ -90,13 +93,7 @@ class Exchange:
         self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
     ) -> None:
         """Send the whole answer."""
-        sent = [
-            (b"content-type", content_type),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", self.request_id),
-        ]
-        if headers:
-            sent += headers
+        sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *self.head(headers)]
         self.sent = len(body)
         if self.unread and self.has_body and not self._has_arrived():
             await self._answer_a_writing_client(status, body, sent)
@@ -112,13 +109,12 @@ class Exchange:
     async def answer_nothing(self, headers: RawHeaders) -> None:
         """Send 204, which has neither body nor length."""
         self.status = 204
-        sent = [(b"x-request-id", self.request_id), *headers]
-        await self.send({"type": "http.response.start", "status": 204, "headers": sent})
+        await self.send({"type": "http.response.start", "status": 204, "headers": self.head(headers)})
         await self.send({"type": "http.response.body", "body": b""})
 
     async def answer_stream(self, status: int, length: int, parts: AsyncIterable[bytes]) -> None:
         """Send a JSON answer of ``length`` bytes in parts."""
-        headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), (b"x-request-id", self.request_id)]
+        headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), *self.head()]
         self.status, self.sent = status, length
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
         async for part in parts:
@@ -130,6 +126,13 @@ class Exchange:
         self.error = error.problem_code
         status, headers, body = problem(error, self.path, more)
         await self.answer(status, body, PROBLEM, headers)
+
+    def head(self, headers: RawHeaders | None = None) -> RawHeaders:
+        """``headers``, and those of every answer; a ``traceparent`` among them is not the request's own."""
+        every = [(b"x-request-id", self.request_id)]
+        if self.trace is not None and not (headers and any(name == TRACEPARENT for name, _ in headers)):
+            every += self.trace.head()
+        return every + headers if headers else every
 
     def ids(self) -> dict[str, str]:
         """What log lines name this request by."""

@@ -126,6 +126,12 @@ _BARE_HEADERS: Json = {
     "Lease-Expires-At": {"description": "Of a bare envelope; Unix milliseconds.", "schema": {"type": "integer"}},
     "Attempts": {"description": "Of a bare envelope.", "schema": {"type": "integer"}},
     "Redelivered": {"description": "Of a bare envelope.", "schema": {"type": "boolean"}},
+    "Traceparent": {
+        "description": "Of a bare envelope: the context to go on with. Of other answers: see docs/tracing.md.",
+        "schema": {"type": "string"},
+    },
+    "Tracestate": {"description": "Of a bare envelope, as it travelled.", "schema": {"type": "string"}},
+    "Baggage": {"description": "Of a bare envelope, as it travelled.", "schema": {"type": "string"}},
 }
 _RECEIVED["200"]["headers"] |= _BARE_HEADERS
 # Told of GET alone: a typed client would have to find out for each answer to a POST which of the two came.

@@ -86,7 +86,7 @@ class PeerApi:
 
     async def _settle(self, call: Call) -> Answer:
         try:
-            return await self._gateway.settle_here(call.queue, call.settlement)
+            return await self._gateway.settle_here(call.queue, call.settlement, call.traceparent)
         except BabelgateError as error:
             return error
 

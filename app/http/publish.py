@@ -44,6 +44,7 @@ class Publishing:
                 entry(exchange, self._gateway, exchange.queue, body),
                 delay_seconds=given(asked.delay_seconds),
                 ordering_key=given(asked.ordering_key),
+                trace=exchange.trace,
             )
         await exchange.answer(201, msgspec.json.encode(receipt))
 

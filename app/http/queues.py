@@ -97,6 +97,7 @@ def routes(gateway: Gateway) -> APIRouter:
             entry(request.scope[EXCHANGE], gateway, queue, await request.body()),
             delay_seconds=given(asked.delay_seconds),
             ordering_key=given(asked.ordering_key),
+            trace=request.scope[EXCHANGE].trace,
         )
         return _projected(made)
 

@@ -69,7 +69,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     async def send(message: Message) -> None:
         if message["type"] == "http.response.start":
             exchange.status = message["status"]
-            message["headers"] = [*message["headers"], (b"x-request-id", exchange.request_id)]
+            message["headers"] = [*message["headers"], *exchange.head()]
         else:
             exchange.sent += len(message.get("body", b""))
         await exchange.send(message)

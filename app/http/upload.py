@@ -32,7 +32,9 @@ class Upload:
         if self._down is not None:
             return [self._down if isinstance(line, bytes) else line for line in chunk]
         bodies = [line for line in chunk if isinstance(line, bytes)]
-        published = await self._gateway.publish_many(self._exchange.caller, self._exchange.queue, bodies)
+        published = await self._gateway.publish_many(
+            self._exchange.caller, self._exchange.queue, bodies, self._exchange.trace
+        )
         self._down = _given_up(published)
         outcomes = iter(published)
         return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]

@@ -18,9 +18,9 @@ from app.observe.tracing_context import (
     TRACEPARENT,
     TRACESTATE,
     Context,
-    bounded,
     of_trace_id,
     parse,
+    plain,
 )
 from app.observe.tracing_formula import trace_id_of, uuid_of
 from app.observe.tracing_sampling import Sampling
@@ -135,9 +135,13 @@ def of_request(headers: RawHeaders) -> tuple[Context | None, str]:
     for name, value in headers:
         if name in given:
             given[name].append(value)
-    baggage = bounded(given[_BAGGAGE], MAX_BAGGAGE_CHARACTERS) if given[_BAGGAGE] else ""
+    baggage = _joined(given[_BAGGAGE], MAX_BAGGAGE_CHARACTERS)
     # With two of them nobody can tell which one is meant.
     if len(given[_TRACEPARENT]) != 1:
         return None, baggage
-    state = bounded(given[_TRACESTATE], MAX_TRACESTATE_CHARACTERS) if given[_TRACESTATE] else ""
+    state = _joined(given[_TRACESTATE], MAX_TRACESTATE_CHARACTERS)
     return parse(given[_TRACEPARENT][0].decode("latin-1").strip(), state), baggage
+
+
+def _joined(lines: Sequence[bytes], most: int) -> str:
+    return plain(b",".join(lines).decode("latin-1"), most) if lines else ""

@@ -7,7 +7,7 @@ https://www.w3.org/TR/baggage/).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -73,10 +73,24 @@ def of_message(traceparent: str | None, trace_id: str | None) -> Context | None:
     return parse(traceparent) or of_trace_id(trace_id)
 
 
-def bounded(values: Sequence[bytes], most: int) -> str:
-    """The text of a header that may come in several lines; empty where it is no plain text, or too long."""
-    text = b", ".join(values).decode("latin-1").strip()
+def plain(text: str, most: int) -> str:
+    """The value of a header; empty where it is no plain text, or longer than ``most`` characters."""
+    text = text.strip()
     return text if len(text) <= most and _TEXT.fullmatch(text) else ""
+
+
+def as_travelled(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
+    """The headers by which somebody goes on from a message with these ``headers`` and ``trace_id``."""
+    travelled = parse(headers.get(TRACEPARENT))
+    context = travelled or of_trace_id(trace_id)
+    if context is None:
+        return {}
+    told = {
+        TRACEPARENT: context.traceparent,
+        TRACESTATE: plain(headers.get(TRACESTATE, ""), MAX_TRACESTATE_CHARACTERS) if travelled else "",
+        BAGGAGE: plain(headers.get(BAGGAGE, ""), MAX_BAGGAGE_CHARACTERS),
+    }
+    return {name: value for name, value in told.items() if value}
 
 
 def carried(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
