@@ -26,6 +26,7 @@ from app.settings_sections import (
     AuthSettings,
     BrokerSettings,
     Delay,
+    IdempotencySettings,
     JournalSettings,
     LimitSettings,
     PeerSettings,
@@ -56,6 +57,7 @@ class Settings(Section):
     state_dir: Path = Field(default=Path("."), description="Holds the token key and the default SQLite file.")
     token_keys: tuple[TokenKeySettings, ...] = Field(default=(), description="The first signs, all verify.")
     peers: PeerSettings = PeerSettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
     journal: JournalSettings = JournalSettings()
     auth: (
         Annotated[
@@ -95,6 +97,10 @@ class Settings(Section):
                 raise ConfigError(
                     key=f"{key}.broker", reason=f"no broker {route.broker!r} is configured; there are {names}"
                 )
+        if self.idempotency.store not in ("own", "none", *self.brokers):
+            names = ", ".join(self.brokers)
+            reason = f"no broker {self.idempotency.store!r} is configured; own, none, or one of {names} is expected"
+            raise ConfigError(key="idempotency.store", reason=reason)
         if len({key.id for key in self.token_keys}) < len(self.token_keys):
             raise ConfigError(key="token_keys", reason="two keys have the same id")
         self._check_peers()
@@ -137,6 +143,7 @@ _PLACES: Mapping[tuple[str, ...], type[BaseModel]] = {
     ("auth", "tokens"): TokenSettings,
     ("token_keys",): TokenKeySettings,
     ("peers",): PeerSettings,
+    ("idempotency",): IdempotencySettings,
     ("journal",): JournalSettings,
 }
 

@@ -199,6 +199,21 @@ class PeerSettings(Section):
     )
 
 
+class IdempotencySettings(Section):
+    """Where the keys of messages are kept that are to be published once; see docs/idempotency.md."""
+
+    store: str = Field(
+        default="own",
+        min_length=1,
+        description="The broker that keeps the idempotency keys of all queues, of SQLite or Redis; `own`: each queue's "
+        "own, where it can; `none`: nobody, and a key is 422.",
+    )
+    retention_seconds: Seconds = Field(default=86_400, le=31_536_000, description="How long a key is kept.")
+    max_keys: int = Field(
+        default=1_000_000, ge=1, le=1_000_000_000, description="Keys of one store; new ones are 503 beyond."
+    )
+
+
 class JournalSettings(Section):
     """The record of what happened to every message; see docs/journal.md."""
 

@@ -63,11 +63,11 @@ class RedisKeys:
 
     async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
         """One script call for each thousand."""
-        seconds = ceil(RESERVED_SECONDS * 1000)
+        under_way = ceil(RESERVED_SECONDS * 1000)
         verdicts: list[Verdict] = []
         for start in range(0, len(claims), _KEYS_PER_CALL):
             pairs = [part for claim in claims[start : start + _KEYS_PER_CALL] for part in _pair(claim)]
-            reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, seconds, token, *pairs)
+            reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, under_way, token, *pairs)
             verdicts += [self._verdict(each, terms) for each in reply]
         return verdicts
 

@@ -75,8 +75,8 @@ class _Claiming(Job):
 
     def claim(self, tx: Transaction, claims: Sequence[Claim | None]) -> list[Verdict]:
         """Take the keys that are free: done at once, unless there is a token to reserve them with."""
-        expires_at = tx.now + milliseconds(self.terms.retention_seconds)
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
+        expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
         asked = [claim for claim in claims if claim is not None]
         room = self._room(tx, len(asked))
         stored = _stored(tx, asked)

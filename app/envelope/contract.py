@@ -56,12 +56,13 @@ class Envelope(Struct, frozen=True):
 
 
 class Publication(Struct, frozen=True):
-    """What a client asked to publish. ``delay_seconds`` and ``ordering_key`` are None where the client gave none."""
+    """What a client asked to publish. ``delay_seconds`` and the keys are None where the client gave none."""
 
     envelope: Envelope
     delay_seconds: float | None
     ordering_key: str | None
     headers: Mapping[str, str]
+    idempotency_key: str | None = None
 
 
 class Received(Struct, frozen=True):

@@ -16,9 +16,11 @@ local ends, most = ms + tonumber(ARGV[4]), tonumber(ARGV[5])
 local records, order = {}, {}
 
 local function keep(field, fingerprint, until_ms, token, answer)
+  -- What is under way is kept for as long as it is, however short the retention.
+  local last = math.max(ends, until_ms)
   records[#records + 1] = field
-  records[#records + 1] = string.format('%013.0f%013.0f', ends, until_ms) .. fingerprint .. token .. answer
-  order[#order + 1] = string.format('%.0f', ends)
+  records[#records + 1] = string.format('%013.0f%013.0f', last, until_ms) .. fingerprint .. token .. answer
+  order[#order + 1] = string.format('%.0f', last)
   order[#order + 1] = field
 end
 
