@@ -11,12 +11,18 @@ from app import __version__
 from app.brokers.binding import Binding, Lists, Stats
 from app.errors import BabelgateError, InvalidParameter, QueueNotFound
 from app.gateway import Gateway
+from app.observe.journal_writer import Journal
 from app.observe.logs import get_logger
 from app.observe.metrics import Metrics
 from app.observe.metrics_catalogue import (
     BROKER_UP,
     BUILD_INFO,
     DEAD_LETTERS,
+    JOURNAL_BUFFER,
+    JOURNAL_DROPPED,
+    JOURNAL_ERRORS,
+    JOURNAL_RECORDS,
+    JOURNAL_SEGMENTS,
     LEASES_IN_FLIGHT,
     OLDEST_AGE,
     PUBLISH_INFLIGHT,
@@ -53,8 +59,15 @@ log = get_logger("babelgate.gauges")
 class Gauges:
     """Of the queues that ``metrics`` has a label for, which are not many."""
 
-    def __init__(self, gateway: Gateway, metrics: Metrics, read_seconds: float = READ_SECONDS) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        metrics: Metrics,
+        read_seconds: float = READ_SECONDS,
+        journal: Journal | None = None,
+    ) -> None:
         self._gateway = gateway
+        self._journal = journal
         self._metrics = metrics
         self._read_seconds = read_seconds
         self._brokers = [_Broker(binding) for binding in gateway.bindings.values()]
@@ -77,6 +90,7 @@ class Gauges:
             LEASES_IN_FLIGHT.otel: dict(held),
             RECEIVE_WAITERS.otel: dict(waiters),
             PUBLISH_INFLIGHT.otel: publishes,
+            **self._of_journal(),
         }
 
     async def of_brokers(self) -> Snapshot:
@@ -88,6 +102,19 @@ class Gauges:
     async def close(self) -> None:
         """Stop asking; idempotent."""
         await asyncio.gather(*(broker.close() for broker in self._brokers))
+
+    def _of_journal(self) -> Snapshot:
+        if self._journal is None:
+            return {}
+        stats = self._journal.stats()
+        values = {
+            JOURNAL_RECORDS: stats.records,
+            JOURNAL_DROPPED: stats.dropped,
+            JOURNAL_BUFFER: stats.buffer_bytes,
+            JOURNAL_SEGMENTS: stats.segments,
+            JOURNAL_ERRORS: stats.errors,
+        }
+        return {metric.otel: {(): float(value)} for metric, value in values.items()}
 
     async def _read(self) -> Snapshot:
         routes = self._routes()

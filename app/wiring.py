@@ -109,7 +109,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         siblings = None
         if workers_directory is not None:
             siblings = Siblings(gateway.incarnation, workers_directory, directory, signer)
-        scraping = Scraping(metrics, Gauges(gateway, metrics), siblings)
+        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), siblings)
         otlp = otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     ended = [] if durations is None else [durations.ended]
