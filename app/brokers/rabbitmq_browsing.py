@@ -138,7 +138,7 @@ class Browsing:
         if ready:
             waiting = Waiting(self._held, self._queue, min(ready, count))
             try:
-                await waiting.wait(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
+                await waiting.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
             finally:
                 arrived = await waiting.stop()
         self.at_end = not arrived or len(arrived) >= ready

@@ -25,15 +25,15 @@ MANY = 8
 _LINGER_SECONDS = 0.1
 """How long a consumer that brought nothing stays, because who waits mostly waits on."""
 
-_MOMENT_SECONDS = 0.05
-"""How long messages that were counted a moment ago are waited for; somebody else may have taken them."""
+_FILL_SECONDS = 0.5
+"""How long at most messages that were counted a moment ago may take to arrive."""
 
 _PATIENCE_SECONDS = 0.9
 """What a reserve may take beside its wait."""
 
 _MAX_INTAKES = 10_000
 
-Spawn = Callable[[Coroutine[Any, Any, None]], None]
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs something in the background, to its end."""
 
 
@@ -42,7 +42,11 @@ class ConsumerEnded(Exception):
 
 
 class Intake:
-    """The reserves of one queue: any number of them at once."""
+    """The reserves of one queue: any number of them at once.
+
+    A consumer waits for one message, and what else is there by then is for the next reserve, so that nothing is on its
+    way to a consumer that ends (see :class:`Waiting`), except to one that nobody needs any more.
+    """
 
     def __init__(self, queue: str, spawn: Spawn) -> None:
         self._queue = queue
@@ -51,31 +55,34 @@ class Intake:
         """How many were ready when they were last counted; None: nobody knows."""
         self._lingering: Waiting | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def take(self, held: Held, limit: int, until: float) -> list[Arrived]:
         """Up to ``limit`` messages on the channel ``held``, as soon as there is one; none at the loop's time ``until``.
 
         Raises ConsumerEnded, ChannelGone, and what the AMQP library raises. Whatever ends it, nothing stays behind.
         """
+        if self._ending:
+            # What they have brought goes back first, so that it comes first.
+            await asyncio.wait(self._ending)
         waits = until > asyncio.get_running_loop().time()
         waiting = self._unlinger()
-        if waiting is not None and not (waits and waiting.serves(held, limit)):
+        if waiting is not None and not (waits and waiting.held is held and waiting.usable):
             if arrived := await waiting.stop():
-                give_back(held, arrived[limit:])
-                return arrived[:limit]
+                return arrived
             waiting = None
         if waiting is None:
             if (self._left != 0 or not waits) and (arrived := await self._get(held, limit)):
                 return arrived
             if not waits:
                 return []
-            waiting = Waiting(held, self._queue, limit)
+            waiting = Waiting(held, self._queue, 1)
         return await self._wait(waiting, until)
 
     def close(self) -> None:
         """End a consumer that lingers."""
         if (waiting := self._unlinger()) is not None:
-            self._spawn(end(waiting))
+            self._end(waiting)
 
     async def _get(self, held: Held, limit: int) -> list[Arrived]:
         """What is there. A reply says how many are left, so that about as many are asked for as there are."""
@@ -87,12 +94,11 @@ class Intake:
         try:
             if more < MANY:
                 return arrived + await self._gets(held, more)
-            soon = asyncio.get_running_loop().time() + _MOMENT_SECONDS
             waiting = Waiting(held, self._queue, more)
             try:
-                await waiting.wait(soon)
+                await waiting.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
             except BaseException:
-                self._spawn(end(waiting))
+                self._end(waiting)
                 raise
             found = await waiting.stop()
         except BaseException:
@@ -110,17 +116,16 @@ class Intake:
         try:
             await waiting.wait(until)
         except BaseException:
-            self._spawn(end(waiting))
+            self._end(waiting)
             raise
         if not waiting.arrived and waiting.usable:
             self._linger(waiting)
             return []
         ended = waiting.ended_by_broker
-        arrived = await waiting.stop()
-        self._left = None if len(arrived) == waiting.prefetch else 0
-        if not arrived:
-            raise ConsumerEnded("the broker has ended a consumer") if ended else ChannelGone("the channel was closed")
-        return arrived
+        self._left = None
+        if arrived := await waiting.stop():
+            return arrived
+        raise ConsumerEnded("the broker has ended a consumer") if ended else ChannelGone("the channel was closed")
 
     def _linger(self, waiting: Waiting) -> None:
         self.close()
@@ -132,6 +137,11 @@ class Intake:
         if self._timer is not None:
             self._timer.cancel()
         return waiting
+
+    def _end(self, waiting: Waiting) -> None:
+        ending = self._spawn(end(waiting))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
 
 
 class Reserving:

@@ -7,9 +7,17 @@ import asyncio
 from app.brokers.rabbitmq_channel import Arrived
 from app.brokers.rabbitmq_channels import Held
 
+QUIET_SECONDS = 0.02
+"""How long a message that was counted a moment ago is waited for; somebody else may have taken it."""
+
 
 class Waiting:
-    """Started at once; gets at most ``prefetch`` messages. Whatever happens, it ends with :meth:`stop`."""
+    """Started at once; gets at most ``prefetch`` messages. Whatever happens, it ends with :meth:`stop`.
+
+    What is on its way when it ends is lost to the caller: a quorum queue takes it back, behind what is asked for next,
+    as delivered once and in any order past 32 (``rabbit_fifo_client:handle_delivery/3``, RabbitMQ 3.10 and later). So
+    it should get all that it may hold: one message, or as many as there are (:meth:`fill`).
+    """
 
     def __init__(self, held: Held, queue: str, prefetch: int) -> None:
         self.held = held
@@ -36,18 +44,14 @@ class Waiting:
         failed = self._started.done() and self._started.exception() is not None
         return not failed and self.held.channel.is_open and not self.ended_by_broker
 
-    def serves(self, held: Held, limit: int) -> bool:
-        """Whether it can go on for somebody who wants ``limit`` messages on ``held``."""
-        return self.held is held and self.prefetch <= limit and self.usable
-
-    async def wait(self, until: float) -> bool:
-        """Until something has arrived, or the loop's time ``until``, or it is not usable: whether something has.
+    async def wait(self, until: float, count: int = 1) -> bool:
+        """Until ``count`` have arrived, or the loop's time ``until``, or it is not usable: whether they have.
 
         Not before it was started: a broker that does not answer is no empty queue. Raises what the AMQP library raised
         when it could not be.
         """
         loop = asyncio.get_running_loop()
-        while not self._arrived and self.usable and loop.time() < until:
+        while len(self._arrived) < count and self.usable and loop.time() < until:
             woken = self._woken = loop.create_future()
             timer = loop.call_at(until, self._wake)
             try:
@@ -55,7 +59,21 @@ class Waiting:
             finally:
                 timer.cancel()
         await asyncio.shield(self._started)
-        return bool(self._arrived)
+        return len(self._arrived) >= count
+
+    async def fill(self, until: float) -> None:
+        """Until all that it may hold has arrived, or the loop's time ``until``, or it is not usable.
+
+        Or nothing came for a while, and no more by the end of a round trip: somebody else has taken the rest. Raises as
+        :meth:`wait`, and ChannelGone.
+        """
+        loop = asyncio.get_running_loop()
+        while len(self._arrived) < self.prefetch and self.usable and loop.time() < until:
+            next_one = len(self._arrived) + 1
+            if not await self.wait(min(until, loop.time() + QUIET_SECONDS), next_one) and self.usable:
+                await self.held.channel.barrier()
+                if len(self._arrived) < next_one:
+                    break
 
     async def stop(self) -> list[Arrived]:
         """End it: all that it has brought, for the caller alone; nothing comes any more.

@@ -73,7 +73,7 @@ class Scene:
 
         An embedded one is restarted with the gateways.
         """
-        with self.ledger.disturbance():
+        with self.ledger.disturbance(of_broker=True):
             if self.broker.embedded:
                 await asyncio.gather(*(asyncio.to_thread(gateway.stop) for gateway in self.gateways))
                 await asyncio.gather(*(asyncio.to_thread(gateway.start) for gateway in self.gateways))
@@ -126,6 +126,6 @@ async def test_nothing_is_lost_and_nothing_is_acked_in_silence(tmp_path: Path, b
 
 def report(scene: Scene, wrongs: Sequence[str]) -> str:
     """What is wrong, beside what the clients were told."""
-    return "\n".join(
-        [*wrongs[:20], f"{len(wrongs)} wrongs; seed {scene.seed}; {dict(sorted(scene.ledger.told.items()))}"]
-    )
+    counts = f"{len(wrongs)} wrongs; seed {scene.seed}; {dict(sorted(scene.ledger.told.items()))}"
+    stories = [f"message {number}: {scene.ledger.story(number)}" for number in list(scene.ledger.wronged)[:5]]
+    return "\n".join([*wrongs[:20], counts, *stories])

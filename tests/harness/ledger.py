@@ -16,6 +16,8 @@ Outcome = Literal["settled", "lost", "unknown"]
 
 _ROUNDING = 0.005
 """Seconds that a lease may seem short: brokers count milliseconds on a clock of their own."""
+_STORED = 0.1
+"""Seconds after which a broker that has read a settle has stored it, too, if it is not killed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -23,8 +25,9 @@ class Handed:
     """One delivery as its client saw it; times are seconds of the ledger's clock.
 
     ``asked``: its receive was sent; ``read``: the answer was there; ``leased_until``: the lease cannot end before;
-    ``again``: when a later delivery of the message was read; ``sent``: the settles so far; ``copying``: those that may
-    write a copy and have no answer yet; ``open``: not settled, and not known to be handed out again.
+    ``again``: when a later delivery of the message was read; ``sent``: the settles so far; ``asking``: those that have
+    no answer yet; ``copying``: those of them that may write a copy; ``open``: not settled, and not known to be handed
+    out again; ``settled_at``: when the answer was there that ended it.
     """
 
     number: int
@@ -34,9 +37,11 @@ class Handed:
     leased_until: float
     again: float = math.inf
     sent: list[Verb] = field(default_factory=list)
+    asking: int = 0
     copying: int = 0
     open: bool = True
     final: bool = False
+    settled_at: float = -math.inf
 
     @property
     def outdated(self) -> bool:
@@ -50,7 +55,9 @@ class Ledger:
     ``owned``: deliveries belong to the process that received them, and a retry is a copy. Of such a broker a message
     that was out while a process or the broker ended (see :meth:`disturbance`) is *freed*: its lease may have ended
     early. One that was then being nacked or rejected, or whose lease ran out, is *forked* besides: it may be there
-    twice. Neither may be lost, and every other message is held to all the rules.
+    twice. Neither may be lost, and every other message is held to all the rules. Where the broker ends, this goes
+    for what is settled meanwhile, or was a moment before: it answers settles for as long as its connections last, and
+    its queues end before these.
     """
 
     def __init__(self, lease_seconds: float, *, owned: bool, clock: Callable[[], float] = time.monotonic) -> None:
@@ -58,6 +65,7 @@ class Ledger:
         self.settled: defaultdict[Verb, set[int]] = defaultdict(set)
         self.told: Counter[str] = Counter()
         self.wrongs: list[str] = []
+        self.wronged: dict[int, None] = {}
         self.now = clock
         self.last_delivery = clock()
         self._lease = lease_seconds
@@ -70,29 +78,48 @@ class Ledger:
         self._freed: set[int] = set()
         self._forked: set[int] = set()
         self._shaking = 0
+        self._broker_ends = 0
         self._calm_since = -math.inf
+        self._began = clock()
+        self._stories: defaultdict[int | None, list[str]] = defaultdict(list)
 
     @contextmanager
-    def disturbance(self) -> Iterator[None]:
-        """While it lasts processes end."""
+    def disturbance(self, *, of_broker: bool = False) -> Iterator[None]:
+        """While it lasts processes end, the broker's among them when it is ``of_broker``."""
+        self._tell(None, "the broker ends" if of_broker else "a gateway ends")
         self._shaking += 1
+        self._broker_ends += of_broker
+        if of_broker and self._owned:
+            since = self.now() - _STORED
+            settled = (one for each in self._handed.values() for one in each if one.settled_at > since)
+            self._forked.update(one.number for one in settled)
         self._shake()
         try:
             yield
         finally:
             self._shake()
             self._shaking -= 1
+            self._broker_ends -= of_broker
             self._calm_since = self.now()
+            self._tell(None, "that is over")
+
+    def story(self, number: int) -> str:
+        """What was told about a message, and what happened besides, with the seconds since the ledger was begun."""
+        told = self._stories[number] + self._stories[None]
+        return "; ".join(sorted(told, key=lambda line: float(line.partition(" ")[0])))
 
     def _shake(self) -> None:
-        out = [one for each in self._handed.values() for one in each if one.open] if self._owned else []
-        self._freed.update(one.number for one in out)
-        self._forked.update(one.number for one in out if one.copying or one.leased_until <= self.now())
+        if self._owned:
+            out = [one for each in self._handed.values() for one in each if one.open or one.asking]
+            self._freed.update(one.number for one in out)
+            expired = (one for one in out if one.open and one.leased_until <= self.now())
+            self._forked.update(one.number for one in (*expired, *(one for one in out if one.copying)))
 
     def published(self, number: int, status: int | None) -> None:
         """The answer to a publish: a status, or None where there was none."""
         self._published.add(number)
         self.told[f"publish {status}"] += 1
+        self._tell(number, f"publish {status}")
         if status == 201:
             self.accepted.add(number)
         elif status in (429, 503):
@@ -104,6 +131,7 @@ class Ledger:
         """A delivery was read. ``asked``: when its receive was sent."""
         now = self.last_delivery = self.now()
         self.told["delivery"] += 1
+        self._tell(number, f"delivered, asked for {now - asked:.3f} s before, {token[-12:]}")
         if self._owned and (self._shaking or asked <= self._calm_since):
             self._freed.add(number)
         if number in self._refused:
@@ -130,18 +158,24 @@ class Ledger:
         judged = not set(handed.sent) - {"extend", *(["ack"] if verb == "ack" else [])}
         stale = judged and handed.again < sent_at
         handed.sent.append(verb)
+        self._tell(number, f"{verb} sent, {handed.token[-12:]}")
         if verb == "reject":
             self._rejected.add(number)
         copying = verb in ("nack", "reject")
         handed.copying += copying
-        if self._owned and self._shaking and copying:
-            self._forked.add(number)
+        handed.asking += 1
+        if self._owned and self._shaking:
+            self._freed.add(number)
+            if copying:
+                self._forked.add(number)
 
         def answered(status: int | None) -> Outcome:
             outcome: Outcome = "settled" if status == 200 else "lost" if status == 409 else "unknown"
             self.told[f"{'stale ' if stale else ''}{verb} {outcome}"] += 1
+            self._tell(number, f"{'stale ' if stale else ''}{verb} {outcome} by {status}, {handed.token[-12:]}")
             left = handed.leased_until - self.now()
             handed.copying -= copying
+            handed.asking -= 1
             if status not in (200, 409, 503, 504, None):
                 self._wrong(number, f"its {verb} was answered with {status}")
             elif outcome == "settled" and stale:
@@ -155,7 +189,9 @@ class Ledger:
                 if verb == "extend":
                     handed.leased_until = sent_at + self._lease - _ROUNDING
                 else:
-                    handed.open, handed.final = False, verb != "nack"
+                    handed.open, handed.final, handed.settled_at = False, verb != "nack", self.now()
+                    if self._owned and self._broker_ends:
+                        self._forked.add(number)
             elif outcome == "unknown" and verb == "ack":
                 self._doubtful.add(number)
             return outcome
@@ -189,3 +225,7 @@ class Ledger:
             self.told["pardoned"] += 1
         else:
             self.wrongs.append(f"message {number}: {what}")
+            self.wronged[number] = None
+
+    def _tell(self, number: int | None, what: str) -> None:
+        self._stories[number].append(f"{self.now() - self._began:08.3f} {what}")

@@ -231,6 +231,67 @@ def test_unless_a_copy_may_have_been_written(when: str) -> None:
     assert story.wrongs() == []
 
 
+@pytest.mark.parametrize(("seconds", "of_broker"), [(0.05, True), (-0.1, True), (0.3, True), (0.05, False)])
+def test_what_a_broker_had_only_just_read_may_come_again_after_it_ended(seconds: float, of_broker: bool) -> None:
+    """``seconds`` before the disturbance; less than none: within."""
+    story = Story(owned=True)
+    story.publish()
+    one = story.receive()
+    if seconds > 0:
+        story.settle(one, "ack", 200)
+        story.wait(seconds)
+    with story.ledger.disturbance(of_broker=of_broker):
+        if seconds < 0:
+            story.settle(one, "ack", 200)
+        story.wait()
+    story.settle(story.receive(), "reject", 200)
+    wrongs = story.wrongs(1)
+    if of_broker and seconds < 0.1:
+        assert wrongs == []
+    else:
+        assert wrongs == ["delivered again after it was settled for good", "acked, and among the dead letters"]
+
+
+@pytest.mark.parametrize("when", ["asked before", "asked within", "asked after"])
+def test_of_two_acks_the_second_may_find_nobody_who_knows_of_the_first(when: str) -> None:
+    story = Story(owned=True)
+    story.publish()
+    one = story.receive()
+    second = story.ledger.sending(one, "ack") if when == "asked before" else None
+    story.settle(one, "ack", 200)
+    with story.ledger.disturbance():
+        if when == "asked within":
+            second = story.ledger.sending(one, "ack")
+        story.wait()
+    if second is not None:
+        second(504)
+    story.settle(one, "ack", 409)
+    story.receive()
+    wrongs = story.wrongs()
+    assert wrongs[-1] == "delivered again after it was settled for good"
+    assert len(wrongs) == 1 + (second is None)
+
+
+def test_a_story_tells_a_message_from_its_publish_on() -> None:
+    story = Story()
+    story.publish()
+    one = story.receive()
+    with story.ledger.disturbance():
+        story.wait()
+    story.settle(one, "ack", 200)
+    story.receive()
+    assert list(story.ledger.wronged) == [1]
+    assert story.ledger.story(1).split("; ") == [
+        "0000.100 publish 201",
+        "0000.200 delivered, asked for 0.050 s before, token",
+        "0000.200 a gateway ends",
+        "0000.300 that is over",
+        "0000.400 ack sent, token",
+        "0000.500 ack settled by 200, token",
+        "0000.600 delivered, asked for 0.050 s before, token",
+    ]
+
+
 def test_a_disturbance_does_not_excuse_a_loss() -> None:
     story = Story(owned=True)
     story.publish()

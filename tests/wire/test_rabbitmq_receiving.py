@@ -50,6 +50,11 @@ async def put(one: RabbitBinding, native: NativeQueue, *wanted: int) -> None:
     assert set(await one.publish(native, [message(str(mark)) for mark in wanted])) == {None}
 
 
+async def put_in_pieces(one: RabbitBinding, native: NativeQueue, wanted: range, piece: int) -> None:
+    for start in range(0, len(wanted), piece):
+        await put(one, native, *wanted[start : start + piece])
+
+
 async def taken(one: RabbitBinding, native: NativeQueue, limit: int, wait: float = 0) -> Sequence[Delivery]:
     return await one.reserve(native, limit, wait, 30)
 
@@ -131,6 +136,40 @@ class TestReceiving:
         await put(one, native, *range(4))
         assert len(await taken(one, native, 1, PATIENCE)) == 1
         await ready(rabbit, queue, 3)
+
+    @pytest.mark.parametrize(("limit", "piece"), [(256, 500), (256, 50), (20, 500), (1, 7)])
+    async def test_many_that_come_to_one_who_waits_come_in_order_and_once(
+        self, one: RabbitBinding, native: NativeQueue, limit: int, piece: int
+    ) -> None:
+        """However many are on their way while the consumer ends that has waited for the first."""
+        for start in range(0, 1500, 500) if limit > 1 else [0]:
+            wanted = range(start, start + min(500, 10 * piece))
+            waiting = asyncio.create_task(taken(one, native, limit, PATIENCE))
+            await asyncio.sleep(0.02)
+            publishing = asyncio.create_task(put_in_pieces(one, native, wanted, piece))
+            got = list(await waiting)
+            while len(got) < len(wanted):
+                got += await taken(one, native, min(limit, len(wanted) - len(got)), PATIENCE)
+            await publishing
+            assert marks(got) == [str(n) for n in wanted]
+            assert not any(delivery.redelivered for delivery in got)
+            assert set(await one.ack(native, handles(got))) == {None}
+
+    async def test_what_came_when_a_wait_was_over_comes_first(
+        self, one: RabbitBinding, native: NativeQueue, queue: str
+    ) -> None:
+        """Whether the consumer still lingers, or ends in this moment."""
+        for ends in (False, True):
+            assert await taken(one, native, 5, 0.01) == []
+            await put(one, native, *range(12))
+            intake = one._reserving._intakes[queue]
+            if ends:
+                intake.close()
+            got = [*await taken(one, native, 12), *await taken(one, native, 12)]
+            assert marks(got)[:2] == ["0", "1"]
+            got += await taken(one, native, 12)
+            assert marks(got) == [str(n) for n in range(12)]
+            assert await one.ack(native, handles(got)) == [None] * 12
 
     async def test_a_wait_and_polls_at_once_share_without_overlap(
         self, one: RabbitBinding, native: NativeQueue
@@ -262,7 +301,7 @@ class TestChannels:
 
     async def test_past_the_bound_queues_share(self, one: RabbitBinding, link: Link, queue: str) -> None:
         channels = Channels(link.channel, lambda: 10)
-        reserving = Reserving(link, Declarer(link), channels, lambda work: work.close())
+        reserving = Reserving(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(6)]
         got: list[Delivery] = []
         for native in natives:
@@ -276,7 +315,7 @@ class TestChannels:
         self, one: RabbitBinding, link: Link, queue: str
     ) -> None:
         channels = Channels(link.channel, lambda: 100, idle_seconds=0.1)
-        reserving = Reserving(link, Declarer(link), channels, lambda work: work.close())
+        reserving = Reserving(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         busy, idle = (one.native_queue(f"{queue}.{n}", {}) for n in range(2))
         await put(one, busy, 1)
         (delivery,) = await reserving.reserve(busy.options, 1, 0)

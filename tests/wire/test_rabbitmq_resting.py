@@ -93,6 +93,11 @@ class TestReading:
         await buried(one, native, *map(letter, range(30)))
         _, cursor = await one.read_dead(native, None, 20)
         await one.close()
+
+        async def are_back() -> bool:
+            return (await other.stats(native)).dead == 30
+
+        await until(are_back)
         records, cursor = await other.read_dead(native, cursor, 20)
         assert (marks(records), cursor) == (list(range(20, 30)), None)
 
