@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.telemetry import TelemetryConfig
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,6 +26,8 @@ OPEN = health.PROBES | docs.PATHS
 """Paths that need no credential."""
 
 _FAILURE = "babelgate.failure"
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
+"""FastAPI's own spans would tell of its requests a second time, and its logs may quote what was sent."""
 
 
 class _Failures:
@@ -43,7 +46,13 @@ class _Failures:
 def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> FastAPI:
     """The FastAPI application; it raises its errors instead of answering with them."""
     rest = FastAPI(
-        title="babelgate", version=__version__, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+        title="babelgate",
+        version=__version__,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        telemetry=_NO_TELEMETRY,
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(HTTPException, _refused)

@@ -1,0 +1,159 @@
+"""What OpenTelemetry's variables ask for, and who decides what is sampled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.sdk.trace import sampling as sdk
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
+
+from app import __version__
+from app.errors import ConfigError
+from app.observe.otel import asked_for, bounded
+from app.observe.tracing_context import Context
+from app.observe.tracing_sampling import sampling
+from app.observe.tracing_setup import check, tracing
+
+OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "exporters"),
+    [
+        ({}, []),
+        ({"OTEL_TRACES_EXPORTER": "none"}, []),
+        ({"OTEL_TRACES_EXPORTER": " "}, []),
+        ({"OTEL_TRACES_SAMPLER": "always_on"}, []),
+        (OTLP, ["otlp"]),
+        ({"OTEL_TRACES_EXPORTER": "console, otlp,otlp"}, ["console", "otlp"]),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, ["otlp"]),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces"}, ["otlp"]),
+        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://localhost:4318/v1/metrics"}, []),
+        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_TRACES_EXPORTER": "none"}, []),
+        (OTLP | {"OTEL_SDK_DISABLED": "TRUE"}, []),
+        (OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, ["otlp"]),
+        (OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "?", "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "grpc"}, ["otlp"]),
+    ],
+)
+def test_what_is_asked_for(environ: dict[str, str], exporters: list[str]) -> None:
+    assert asked_for("traces", environ) == exporters
+
+
+@pytest.mark.parametrize(
+    ("environ", "variable"),
+    [
+        ({"OTEL_TRACES_EXPORTER": "jaeger"}, "OTEL_TRACES_EXPORTER"),
+        (OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
+        (OTLP | {"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL": "udp"}, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"),
+        (OTLP | {"OTEL_TRACES_SAMPLER": "sometimes"}, "OTEL_TRACES_SAMPLER"),
+        (OTLP | {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "1.5"}, "OTEL_TRACES_SAMPLER_ARG"),
+        (OTLP | {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "x"}, "OTEL_TRACES_SAMPLER_ARG"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_the_name_of_its_variable(environ: dict[str, str], variable: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        check(environ)
+    assert refused.value.key == variable
+    with pytest.raises(ConfigError):
+        tracing({}, environ)
+
+
+def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() -> None:
+    script = (
+        "import sys; sys.modules['opentelemetry.exporter'] = None\n"
+        "from app.observe.tracing_setup import check\n"
+        "try: check({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://localhost'})\n"
+        "except Exception as error: print(type(error).__name__, error)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert told.startswith("ConfigError") and "OTEL_EXPORTER_OTLP_ENDPOINT" in told and "babelgate[otlp]" in told
+
+
+def test_without_an_exporter_the_sdk_is_not_loaded() -> None:
+    script = (
+        "import sys\n"
+        "from app import server, settings, wiring\n"
+        "from app.observe.tracing_setup import tracing\n"
+        "assert tracing({}, {}).recorder is None\n"
+        "print(*[name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert told.strip() == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, {"service.name": "babelgate"}),
+        ({"OTEL_SERVICE_NAME": "orders"}, {"service.name": "orders"}),
+        (
+            {"OTEL_RESOURCE_ATTRIBUTES": "service.name=orders,service.instance.id=one,deployment.environment.name=x"},
+            {"service.name": "orders", "service.instance.id": "one", "deployment.environment.name": "x"},
+        ),
+    ],
+)
+def test_the_resource_is_ours_unless_a_variable_says_otherwise(
+    environ: dict[str, str], expected: dict[str, str]
+) -> None:
+    script = "import json; from app.observe.otel import resource; print(json.dumps(dict(resource().attributes)))"
+    command = [sys.executable, "-c", script]
+    told = subprocess.run(command, env=os.environ | environ, check=True, capture_output=True, text=True).stdout
+    found = json.loads(told)
+    assert found.items() >= expected.items()
+    assert found["service.version"] == __version__ and found["service.instance.id"]
+
+
+async def test_a_shutdown_that_hangs_is_left_behind() -> None:
+    never, ended = threading.Event(), threading.Event()
+
+    def shutdown() -> None:
+        never.wait(20)
+        ended.set()
+
+    await bounded(shutdown, 0.05)
+    assert not ended.is_set()
+    never.set()
+    await asyncio.to_thread(ended.wait)
+
+
+async def test_a_shutdown_that_ends_is_waited_for() -> None:
+    ended = threading.Event()
+    await bounded(ended.set)
+    assert ended.is_set()
+
+
+SAMPLERS: dict[str, sdk.Sampler] = {
+    "": sdk.DEFAULT_ON,
+    "always_on": sdk.ALWAYS_ON,
+    "always_off": sdk.ALWAYS_OFF,
+    "traceidratio": sdk.TraceIdRatioBased(0.25),
+    "parentbased_always_on": sdk.DEFAULT_ON,
+    "parentbased_always_off": sdk.DEFAULT_OFF,
+    "parentbased_traceidratio": sdk.ParentBasedTraceIdRatio(0.25),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+@given(trace_id=st.integers(1, 2**128 - 1), flags=st.sampled_from([0, 1, 2, 3, None]))
+def test_samplers_decide_as_the_sdks(name: str, trace_id: int, flags: int | None) -> None:
+    ours = sampling({"OTEL_TRACES_SAMPLER": name, "OTEL_TRACES_SAMPLER_ARG": "0.25"})
+    parent = None
+    if flags is not None:
+        remote = SpanContext(trace_id, 1, is_remote=True, trace_flags=TraceFlags(flags))
+        parent = set_span_in_context(NonRecordingSpan(remote))
+    expected = SAMPLERS[name].should_sample(parent, trace_id, "x").decision.is_sampled()
+    assert (ours.root(trace_id) if flags is None else ours.child(Context(trace_id, 1, flags))) == expected
+
+
+def test_who_never_samples_a_root_says_so() -> None:
+    assert sampling({"OTEL_TRACES_SAMPLER": "parentbased_always_off"}).never_begins
+    assert sampling({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}).never_begins
+    assert not sampling({}).never_begins

@@ -1,0 +1,147 @@
+"""The trace that a trace_id gives, and W3C contexts as they travel."""
+
+from __future__ import annotations
+
+import pytest
+from babelqueue import otel as sdk
+from hypothesis import given
+from hypothesis import strategies as st
+from opentelemetry.trace import get_current_span
+
+from app.observe.tracing import of_request
+from app.observe.tracing_context import Context, as_travelled, carried, of_message, of_trace_id, parse
+from app.observe.tracing_formula import parent_id_of, trace_id_of, uuid_of
+
+TRACE, SPAN = "7b3f9c2ae41d4f889b2a1c0d5e6f7a8b", "980c512d6f4a8fba"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+
+VECTORS = [
+    ("7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b", TRACE, SPAN),
+    ("not-a-uuid", "2184a32a3bae6ad756d745ec8678ad6a", "8649efbf89835216"),
+    ("00000000-0000-0000-0000-000000000000", "12b9377cbe7e5c94e8a70d9d23929523", "e47eabb353476bde"),
+]
+
+
+@pytest.mark.parametrize(("trace_id", "trace", "span"), VECTORS)
+def test_the_vectors_of_the_contract(trace_id: str, trace: str, span: str) -> None:
+    assert f"{trace_id_of(trace_id):032x}" == trace
+    assert f"{parent_id_of(trace_id):016x}" == span
+
+
+# Where the Python SDK alone reads bytes between blanks as hexadecimal, the contract and the others do not.
+TRACE_IDS = st.one_of(
+    st.uuids().map(str),
+    st.uuids().map(lambda uuid: str(uuid).upper()),
+    st.text("0123456789abcdefABCDEF-", min_size=30, max_size=37),
+    st.text(min_size=1).filter(lambda text: not any(character.isspace() for character in text)),
+)
+
+
+@given(TRACE_IDS)
+def test_the_formula_is_the_sdks(trace_id: str) -> None:
+    expected = get_current_span(sdk._parent_context(trace_id)).get_span_context()
+    assert (trace_id_of(trace_id), parent_id_of(trace_id)) == (expected.trace_id, expected.span_id)
+    assert trace_id_of(trace_id) == sdk.trace_id_of(trace_id)
+
+
+def test_half_a_character_has_a_trace_too() -> None:
+    assert trace_id_of("\ud800") > 0 and parent_id_of("\ud800") > 0
+
+
+@given(st.integers(1, 2**128 - 1))
+def test_a_trace_as_a_uuid_is_that_trace(trace_id: int) -> None:
+    assert uuid_of(trace_id) == sdk.uuid_of(trace_id)
+    assert trace_id_of(uuid_of(trace_id)) == trace_id
+
+
+@given(st.integers(1, 2**128 - 1), st.integers(1, 2**64 - 1), st.integers(0, 3))
+def test_what_is_written_is_read(trace_id: int, span_id: int, flags: int) -> None:
+    context = Context(trace_id, span_id, flags)
+    assert parse(context.traceparent) == context
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "x",
+        PARENT.upper(),
+        PARENT + "-more",
+        PARENT + "\n",
+        PARENT[:-1],
+        f"ff-{TRACE}-{SPAN}-01",
+        f"00-{'0' * 32}-{SPAN}-01",
+        f"00-{TRACE}-{'0' * 16}-01",
+        f"00-{TRACE}-{SPAN}-0g",
+        f"00{TRACE}{SPAN}01",
+        "é" * 55,
+    ],
+)
+def test_what_is_malformed_is_ignored(text: str | None) -> None:
+    assert parse(text) is None
+    assert of_message(text, "not-a-uuid") == of_trace_id("not-a-uuid")
+    assert of_message(text, None) is None
+
+
+def test_a_later_version_is_read_as_this_one() -> None:
+    found = parse(f"cc-{TRACE}-{SPAN}-ff-whatever it means")
+    assert found is not None and found.traceparent == f"00-{TRACE}-{SPAN}-03"
+
+
+def test_what_a_formula_gives_counts_as_sampled_for_others() -> None:
+    found = of_trace_id(VECTORS[0][0])
+    assert found is not None and found.sampled is None and found.traceparent == PARENT
+
+
+@pytest.mark.parametrize(
+    ("headers", "context", "baggage"),
+    [
+        ([], None, ""),
+        ([("traceparent", PARENT)], parse(PARENT), ""),
+        ([("traceparent", f" {PARENT} ")], parse(PARENT), ""),
+        ([("traceparent", PARENT), ("tracestate", "a=1"), ("tracestate", "b=2")], parse(PARENT, "a=1,b=2"), ""),
+        ([("traceparent", PARENT), ("traceparent", OTHER), ("tracestate", "a=1")], None, ""),
+        ([("tracestate", "a=1")], None, ""),
+        ([("traceparent", "x"), ("baggage", "a=1"), ("baggage", "b=2")], None, "a=1,b=2"),
+        ([("traceparent", PARENT), ("tracestate", "a=" + "x" * 510)], parse(PARENT, "a=" + "x" * 510), ""),
+        ([("traceparent", PARENT), ("tracestate", "a=" + "x" * 511)], parse(PARENT), ""),
+        ([("traceparent", PARENT), ("tracestate", "a=\x01")], parse(PARENT), ""),
+        ([("baggage", "a=" + "x" * 8190)], None, "a=" + "x" * 8190),
+        ([("baggage", "a=" + "x" * 8191)], None, ""),
+        ([("baggage", "a=é")], None, ""),
+    ],
+)
+def test_what_a_request_brings(headers: list[tuple[str, str]], context: Context | None, baggage: str) -> None:
+    assert of_request([(name.encode(), value.encode()) for name, value in headers]) == (context, baggage)
+
+
+def test_what_a_message_carries() -> None:
+    context = parse(PARENT, "a=1")
+    assert carried({}, None, "") == {}
+    assert carried({}, context, "") == {"traceparent": PARENT, "tracestate": "a=1"}
+    assert carried({}, None, "k=v") == {"baggage": "k=v"}
+    assert carried({"x": "1"}, context, "k=v") == {
+        "x": "1",
+        "traceparent": PARENT,
+        "tracestate": "a=1",
+        "baggage": "k=v",
+    }
+
+
+def test_what_a_message_has_of_its_own_wins() -> None:
+    own = {"traceparent": OTHER, "baggage": "own=1"}
+    assert carried(own, parse(PARENT, "a=1"), "k=v") == own
+    assert carried({"traceparent": "what a client gave"}, parse(PARENT, "a=1"), "") == {
+        "traceparent": "what a client gave"
+    }
+
+
+def test_what_a_consumer_goes_on_with() -> None:
+    travelled = {"traceparent": OTHER, "tracestate": "a=1", "baggage": "k=v", "x": "1"}
+    assert as_travelled(travelled, "not-a-uuid") == {"traceparent": OTHER, "tracestate": "a=1", "baggage": "k=v"}
+    by_formula = {"traceparent": "00-2184a32a3bae6ad756d745ec8678ad6a-8649efbf89835216-01"}
+    assert as_travelled({"traceparent": "x", "tracestate": "a=1"}, "not-a-uuid") == by_formula
+    assert as_travelled({"traceparent": OTHER, "tracestate": "\n", "baggage": "é"}, None) == {"traceparent": OTHER}
+    assert as_travelled({}, None) == {}
