@@ -19,6 +19,7 @@ from app.envelope import Limits, Poison, canonical, inspect
 from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Problem
 from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
+from app.idempotency import KeyPolicy, Keys
 from app.lanes import Lane
 from app.leases import Lease, TokenSealer
 from app.maintenance import Maintenance
@@ -65,6 +66,7 @@ class Gateway:
         admission: Admission | None = None,
         forwarder: Forwarder | None = None,
         tracing: Tracing | None = None,
+        idempotency: KeyPolicy | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
         ``forwarder``: the way to the gateways that share the brokers.
@@ -88,7 +90,8 @@ class Gateway:
         self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
         """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}
-        self._maintenance = Maintenance(self._kept_routes, clock)
+        self._keys = Keys(bindings, idempotency or KeyPolicy())
+        self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
@@ -122,6 +125,7 @@ class Gateway:
         await self.drain()
         await self._maintenance.stop()
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+        await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     def broker(self, caller: Caller, right: Right, queue: str) -> str:
@@ -132,7 +136,7 @@ class Gateway:
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its broker."""
         lane = self._lanes.get(queue)
-        return lane is not None and lane.publisher.crowded
+        return lane is not None and (lane.publisher.crowded or lane.keyed.crowded)
 
     async def publish(
         self,
@@ -143,14 +147,18 @@ class Gateway:
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
         trace: Trace | None = None,
+        idempotency_key: str | None = None,
+        sent: bytes | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry; returns once the broker has durably accepted it.
 
         What an entry says of itself wins over ``delay_seconds`` and ``ordering_key``. ``trace``, here and below: what
-        the request is a part of.
+        the request is a part of. With ``idempotency_key``, or one of the entry's own, the message is published once,
+        and after that a Replay is returned; ``sent``: what the client sent, where ``body`` was made of it.
         """
         caller.require(Right.SEND, queue)
-        return await self._publisher.one(self._lane(queue), body, delay_seconds, ordering_key, trace)
+        lane = self._lane(queue)
+        return await self._publisher.one(lane, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
 
     async def publish_many(
         self, caller: Caller, queue: str, bodies: Sequence[bytes], trace: Trace | None = None
@@ -317,7 +325,9 @@ class Gateway:
         if lane is None or (lane.route is not route and lane.route != route):
             if len(self._lanes) >= _KEPT_LANES:
                 self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
-            lane = self._lanes[queue] = Lane(route, self.holdings[route.broker], self.limits, self.clock, self.observe)
+            holdings = self.holdings[route.broker]
+            lane = Lane(route, holdings, self.limits, self.clock, self.observe, self._keys)
+            self._lanes[queue] = lane
             if self.draining:
                 lane.receiver.stop()
         return lane

@@ -39,6 +39,9 @@ Pair = tuple[Outgoing, Claim | None]
 Result = Outcome | Replay
 """``None``: published now; a Replay: the answer of the first call, nothing was written."""
 
+Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]
+SendOnce = Callable[[KeyStore, Sequence[Pair], Terms], Awaitable[Sequence[Verdict]]]
+
 log = get_logger("babelgate.idempotency")
 
 _receipt_of = msgspec.json.Decoder(Replay).decode
@@ -114,12 +117,14 @@ def claim(key: str, sent_as: bytes, receipt: Receipt) -> Claim:
 
 
 class Once:
-    """The keyed publishes of one queue. ``send`` publishes to its broker, without keys."""
+    """The keyed publishes of one queue."""
 
-    def __init__(self, route: Route, keys: Keys, send: Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]):
+    def __init__(self, route: Route, keys: Keys, send: Send, send_once: SendOnce) -> None:
+        """``send`` publishes to the queue's broker without keys, ``send_once`` with them where it keeps them too."""
         self._route = route
         self._keys = keys
         self._send = send
+        self._send_once = send_once
 
     async def publish(self, messages: Sequence[Pair]) -> list[Result]:
         """One result per message, in order; those without a claim are only published. Must not be cancelled.
@@ -134,9 +139,9 @@ class Once:
         asked = [index for index, lead in enumerate(leads) if index == lead]
         store, debts = self._keys.store(self._route)
         pairs = [messages[index] for index in asked]
-        verdicts: Sequence[Verdict | Replay]
+        verdicts: Sequence[Verdict]
         if isinstance(self._route.binding, KeepsKeys) and self._route.binding.keys is store:
-            verdicts = await store.publish(self._route.native, pairs, self._keys.policy.terms)
+            verdicts = await self._send_once(store, pairs, self._keys.policy.terms)
         else:
             verdicts = await self._reserved(pairs, store, debts)
         results = {index: _judged(verdict, messages[index][1]) for index, verdict in zip(asked, verdicts, strict=True)}

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
+from app.claims import KeyStore, Terms, Verdict
 from app.clock import Clock
 from app.coalescing import Coalescer
 from app.envelope import Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.holding import Holdings
+from app.idempotency import Keys, Once, Pair
+from app.idempotency import Result as Published
 from app.keeping import LEASE_EXPIRED, facts_of, keeper
 from app.observe.events import Call, Event, Facts, Observe, Operation
 from app.observe.logs import get_logger
@@ -31,7 +35,9 @@ _spared = Sparing(get_logger("babelgate.lanes"))
 class Lane:
     """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
 
-    def __init__(self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> None:
+    def __init__(
+        self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe, keys: Keys
+    ) -> None:
         """``holdings``: of the route's broker, where this process keeps the leases."""
         self.route = route
         self.keeper = keeper(route, holdings, limits, clock, observe)
@@ -45,6 +51,9 @@ class Lane:
             call = binding.publish(native, messages)
             return await self.timed("send", call, len(messages), coalesced=True)
 
+        async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
+            return await self.timed("send", store.publish(native, messages, terms), len(messages))
+
         async def ack(handles: list[str]) -> Sequence[Outcome]:
             return await self.timed("ack", self.keeper.ack(handles), len(handles), coalesced=True)
 
@@ -54,18 +63,23 @@ class Lane:
             reserving = binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
             return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
 
+        self._keys = keys
+        self._once = Once(route, keys, self.publish, send_once)
         self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch, PUBLISH_SECONDS)
+        self.keyed: Coalescer[Pair, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS)
         self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property
     def busy(self) -> bool:
         """Whether anything is in flight, waiting or held."""
-        return self.publisher.busy or self.acker.busy or self.receiver.busy or self.keeper.busy
+        publishing = self.publisher.busy or self.keyed.busy
+        return publishing or self.acker.busy or self.receiver.busy or self.keeper.busy
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
         await self.publisher.idle()
+        await self.keyed.idle()
         await self.receiver.idle()
         await self.acker.idle()
         await self.keeper.idle()
@@ -78,6 +92,15 @@ class Lane:
     async def publish(self, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Publish as one batch of its own; outcomes and errors of the binding."""
         return await self.timed("send", self.route.binding.publish(self.route.native, messages), len(messages))
+
+    def require_keys(self) -> None:
+        """Raise IdempotencyUnsupported where nobody keeps idempotency keys for this queue."""
+        self._keys.store(self.route)
+
+    async def once(self, messages: Sequence[Pair]) -> Sequence[Published]:
+        """Publish as one batch of its own what has not been published under its key before. Never cancelled: a key
+        would stay reserved."""
+        return await asyncio.shield(asyncio.ensure_future(self._once.publish(messages)))
 
     async def timed(
         self,

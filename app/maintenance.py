@@ -14,7 +14,7 @@ from app.routing import Route
 log = get_logger("babelgate.maintenance")
 
 RETENTION_SECONDS = 60.0
-"""How often dead letters past their retention are removed."""
+"""How often dead letters and idempotency keys past their retention are removed."""
 
 _REOPEN_SECONDS = (1.0, 2.0, 5.0, 10.0)
 
@@ -22,10 +22,16 @@ _REOPEN_SECONDS = (1.0, 2.0, 5.0, 10.0)
 class Maintenance:
     """The background work of one gateway."""
 
-    def __init__(self, routes: Callable[[], Awaitable[Iterable[Route]]], clock: Clock) -> None:
-        """``routes``: those whose retention this process looks after."""
+    def __init__(
+        self,
+        routes: Callable[[], Awaitable[Iterable[Route]]],
+        clock: Clock,
+        sweep_keys: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``routes``: those whose retention this process looks after; ``sweep_keys`` ends that of idempotency keys."""
         self._routes = routes
         self._clock = clock
+        self._sweep_keys = sweep_keys
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -65,8 +71,9 @@ class Maintenance:
             await asyncio.sleep(RETENTION_SECONDS)
             try:
                 await self.expire()
+                await self._sweep_keys()
             except Exception:
-                log.exception("expiring dead letters failed; tried again later")
+                log.exception("expiring failed; tried again later")
 
     async def _reopen(self, binding: Binding) -> None:
         attempt = 0

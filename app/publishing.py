@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import envelope
-from app.brokers.binding import Outcome, Outgoing
+from app.brokers.binding import Outgoing
+from app.claims import Claim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
+from app.idempotency import Result, chosen_key, claim, fingerprint
 from app.lanes import Lane
 from app.model import Projection, Receipt
 from app.observe.events import Event, Facts, Observe
 from app.observe.tracing import Trace
 from app.observe.tracing_operations import carrying, sending
 from app.routing import Route, chunks
+
+_Ready = tuple[int, Envelope, Outgoing, Claim | None]
+"""A message that can be published: its place among the bodies, and what the broker needs."""
 
 
 class Publisher:
@@ -26,35 +31,57 @@ class Publisher:
         self._observe = observe
 
     async def one(
-        self, lane: Lane, body: bytes, delay_seconds: float | None, ordering_key: str | None, trace: Trace | None
+        self,
+        lane: Lane,
+        body: bytes,
+        delay_seconds: float | None,
+        ordering_key: str | None,
+        trace: Trace | None,
+        key: str | None = None,
+        sent: bytes | None = None,
     ) -> Receipt:
-        """Publish one envelope, draft or entry, together with others that come at the same time."""
+        """Publish one envelope, draft or entry, together with others that come at the same time.
+
+        ``key``: under it once, and a Replay after that; ``sent``: what the client sent, where ``body`` was made of it.
+        """
         publication = self._read(lane, body, trace)
         outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
+        claim = None
+        if key is not None or publication.idempotency_key is not None:
+            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key)
+            claim = _claim(lane, publication, key, sent_as)
         with sending(trace, lane.route, [(publication.envelope, outgoing)], batch=False) as span:
             outgoing = span.carrying(outgoing)
-            outcome = await lane.publisher.submit(outgoing)
-            if outcome is not None:
+            if claim is None:
+                outcome: Result = await lane.publisher.submit(outgoing)
+            else:
+                outcome = await lane.keyed.submit((outgoing, claim))
+            if isinstance(outcome, BabelgateError):
                 raise outcome
+        if outcome is not None:
+            return outcome
         self._accepted(lane.route, [(publication.envelope, outgoing)])
         return _receipt(lane.route, publication.envelope)
 
     async def several(self, lane: Lane, bodies: Sequence[bytes], trace: Trace | None) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises no BabelgateError."""
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
-        ready: list[tuple[int, Envelope, Outgoing]] = []
+        ready: list[_Ready] = []
         for index, body in enumerate(bodies):
             try:
                 publication = self._read(lane, body, trace)
-                ready.append((index, publication.envelope, lane.outgoing(publication, None, None)))
+                outgoing, claim = lane.outgoing(publication, None, None), None
+                if publication.idempotency_key is not None:
+                    claim = _claim(lane, publication, None, fingerprint(body, None, None))
+                ready.append((index, publication.envelope, outgoing, claim))
             except BabelgateError as error:
                 results[index] = error
-        with sending(trace, lane.route, [(sent, outgoing) for _, sent, outgoing in ready], batch=True) as span:
+        with sending(trace, lane.route, [(sent, outgoing) for _, sent, outgoing, _ in ready], batch=True) as span:
             if trace is not None:
-                ready = [(index, sent, span.carrying(outgoing)) for index, sent, outgoing in ready]
+                ready = [(index, sent, span.carrying(outgoing), claim) for index, sent, outgoing, claim in ready]
             for chunk in chunks(ready, lane.route.capabilities.max_batch):
                 await self._publish(lane, chunk, results)
-            span.ended(result for index, _, _ in ready if isinstance(result := results[index], BabelgateError))
+            span.ended(result for index, *_ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
 
     def projected(
@@ -72,17 +99,20 @@ class Publisher:
     async def _publish(
         self,
         lane: Lane,
-        chunk: Sequence[tuple[int, Envelope, Outgoing]],
+        chunk: Sequence[_Ready],
         results: list[Receipt | BabelgateError | None],
     ) -> None:
         """Publish what the broker takes at once; the result of each goes to its place."""
-        outcomes: Sequence[Outcome]
+        outcomes: Sequence[Result]
         try:
-            outcomes = await lane.publish([outgoing for _, _, outgoing in chunk])
+            if any(claim is not None for *_, claim in chunk):
+                outcomes = await lane.once([(outgoing, claim) for _, _, outgoing, claim in chunk])
+            else:
+                outcomes = await lane.publish([outgoing for _, _, outgoing, _ in chunk])
         except BabelgateError as error:
             outcomes = [error] * len(chunk)
         accepted: list[tuple[Envelope, Outgoing]] = []
-        for (index, sent, outgoing), outcome in zip(chunk, outcomes, strict=True):
+        for (index, sent, outgoing, _), outcome in zip(chunk, outcomes, strict=True):
             results[index] = _receipt(lane.route, sent) if outcome is None else outcome
             if outcome is None:
                 accepted.append((sent, outgoing))
@@ -105,6 +135,13 @@ class Publisher:
         ]
         bodies = [sent.body for sent, _ in accepted]
         self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+
+
+def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes) -> Claim:
+    """That ``publication`` be published once, under the key of the request's head or its own."""
+    lane.require_keys()
+    chosen = chosen_key(key, publication.idempotency_key)
+    return claim(chosen, sent_as, _receipt(lane.route, publication.envelope))
 
 
 def _receipt(route: Route, sent: Envelope) -> Receipt:

@@ -15,6 +15,7 @@ from app.admission import Admission, Bounds
 from app.brokers.binding import Binding
 from app.brokers.registry import connect, driver
 from app.checks import check
+from app.claims import KeepsKeys, Terms
 from app.clock import Clock, now_ms
 from app.envelope import Limits
 from app.errors import ConfigError
@@ -27,6 +28,7 @@ from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.durations import Durations
 from app.http.shedding import SHEDDER, Shedder
+from app.idempotency import NONE, OWN, KeyPolicy
 from app.journaling import journal
 from app.keys import token_keys
 from app.leases import TokenSealer
@@ -78,6 +80,7 @@ def build_gateway(
         admission=Admission(_bounds(settings), len(bindings)),
         forwarder=forwarder,
         tracing=tracing,
+        idempotency=_idempotency(settings, bindings),
     )
 
 
@@ -138,8 +141,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 class Part(Protocol):
     """What lives as long as the application."""
 
-    def start(self) -> None:
-        """Begin, in the event loop."""
+    async def start(self) -> None:
+        """Begin."""
 
     async def close(self) -> None:
         """End; the brokers can still be asked."""
@@ -183,7 +186,7 @@ class App:
             if self._port is not None:
                 await self._port.open()
             for part in self._parts:
-                part.start()
+                await part.start()
         except ConfigError as error:
             await self._close()
             await send({"type": "lifespan.startup.failed", "message": str(error)})
@@ -217,6 +220,14 @@ def _addresses(given: str | Sequence[str] | None) -> list[Address]:
 
 def _bounds(settings: Settings) -> Bounds:
     return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
+
+
+def _idempotency(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
+    asked = settings.idempotency
+    if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
+        reason = f"the broker {asked.store!r} cannot keep keys; one of SQLite or Redis can"
+        raise ConfigError(key="idempotency.store", reason=reason)
+    return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
 
 
 def _bindings(settings: Settings, clock: Clock) -> dict[str, Binding]:

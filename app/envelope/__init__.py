@@ -13,7 +13,7 @@ Codes of a refused publish, each with an RFC 6901 pointer; a body's first proble
 * ours: ``invalid_id``, ``invalid_created_at``, ``invalid_queue``, ``queue_mismatch``, ``invalid_lang``,
   ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``
 * of an entry: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
-  ``idempotency_key_unsupported``, ``unknown_member``
+  ``invalid_idempotency_key``, ``unknown_member``
 
 ``meta.id`` and ``trace_id`` are any strings that are not blank: the schema's ``format: uuid`` is an annotation.
 The codes of a body refused on a queue stand in :mod:`app.envelope.reception`.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any
@@ -48,6 +49,9 @@ ENTRY_ALLOWANCE = 65_536
 """Bytes that an entry may have beside its envelope, for its headers."""
 MAX_PROBLEMS = 100
 """Problems that one answer tells; a body can hold a hundred thousand."""
+
+IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
+"""What a structured field can carry as a string (RFC 9651, section 3.3.3); the length is ours."""
 
 _ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
 _DEFECTS = {
@@ -118,9 +122,10 @@ def _read_entry(
             Problem("/ordering_key", "invalid_ordering_key", "ordering_key must be a string that is not blank.")
         )
     problems += _header_problems(headers)
-    if "idempotency_key" in members and members["idempotency_key"].value is not None:
-        detail = "idempotency_key is not supported."
-        problems.append(Problem("/idempotency_key", "idempotency_key_unsupported", detail))
+    once = members["idempotency_key"].value if "idempotency_key" in members else None
+    if once is not None and not (isinstance(once, str) and IDEMPOTENCY_KEY.fullmatch(once)):
+        detail = "idempotency_key must be a string of 1 to 255 printable ASCII characters."
+        problems.append(Problem("/idempotency_key", "invalid_idempotency_key", detail))
     for name in members:
         if name not in _ENTRY:
             at = pointer(name) if is_encodable(name) else ""
@@ -134,7 +139,7 @@ def _read_entry(
     check_size(len(text), limits)
     reading = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits, trace_id)
     envelope = reading.envelope(clock, problems)
-    return Publication(envelope, delay, key, headers or {})
+    return Publication(envelope, delay, key, headers or {}, once)
 
 
 def _header_problems(headers: Any) -> list[Problem]:

@@ -102,7 +102,11 @@ SCHEMAS: Json = {
                 "propertyNames": _TEXT,
                 "additionalProperties": {"type": "string", "minLength": 1},
             },
-            "idempotency_key": {"type": "null", "description": "Not supported yet, and refused."},
+            "idempotency_key": {
+                "description": "Publish once: as the header `Idempotency-Key` of a single publish.",
+                "type": ["string", "null"],
+                "pattern": "^[ -~]{1,255}$",
+            },
         },
         "additionalProperties": False,
     },

@@ -68,6 +68,20 @@ PUBLISH_BODY: Json = {
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
 VALIDATE_QUERY = query_of(schemas.ValidateParameters)
+IDEMPOTENCY_KEY: Json = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": 'Publish once: a call that is repeated gets the answer of the first. `"…"`, or a bare text.',
+    "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+    "example": '"order-4711"',
+}
+_REPLAYED: Json = {
+    "Idempotency-Replayed": {
+        "description": "The answer of the first call with this key; nothing was written now.",
+        "schema": {"const": "true"},
+    }
+}
 
 
 def _settle(operation_id: str, summary: str, request: str, example: Json, description: str) -> Json:
@@ -156,11 +170,13 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "summary": "Publish one message",
             "description": "Answers after the broker has durably accepted the message, never before. "
             "The body is a full envelope, a draft that the gateway completes, or an entry that wraps one.",
-            "parameters": PUBLISH_QUERY,
+            "parameters": [*PUBLISH_QUERY, IDEMPOTENCY_KEY],
             "requestBody": PUBLISH_BODY,
             "responses": {
+                "409": {"$ref": "#/components/responses/Problem409"},
                 "201": {
                     "description": "Durably accepted.",
+                    "headers": _REPLAYED,
                     "content": json_content(
                         ref("Receipt"),
                         {
@@ -179,7 +195,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                             "description": "Receive from the queue it was published to.",
                         }
                     },
-                }
+                },
             },
         }
     },

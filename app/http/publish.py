@@ -11,12 +11,13 @@ from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Pr
 from app.gateway import Gateway
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
+from app.http.idempotency import REPLAYED, idempotency_key, no_idempotency_key
 from app.http.jobs import entries, entry
 from app.http.ndjson import CHUNK_BYTES, publish_stream
 from app.http.results import entry_result
 from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_LINES, Upload
-from app.model import Receipt
+from app.model import Receipt, Replay
 from app.rights import Right
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
@@ -35,6 +36,7 @@ class Publishing:
         """Publish the body; 201 once it is durable."""
         query = exchange.scope["query_string"]
         asked = from_query(query, PublishParameters) if query else _NOTHING
+        key = idempotency_key(exchange)
         require_json(exchange)
         with self._room(exchange, self._limits.max_entry_bytes) as room:
             body = await read(exchange, self._limits.max_entry_bytes, room)
@@ -45,12 +47,16 @@ class Publishing:
                 delay_seconds=given(asked.delay_seconds),
                 ordering_key=given(asked.ordering_key),
                 trace=exchange.trace,
+                idempotency_key=key,
+                sent=body,
             )
-        await exchange.answer(201, msgspec.json.encode(receipt))
+        headers = REPLAYED if isinstance(receipt, Replay) else None
+        await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
 
     async def batch(self, exchange: Exchange) -> None:
         """Publish the entries of a JSON array or of NDJSON lines; 201 when all were accepted, else 207."""
         from_query(exchange.scope["query_string"], NoParameters)
+        no_idempotency_key(exchange)
         if media_type(exchange) in NDJSON:
             with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
                 await publish_stream(exchange, self._gateway, self._limits)

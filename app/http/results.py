@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from app.errors import BabelgateError
 from app.http.problems import defects, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
-from app.model import Receipt, SettleResult
+from app.model import Receipt, Replay, SettleResult
 
 
 def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
     """The result of entry ``index`` of a batch."""
     if isinstance(outcome, Receipt):
-        return EntryResult(index, 201, outcome.id, outcome.trace_id)
+        replayed = True if isinstance(outcome, Replay) else None
+        return EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed)
     found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
     return EntryResult(index, status_of(outcome), code=outcome.problem_code, detail=outcome.detail, errors=found)
 

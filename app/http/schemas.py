@@ -128,6 +128,9 @@ class EntryResult(Struct, frozen=True, omit_defaults=True):
     code: str | None = None
     detail: str | None = None
     errors: list[Defect] | None = None
+    replayed: Annotated[
+        bool | None, Meta(description="True: its idempotency key was answered before, and nothing was written.")
+    ] = None
 
 
 class BatchResult(Struct, frozen=True):

@@ -9,7 +9,7 @@ import pytest
 from tests.harness.broker import Broker
 from tests.harness.world import World
 
-SUITES = ("attempts", "dead_letters", "life", "publish", "receive", "redrive", "settle")
+SUITES = ("attempts", "dead_letters", "idempotency", "life", "publish", "receive", "redrive", "settle")
 pytest.register_assert_rewrite(*(f"tests.contract.suite_{suite}" for suite in SUITES))
 
 

@@ -77,7 +77,10 @@ def keeper(process: Process, world: World) -> Maintenance:
     async def routes() -> list[Route]:
         return [process.gateway.router.route(world.queue)]
 
-    return Maintenance(routes, now_ms)
+    async def no_keys() -> None:
+        """There are none."""
+
+    return Maintenance(routes, now_ms, no_keys)
 
 
 class TestDeadLetters:

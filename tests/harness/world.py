@@ -10,9 +10,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.brokers.binding import Binding, Capabilities, Stats
+from app.claims import Terms
 from app.clock import now_ms
 from app.errors import BabelgateError
 from app.gateway import Gateway
+from app.idempotency import OWN, KeyPolicy
 from app.leases import TokenKey, TokenSealer
 from app.model import (
     DeadLetterFilter,
@@ -39,6 +41,7 @@ JOB = "urn:babel:test:made"
 KEYS = [TokenKey("test", b"the gateways of a test share a key")]
 SIGNER = Signer(KEYS, now_ms)
 ORDINARY = Policy()
+ORDINARY_TERMS = Terms()
 PATIENCE = 10.0
 """Seconds that a test waits for what must come, so that one where it never comes ends."""
 
@@ -165,8 +168,10 @@ class Process:
 class World:
     """All the processes of a test, on one broker and one queue."""
 
-    def __init__(self, broker: Broker, queue: str) -> None:
+    def __init__(self, broker: Broker, queue: str, store: Broker | None = None) -> None:
+        """``store``: another broker, that keeps the idempotency keys."""
         self.broker = broker
+        self.store = store
         self.queue = queue
         self._processes: list[Process] = []
         self._directory = TemporaryDirectory(prefix="peers-")
@@ -180,6 +185,7 @@ class World:
         queue_options: Mapping[str, Any] | None = None,
         broker_options: Mapping[str, Any] | None = None,
         wrap: Wrap = lambda binding: binding,
+        terms: Terms = ORDINARY_TERMS,
     ) -> Process:
         """A new process. ``wrap`` may put something between the gateway and its binding."""
         options = self.broker.queue_options if queue_options is None else queue_options
@@ -187,10 +193,14 @@ class World:
         def make(process: Process) -> Gateway:
             binding = wrap(self.broker.connect(broker_options))
             router = Router([], Rule("*", binding, policy, options=options))
+            bindings = {binding.name: binding}
+            if self.store is not None:
+                bindings[self.store.name] = self.store.connect(None if broker_options is None else self.store.impatient)
             return Gateway(
-                {binding.name: binding},
+                bindings,
                 router,
                 TokenSealer(KEYS),
+                idempotency=KeyPolicy(OWN if self.store is None else self.store.name, terms),
                 observe=events_into(process.events),
                 forwarder=process.peers,
             )

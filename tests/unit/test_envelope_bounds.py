@@ -196,7 +196,7 @@ class TestEntry:
             ("headers", {"a/b": 1}, ("invalid_headers", "/headers/a~1b")),
             ("headers", {"": "x"}, ("invalid_headers", "/headers")),
             ("headers", {"x": ""}, ("invalid_headers", "/headers/x")),
-            ("idempotency_key", "k", ("idempotency_key_unsupported", "/idempotency_key")),
+            ("idempotency_key", "\u00fc", ("invalid_idempotency_key", "/idempotency_key")),
             ("priority", 1, ("unknown_member", "/priority")),
         ],
     )
