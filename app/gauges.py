@@ -79,7 +79,7 @@ class Gauges:
         held: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
         for lane in self._gateway.lanes:
-            labels = (self._metrics.label(lane.route.queue), lane.route.broker)
+            labels = (self._metrics.know(lane.route.queue, lane.route.broker), lane.route.broker)
             waiters[labels] = waiters.get(labels, 0.0) + lane.receiver.waiters
             if lane.keeper.held is not None:
                 held[labels] = held.get(labels, 0.0) + lane.keeper.held
@@ -156,13 +156,17 @@ class _Broker:
         self.listed: Sequence[str] = ()
         self._listed_at = -_LIST_SECONDS
         self._stats: dict[str, tuple[float, Stats]] = {}
+        self._asked_at: dict[str, float] = {}
+        self._under_way: set[str] = set()
         self._left: deque[Route] = deque()
         self._ping: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
         self._asking: set[asyncio.Task[None]] = set()
 
     def told(self) -> Mapping[str, Stats]:
-        """What is known of its queues."""
+        """What is known of its queues; of a broker that is down, nothing."""
+        if not self.up:
+            return {}
         oldest = time.monotonic() - KEPT_SECONDS
         return {queue: stats for queue, (at, stats) in self._stats.items() if at > oldest}
 
@@ -173,10 +177,9 @@ class _Broker:
             self._ping = loop.create_task(self._find_out())
         if isinstance(self.binding, Lists) and self._listing is None:
             self._listing = loop.create_task(self._list(self.binding))
-        names = {route.queue for route in routes}
-        self._stats = {queue: told for queue, told in self._stats.items() if queue in names}
-        self._left.extend(sorted(routes, key=lambda route: self._stats.get(route.queue, (0.0, None))[0]))
-        for _ in range(min(AT_ONCE - len(self._asking), len(routes))):
+        waiting = [route for route in routes if route.queue not in self._under_way]
+        self._left.extend(sorted(waiting, key=lambda route: self._asked_at.get(route.queue, 0.0)))
+        for _ in range(min(AT_ONCE - len(self._asking), len(waiting))):
             task = loop.create_task(self._ask())
             self._asking.add(task)
             task.add_done_callback(self._asking.discard)
@@ -223,10 +226,16 @@ class _Broker:
     async def _ask(self) -> None:
         while self._left:
             route = self._left.popleft()
-            self._stats.pop(route.queue, None)
+            queue = route.queue
+            self._asked_at[queue] = time.monotonic()
+            self._under_way.add(queue)
             try:
-                self._stats[route.queue] = time.monotonic(), await self.binding.stats(route.native)
+                stats = await self.binding.stats(route.native)
+                self._stats[queue] = time.monotonic(), stats
             except BabelgateError:
-                continue
+                self._stats.pop(queue, None)
             except Exception:
-                log.exception("queue not asked for its counts", queue=route.queue, broker=self.name)
+                self._stats.pop(queue, None)
+                log.exception("queue not asked for its counts", queue=queue, broker=self.name)
+            finally:
+                self._under_way.discard(queue)

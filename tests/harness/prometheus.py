@@ -151,11 +151,11 @@ def program(name: str) -> str:
     return found
 
 
-def promtool(*arguments: str | Path, cwd: Path | None = None) -> str:
+def promtool(*arguments: str | Path, cwd: Path | None = None, stdin: bytes = b"") -> str:
     """What ``promtool`` prints. Raises AssertionError with it when promtool is not content."""
     command = [program("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=60)
-    said = done.stdout + done.stderr
+    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=60)
+    said = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, said
     return said
 

@@ -1,0 +1,200 @@
+"""What is asked of brokers for a scrape: everything they can tell, and never more than they can bear."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+
+from app.brokers.binding import NativeQueue, Stats
+from app.errors import BrokerUnavailable
+from app.gateway import Gateway
+from app.gauges import AT_ONCE, Gauges
+from app.leases import TokenSealer
+from app.observe import metrics_catalogue as catalogue
+from app.observe.metrics import Metrics
+from app.observe.metrics_catalogue import Metric
+from app.observe.metrics_cells import Snapshot
+from app.rights import ANYONE
+from app.routing import Router, Rule
+from app.scraping import Scraping
+from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, MemoryBinding
+from tests.harness.world import KEYS, draft
+
+SOON = 0.2
+"""How long these tests let a broker think."""
+
+
+class Listing(MemoryBinding):
+    """A broker that lists its queues, one of which no route leads to."""
+
+    async def queues(self) -> list[str]:
+        return ["listed", "not/ours"]
+
+
+class Scene:
+    """A gateway with metrics over ``bindings``; a queue named after a broker is there, all others on the first."""
+
+    def __init__(self, *bindings: MemoryBinding) -> None:
+        self.metrics = Metrics()
+        rules = [Rule(f"{binding.name}.*", binding) for binding in bindings]
+        self.gateway = Gateway(
+            {binding.name: binding for binding in bindings},
+            Router(rules, Rule("*", bindings[0])),
+            TokenSealer(KEYS),
+            observe=self.metrics.observe,
+        )
+        self.gauges = Gauges(self.gateway, self.metrics, SOON)
+
+    async def publish(self, *queues: str) -> None:
+        for queue in queues:
+            await self.gateway.publish(ANYONE, queue, draft({}))
+
+    async def told(self, metric: Metric) -> dict[tuple[str, ...], object]:
+        """One fresh reading."""
+        self.gauges._reading = None
+        return dict((await self.gauges.of_brokers()).get(metric.otel, {}))
+
+
+async def test_the_counts_of_the_queues_that_were_seen() -> None:
+    binding = MemoryBinding("m")
+    scene = Scene(binding)
+    await scene.publish("a", "a", "b")
+    await scene.gateway.receive(ANYONE, "a")
+    snapshot = await scene.gauges.of_brokers()
+    assert snapshot[catalogue.QUEUE_DEPTH.otel] == {("a", "m"): 1.0, ("b", "m"): 1.0}
+    assert snapshot[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0, ("b", "m"): 0.0}
+    assert snapshot[catalogue.QUEUE_DELAYED.otel] == {}, "what the broker cannot tell is absent, and not 0"
+    assert snapshot[catalogue.BROKER_UP.otel] == {("m",): 1.0}
+
+
+async def test_queues_that_the_broker_lists_are_seen_after_a_start() -> None:
+    scene = Scene(Listing("m"))
+    await scene.told(catalogue.QUEUE_DEPTH)
+    assert await scene.told(catalogue.QUEUE_DEPTH) == {("listed", "m"): 0.0}
+
+
+async def test_a_broker_that_is_down_is_told_so_and_its_counts_are_gone() -> None:
+    binding, other = MemoryBinding("m"), MemoryBinding("n")
+    scene = Scene(binding, other)
+    await scene.publish("m.a", "n.a")
+    await scene.told(catalogue.QUEUE_DEPTH)
+    for verb in ("ping", "stats"):
+        binding.faults[verb], binding.errors[verb] = 0, BrokerUnavailable(broker="m", reason="down")
+    assert await scene.told(catalogue.QUEUE_DEPTH) == {("n.a", "n"): 1.0}
+    assert await scene.told(catalogue.BROKER_UP) == {("m",): 0.0, ("n",): 1.0}
+    del binding.faults["ping"]
+    assert await scene.told(catalogue.BROKER_UP) == {("m",): 1.0, ("n",): 1.0}
+
+
+async def test_a_broker_that_hangs_keeps_nobody_waiting() -> None:
+    binding, other = MemoryBinding("m"), MemoryBinding("n")
+    scene = Scene(binding, other)
+    queues = [f"m.{number}" for number in range(3 * AT_ONCE)]
+    await scene.publish(*queues, "n.a")
+    for verb in ("ping", "stats"):
+        binding.gates[verb] = asyncio.Event()
+    for _ in range(3):
+        snapshot = scene.gauges.of_brokers()
+        async with asyncio.timeout(10 * SOON):
+            told = await snapshot
+        assert told[catalogue.BROKER_UP.otel] == {("m",): 0.0, ("n",): 1.0}
+        assert told[catalogue.QUEUE_DEPTH.otel] == {("n.a", "n"): 1.0}
+        scene.gauges._reading = None
+    # However often it is scraped: what it does not answer is not asked again.
+    assert (len(binding.calls["ping"]), len(binding.calls["stats"])) == (1, AT_ONCE)
+    for gate in binding.gates.values():
+        gate.set()
+    assert await scene.told(catalogue.BROKER_UP) == {("m",): 1.0, ("n",): 1.0}
+    assert len(await scene.told(catalogue.QUEUE_DEPTH)) == len(queues) + 1
+    await scene.gauges.close()
+
+
+async def test_what_there_was_no_time_for_is_shown_as_it_was_and_comes_first() -> None:
+    class Slow(MemoryBinding):
+        seconds = 0.0
+
+        async def stats(self, queue: NativeQueue) -> Stats:
+            await asyncio.sleep(self.seconds)
+            return await super().stats(queue)
+
+    binding = Slow("m")
+    scene = Scene(binding)
+    queues = [f"q{number}" for number in range(4 * AT_ONCE)]
+    await scene.publish(*queues)
+    assert len(await scene.told(catalogue.QUEUE_DEPTH)) == len(queues)
+    binding.seconds = 0.6 * SOON
+    await scene.publish(*queues)
+    for _ in range(8):
+        counted = await scene.told(catalogue.QUEUE_DEPTH)
+        await asyncio.sleep(SOON / 2)
+        if set(counted.values()) == {2.0}:
+            break
+        assert len(counted) == len(queues)
+    assert counted == {(queue, "m"): 2.0 for queue in queues}
+    await scene.gauges.close()
+
+
+async def test_many_scrapes_are_one_reading() -> None:
+    binding = MemoryBinding("m")
+    scene = Scene(binding)
+    await scene.publish("a")
+    await asyncio.gather(*(scene.gauges.of_brokers() for _ in range(20)))
+    await scene.gauges.of_brokers()
+    assert (len(binding.calls["ping"]), len(binding.calls["stats"])) == (1, 1)
+
+
+async def test_a_scrape_that_is_given_up_takes_no_other_with_it() -> None:
+    binding = MemoryBinding("m")
+    binding.gates["ping"] = asyncio.Event()
+    scene = Scene(binding)
+    first, second = (asyncio.ensure_future(scene.gauges.of_brokers()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    binding.gates["ping"].set()
+    assert (await second)[catalogue.BROKER_UP.otel] == {("m",): 1.0}
+
+
+class TestHere:
+    async def test_leases_that_this_process_keeps(self) -> None:
+        binding = BuryingMemory("m", OWNED)
+        scene = Scene(binding)
+        await scene.publish("a", "a")
+        messages = await scene.gateway.receive(ANYONE, "a", max_messages=2)
+        assert len(messages) == 2
+        assert scene.gauges.here()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 2.0}
+        await scene.gateway.give_back("a", messages[:1])
+        assert scene.gauges.here()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
+        await scene.gateway.close()
+
+    async def test_receives_that_wait_and_publishes_under_way(self) -> None:
+        binding = MemoryBinding("m")
+        scene = Scene(binding)
+        waiting = asyncio.ensure_future(scene.gateway.receive(ANYONE, "a", wait_seconds=5))
+        await asyncio.sleep(0)
+        with scene.gateway.admission.publish("m", 1):
+            here = scene.gauges.here()
+        assert here[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 1.0}
+        assert here[catalogue.PUBLISH_INFLIGHT.otel] == {("m",): 1.0}
+        await scene.gateway.drain()
+        assert await waiting == []
+        assert scene.gauges.here()[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 0.0}
+        await scene.gateway.close()
+
+
+async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> None:
+    async def in_flight(told: bool) -> Snapshot:
+        class Broker(BuryingMemory):
+            async def stats(self, queue: NativeQueue) -> Stats:
+                stats = await super().stats(queue)
+                return dataclasses.replace(stats, in_flight=7 if told else None)
+
+        scene = Scene(Broker("m", OWNED))
+        await scene.publish("a")
+        await scene.gateway.receive(ANYONE, "a")
+        snapshot = await Scraping(scene.metrics, scene.gauges).alone()
+        await scene.gateway.close()
+        return snapshot
+
+    assert (await in_flight(True))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 7.0}
+    assert (await in_flight(False))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
+    assert CAPABLE.lease_keeper != OWNED.lease_keeper
