@@ -228,7 +228,7 @@ class JournalSettings(Section):
     )
     node: str | None = Field(
         default=None,
-        pattern="^[A-Za-z0-9._-]{1,64}$",
+        pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
         description="What this gateway is called in its records; none: the host's name.",
     )
     compression: Literal["gzip", "zstd"] = Field(default="gzip", description="How closed segments are compressed.")

@@ -29,7 +29,7 @@ WRITE_SECONDS = 0.1
 """How often lines go from memory to the system."""
 ROOM_SECONDS = 5.0
 """How long a verb may wait for room."""
-CLOSE_SECONDS = 10.0
+CLOSE_SECONDS = 5.0
 """How long a process that ends may take to land its last segment."""
 _NO_NODE = re.compile(r"[^A-Za-z0-9._-]|^[._-]+")
 

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from click.testing import CliRunner
+from msgspec import Raw
 
+from app.cli import cli
 from app.clock import now_ms
 from app.errors import ConfigError, Overloaded
+from app.journaling import journal
+from app.observe.events import Event
 from app.observe.journal import Record
 from app.observe.journal_writer import WRITE_SECONDS, Journal, Options, host_node
+from app.settings import load
+from app.settings_sections import JournalSettings
 from tests.harness.journal import MESSAGE, happened, landed, read
 from tests.harness.local import eventually
 from tests.unit.test_journal_files import files_of_at_most
@@ -70,43 +78,43 @@ def bring_back(landing: Path) -> None:
 
 
 async def test_what_happened_lands(make: Make, landing: Path, opened: Path) -> None:
-    journal = make()
-    journal.start()
+    recording = make()
+    recording.start()
     for kind in ("accepted", "delivered", "acked"):
-        journal.observe(happened(kind))
-    await journal.close()
+        recording.observe(happened(kind))
+    await recording.close()
     assert [record.event for record in read(landing)] == ["accepted", "delivered", "acked"]
     assert len(landed(landing)) == 1
     assert names(opened) == []
-    stats = journal.stats()
+    stats = recording.stats()
     assert (stats.records, stats.dropped, stats.buffer_bytes, stats.segments, stats.waiting_segments) == (3, 0, 0, 1, 0)
 
 
 async def test_it_is_on_its_way_to_the_disk_while_the_process_runs(make: Make, opened: Path) -> None:
-    journal = make()
-    journal.start()
-    journal.observe(happened())
-    await eventually(lambda: journal.stats().buffer_bytes == 0)
+    recording = make()
+    recording.start()
+    recording.observe(happened())
+    await eventually(lambda: recording.stats().buffer_bytes == 0)
     assert messages_of(read(opened)) == ["id-1"]
     assert WRITE_SECONDS <= 0.1, "docs/journal.md says 200 ms"
 
 
 async def test_an_idle_process_closes_its_segment_by_age(make: Make, landing: Path, opened: Path) -> None:
-    journal = make(segment_seconds=0.2)
-    journal.start()
-    journal.observe(happened())
-    await eventually(lambda: journal.stats().segments == 1)
+    recording = make(segment_seconds=0.2)
+    recording.start()
+    recording.observe(happened())
+    await eventually(lambda: recording.stats().segments == 1)
     assert messages_of(read(landing)) == ["id-1"]
     assert [name.rpartition(".")[2] for name in names(opened)] == ["lock"]
 
 
 async def test_large_segments_are_closed_by_size(make: Make, landing: Path) -> None:
-    journal = make(segment_bytes=65_536, compression="zstd")
-    journal.start()
+    recording = make(segment_bytes=65_536, compression="zstd")
+    recording.start()
     for _ in range(5):
-        journal.observe(happened("delivered", *[MESSAGE] * 250))
-        await eventually(lambda: journal.stats().buffer_bytes == 0)
-    await journal.close()
+        recording.observe(happened("delivered", *[MESSAGE] * 250))
+        await eventually(lambda: recording.stats().buffer_bytes == 0)
+    await recording.close()
     assert len(landed(landing)) == 5
     assert len(read(landing)) == 1_250
 
@@ -115,24 +123,24 @@ async def test_two_processes_share_the_directories(make: Make, landing: Path, op
     first, second = make(), make()
     first.start()
     second.start()
-    for journal in (first, second):
-        journal.observe(happened())
+    for each in (first, second):
+        each.observe(happened())
     await asyncio.gather(first.close(), second.close())
     assert len({record.epoch for record in read(landing)}) == len(landed(landing)) == 2
     assert names(opened) == []
 
 
 async def test_a_landing_place_that_is_away_holds_nothing_up(make: Make, landing: Path, opened: Path) -> None:
-    journal = make(segment_seconds=0.1)
-    journal.start()
+    recording = make(segment_seconds=0.1)
+    recording.start()
     take_away(landing)
-    journal.observe(happened())
-    await eventually(lambda: journal.stats().errors > 0)
-    journal.observe(happened("acked"))
-    await eventually(lambda: journal.stats().waiting_segments == 2)
+    recording.observe(happened())
+    await eventually(lambda: recording.stats().errors > 0)
+    recording.observe(happened("acked"))
+    await eventually(lambda: recording.stats().waiting_segments == 2)
     assert [record.event for record in read(opened)] == ["accepted", "acked"]
     bring_back(landing)
-    await eventually(lambda: journal.stats().waiting_segments == 0)
+    await eventually(lambda: recording.stats().waiting_segments == 0)
     assert [record.event for record in read(landing)] == ["accepted", "acked"]
 
 
@@ -152,21 +160,21 @@ async def test_what_could_not_land_is_left_for_the_next_start(make: Make, landin
 
 
 async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> None:
-    journal = make(buffer_bytes=65_536)
-    journal.start()
-    journal.observe(happened())
+    recording = make(buffer_bytes=65_536)
+    recording.start()
+    recording.observe(happened())
     await eventually(lambda: on_disk(opened) > 0)
     with files_of_at_most(1_000):
         for _ in range(500):
-            journal.observe(happened("delivered"))
-        await eventually(lambda: journal.stats().errors > 0)
-        assert journal.stats().buffer_bytes >= 65_536
-        assert not journal.crowded, "nobody waits"
-    dropped = journal.stats().dropped
+            recording.observe(happened("delivered"))
+        await eventually(lambda: recording.stats().errors > 0)
+        assert recording.stats().buffer_bytes >= 65_536
+        assert not recording.crowded, "nobody waits"
+    dropped = recording.stats().dropped
     assert dropped > 0
-    await eventually(lambda: journal.stats().buffer_bytes == 0)
-    journal.observe(happened("acked"))
-    await journal.close()
+    await eventually(lambda: recording.stats().buffer_bytes == 0)
+    recording.observe(happened("acked"))
+    await recording.close()
     found = read(landing)
     (gap,) = [record for record in found if record.event == "gap"]
     assert gap.count == dropped
@@ -175,22 +183,22 @@ async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> 
 
 
 async def test_callers_may_be_held_back_instead(make: Make, landing: Path) -> None:
-    journal = make(buffer_bytes=65_536, wait=True)
-    journal.start()
-    await journal.room()
-    journal.observe(happened("delivered", *[MESSAGE] * 120))
-    assert journal.crowded
-    await asyncio.gather(*(journal.room() for _ in range(10)))
-    await journal.close()
+    recording = make(buffer_bytes=65_536, wait=True)
+    recording.start()
+    await recording.room()
+    recording.observe(happened("delivered", *[MESSAGE] * 120))
+    assert recording.crowded
+    await asyncio.gather(*(recording.room() for _ in range(10)))
+    await recording.close()
     assert len(read(landing)) == 120
-    assert journal.stats().dropped == 0
+    assert recording.stats().dropped == 0
 
 
 async def test_callers_do_not_wait_for_ever(make: Make) -> None:
-    journal = make(buffer_bytes=65_536, wait=True)
-    journal.observe(happened("delivered", *[MESSAGE] * 120))
+    recording = make(buffer_bytes=65_536, wait=True)
+    recording.observe(happened("delivered", *[MESSAGE] * 120))
     with pytest.raises(Overloaded):
-        await journal.room(0.05)
+        await recording.room(0.05)
 
 
 async def test_a_process_that_never_started_closes_too(make: Make, opened: Path) -> None:
@@ -204,8 +212,8 @@ async def test_a_directory_that_cannot_be_made_is_refused(make: Make, tmp_path: 
         ({"open_directory": tmp_path / "file" / "x"}, "journal.open_directory"),
         ({"landing": str(tmp_path / "file" / "x")}, "journal.landing"),
     ):
-        journal = make(**options)
-        for attempt in (journal.check, journal.start):
+        recording = make(**options)
+        for attempt in (recording.check, recording.start):
             with pytest.raises(ConfigError) as refused:
                 attempt()
             assert refused.value.key == key
@@ -218,15 +226,59 @@ def test_a_check_makes_nothing(tmp_path: Path) -> None:
 
 async def test_each_start_is_an_epoch(make: Make, landing: Path) -> None:
     for _ in range(3):
-        journal = make()
-        journal.start()
-        journal.observe(happened())
-        await journal.close()
+        recording = make()
+        recording.start()
+        recording.observe(happened())
+        await recording.close()
     found = read(landing)
     assert [record.seq for record in found] == [1, 1, 1]
     assert found == sorted(found, key=lambda record: record.at)
     assert found[0].at <= now_ms()
 
 
-def test_the_hosts_name_is_a_node() -> None:
-    assert Options(landing="x", open_directory=Path(), node=host_node()).node
+def test_a_node_is_part_of_a_file_name_that_no_reader_passes_over() -> None:
+    """Spark and Hive do not read files whose names begin with a dot or an underscore."""
+    for node in ("_a", ".a", "-a", "a/b", "x" * 65):
+        with pytest.raises(ConfigError, match=r"journal\.node"):
+            load(None, {"BABELGATE_JOURNAL__NODE": node})
+    assert load(None, {"BABELGATE_JOURNAL__NODE": host_node()}).journal.node == host_node()
+
+
+async def test_every_setting_arrives(tmp_path: Path) -> None:
+    asked = JournalSettings(
+        landing=str(tmp_path / "landing"),
+        open_directory=tmp_path / "opened",
+        node="shop",
+        compression="zstd",
+        segment_bytes=65_536,
+        segment_seconds=0.1,
+        bodies=True,
+        buffer_bytes=65_536,
+        when_full="wait",
+    )
+    configured = journal(load(None, {}).model_copy(update={"journal": asked}))
+    assert configured is not None
+    configured.start()
+    configured.observe(Event("accepted", "orders", "main", messages=(MESSAGE,), bodies=(b"{}",)))
+    await eventually(lambda: configured.stats().segments == 1)
+    await configured.close()
+    (path,) = landed(tmp_path / "landing")
+    assert path.name.startswith("shop-") and path.suffix == ".zst"
+    assert [bytes(cast(Raw, record.envelope)) for record in read(tmp_path / "landing")] == [b"{}"]
+    configured.observe(happened("acked", *[MESSAGE] * 120))
+    assert configured.crowded
+
+
+def test_without_a_landing_place_there_is_none() -> None:
+    assert journal(load(None, {})) is None
+
+
+def test_check_config_looks_at_it_and_makes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "babelgate.yaml"
+    for opened, status, words in ((f"{path}/x", 1, "journal.open_directory"), (str(tmp_path / "open"), 0, "BROKER")):
+        asked = {"landing": str(tmp_path / "landing"), "open_directory": opened}
+        path.write_text(json.dumps({"state_dir": str(tmp_path), "journal": asked}))
+        told = CliRunner().invoke(cli, ["check-config", "--offline", "--config", str(path)])
+        assert told.exit_code == status, told.output
+        assert words in told.output
+    assert names(tmp_path) == [path.name]

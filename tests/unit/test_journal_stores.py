@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import s3fs
 import zstandard
-from moto.server import ThreadedMotoServer
 
 from app.errors import ConfigError
 from app.observe.journal_stores import Compression, compress, store
+from tests.harness.s3 import s3_server
 
 NAME = "date=2023-11-14/hour=22/a-018bcfe568001a2b3c4d-000001.ndjson"
 TEXT = b'{"a":1}\n' * 100_000
@@ -86,19 +86,10 @@ def test_other_stores_of_fsspec_get_a_file_by_moving_it(source: Path) -> None:
 
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[s3fs.S3FileSystem]:
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    for name, value in {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "id",
-        "AWS_SECRET_ACCESS_KEY": "a secret key",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }.items():
-        monkeypatch.setenv(name, value)
-    files = s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
-    yield files
-    server.stop()
+    with s3_server() as found_by:
+        for name, value in found_by.items():
+            monkeypatch.setenv(name, value)
+        yield s3fs.S3FileSystem(skip_instance_cache=True, use_listings_cache=False)
 
 
 def test_s3(bucket: s3fs.S3FileSystem, source: Path) -> None:
