@@ -64,12 +64,15 @@ class Segments:
             self.close()
 
     def close(self) -> None:
-        """Close the file, where one is open. Raises OSError."""
+        """Close the file, where one is open; one that holds nothing goes away. Raises OSError."""
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
         os.close(descriptor)
         complete = self._directory / self._next.file_name
+        if not self._size:
+            os.unlink(f"{complete}{OPEN}")
+            return
         self._next = Segment(self._next.node, self._next.epoch, self._next.number + 1)
         os.rename(f"{complete}{OPEN}", complete)
         self._closed(complete)

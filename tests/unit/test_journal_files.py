@@ -93,6 +93,17 @@ def test_a_full_disk_leaves_whole_lines(tmp_path: Path, writing: Writing) -> Non
     assert path.read_bytes() == some_lines() * 2
 
 
+def test_a_disk_that_was_full_from_the_start_leaves_no_empty_segment(tmp_path: Path, writing: Writing) -> None:
+    with files_of_at_most(100), pytest.raises(OSError):
+        writing.segments.append(some_lines())
+    writing.now = 60
+    writing.segments.close_due()
+    assert writing.closed == [] and list((tmp_path / "open").iterdir()) == []
+    writing.segments.append(some_lines())
+    writing.segments.close()
+    assert writing.closed == [f"{OWNER}-000001.ndjson"]
+
+
 def test_only_its_owner_reads_an_open_file(tmp_path: Path, writing: Writing) -> None:
     writing.segments.append(some_lines())
     (path,) = (tmp_path / "open").iterdir()
