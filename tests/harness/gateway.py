@@ -114,6 +114,10 @@ class GatewayProcess:
         """What it has printed, all starts together."""
         return self.log.read_text("utf-8", "replace")
 
+    def unforeseen(self) -> list[str]:
+        """The lines that tell of an exception which nobody expected."""
+        return [line for line in self.log_text().split("\n") if "Traceback" in line or '"exception":[' in line]
+
     def _wait(self, what: str, condition: Any) -> Any:
         assert self._process is not None
         deadline = time.monotonic() + START_SECONDS
