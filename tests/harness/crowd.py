@@ -101,7 +101,8 @@ class Crowd:
             for message in answer["messages"]:
                 number = message["envelope"]["data"]["number"]
                 # Into the ledger at once, before the pool may make it wait.
-                message["handed"] = self.ledger.handed(number, message["ack_token"], asked)
+                expires_at = message["lease_expires_at"] / 1000
+                message["handed"] = self.ledger.handed(number, message["ack_token"], asked, expires_at)
             for message in answer["messages"]:
                 await self._pool.put(message["handed"])
 

@@ -60,7 +60,14 @@ class Ledger:
     its queues end before these.
     """
 
-    def __init__(self, lease_seconds: float, *, owned: bool, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        lease_seconds: float,
+        *,
+        owned: bool,
+        clock: Callable[[], float] = time.monotonic,
+        unix: Callable[[], float] = time.time,
+    ) -> None:
         self.accepted: set[int] = set()
         self.settled: defaultdict[Verb, set[int]] = defaultdict(set)
         self.told: Counter[str] = Counter()
@@ -68,6 +75,7 @@ class Ledger:
         self.wronged: dict[int, None] = {}
         self.now = clock
         self.last_delivery = clock()
+        self._unix = unix
         self._lease = lease_seconds
         self._owned = owned
         self._published: set[int] = set()
@@ -127,11 +135,16 @@ class Ledger:
         elif status not in (None, 504):
             self._wrong(number, f"its publish was answered with {status}")
 
-    def handed(self, number: int, token: str, asked: float) -> Handed:
-        """A delivery was read. ``asked``: when its receive was sent."""
+    def handed(self, number: int, token: str, asked: float, expires_at: float) -> Handed:
+        """A delivery was read. ``asked``: when its receive was sent; ``expires_at``: Unix seconds, as told with it.
+
+        A lease counts from the reserve, which may have begun for somebody else, and before this receive: so it can end
+        before one that counts from that.
+        """
         now = self.last_delivery = self.now()
         self.told["delivery"] += 1
-        self._tell(number, f"delivered, asked for {now - asked:.3f} s before, {token[-12:]}")
+        left = expires_at - self._unix()
+        self._tell(number, f"delivered, asked for {now - asked:.3f} s before, {left:.3f} s left, {token[-12:]}")
         if self._owned and (self._shaking or asked <= self._calm_since):
             self._freed.add(number)
         if number in self._refused:
@@ -147,7 +160,7 @@ class Ledger:
             elif not set(old.sent) - {"extend"} and now < old.leased_until:
                 left = old.leased_until - now
                 self._wrong(number, f"delivered twice, {left:.3f} s before a lease ends", self._freed)
-        delivery = Handed(number, token, asked, now, asked + self._lease - _ROUNDING)
+        delivery = Handed(number, token, asked, now, min(asked + self._lease, now + left) - _ROUNDING)
         self._handed[number].append(delivery)
         return delivery
 

@@ -14,7 +14,7 @@ class Story:
 
     def __init__(self, *, owned: bool = False) -> None:
         self.time = 100.0
-        self.ledger = Ledger(LEASE, owned=owned, clock=lambda: self.time)
+        self.ledger = Ledger(LEASE, owned=owned, clock=lambda: self.time, unix=lambda: self.time)
 
     def wait(self, seconds: float = 0.1) -> None:
         self.time += seconds
@@ -23,9 +23,11 @@ class Story:
         self.wait()
         self.ledger.published(1, status)
 
-    def receive(self, waited: float = 0.05) -> Handed:
+    def receive(self, waited: float = 0.05, leased: float = LEASE) -> Handed:
+        """``waited`` seconds for the answer, whose lease ends ``leased`` seconds after it was asked for."""
         self.wait()
-        return self.ledger.handed(1, "token", self.time - waited)
+        asked = self.time - waited
+        return self.ledger.handed(1, "token", asked, asked + leased)
 
     def settle(self, handed: Handed, verb: Verb, status: int | None) -> None:
         self.wait()
@@ -72,6 +74,17 @@ def test_a_message_that_was_delivered_and_not_settled_is_lost(
     story.wait(LEASE)
     story.settle(one, *settle)
     assert story.wrongs() == ["accepted, delivered and lost"]
+
+
+@pytest.mark.parametrize("leased", [LEASE, LEASE - 0.5])
+def test_a_lease_ends_when_its_client_was_told(story: Story, leased: float) -> None:
+    """A reserve that began for somebody else has begun its lease as well."""
+    story.publish()
+    story.settle(story.receive(waited=0.6, leased=leased), "extend", 409)
+    story.wait(1.0)
+    story.settle(story.receive(), "ack", 200)
+    early = [wrong.partition(",")[0].partition(" lost")[0] for wrong in story.wrongs()]
+    assert early == ["extend: lease", "delivered twice"][: 2 if leased == LEASE else 1]
 
 
 def test_a_publish_without_an_answer_may_be_either() -> None:
@@ -283,12 +296,12 @@ def test_a_story_tells_a_message_from_its_publish_on() -> None:
     assert list(story.ledger.wronged) == [1]
     assert story.ledger.story(1).split("; ") == [
         "0000.100 publish 201",
-        "0000.200 delivered, asked for 0.050 s before, token",
+        "0000.200 delivered, asked for 0.050 s before, 1.950 s left, token",
         "0000.200 a gateway ends",
         "0000.300 that is over",
         "0000.400 ack sent, token",
         "0000.500 ack settled by 200, token",
-        "0000.600 delivered, asked for 0.050 s before, token",
+        "0000.600 delivered, asked for 0.050 s before, 1.950 s left, token",
     ]
 
 
