@@ -197,7 +197,11 @@ class RabbitServer:
     def ctl(self, *arguments: str) -> str:
         """What ``rabbitmqctl`` prints; a call takes a second. Raises CalledProcessError."""
         command = [_program("rabbitmqctl"), "--quiet", *arguments]
-        return subprocess.run(command, env=self._environ, check=True, capture_output=True, text=True).stdout
+        try:
+            return subprocess.run(command, env=self._environ, check=True, capture_output=True, text=True).stdout
+        except subprocess.CalledProcessError as error:
+            error.add_note(f"{error.stdout}{error.stderr}")
+            raise
 
     @contextmanager
     def alarm(self) -> Iterator[None]:
