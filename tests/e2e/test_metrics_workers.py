@@ -1,0 +1,135 @@
+"""Two workers are one gateway to Prometheus: sums are of both, and never fall, whoever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.harness.gateway import GatewayProcess
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+
+DRAFT = {"job": "urn:babel:test:x", "data": {}}
+PATIENCE_SECONDS = 20
+
+
+class Gateway:
+    """A gateway with two workers, and what it was told to do."""
+
+    def __init__(self, process: GatewayProcess) -> None:
+        self.process = process
+        self.published = 0
+        self.by_worker: dict[str, int] = {}
+
+    def publish(self, times: int) -> None:
+        """Each on a connection of its own, so that any worker takes it."""
+        for _ in range(times):
+            answer = httpx.post(f"{self.process.url}/queues/q/messages", json=DRAFT)
+            assert answer.status_code == 201
+            worker = answer.headers["x-request-id"].partition("-")[0]
+            self.by_worker[worker] = self.by_worker.get(worker, 0) + 1
+            self.published += 1
+
+    def publish_by_both(self, workers: int = 2) -> None:
+        """Until that many workers have published something, in the whole of its life."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(self.by_worker) < workers:
+            assert time.monotonic() < deadline, "no other worker ever takes a connection"
+            self.publish(5)
+
+    def scrape(self) -> dict[tuple[str, ...], float]:
+        """Numbers by name and LABELS."""
+        text = httpx.get(f"{self.process.url}/metrics", timeout=10).raise_for_status().text
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {(sample.name, *(sample.labels.get(name, "") for name in LABELS)): sample.value for sample in samples}
+
+    def scrape_until_answered(self) -> dict[tuple[str, ...], float]:
+        """A connection may still lie with a worker that was killed."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                return self.scrape()
+            except httpx.TransportError:
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+
+    def until(self, key: tuple[str, ...], value: float) -> dict[tuple[str, ...], float]:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while (found := self.scrape_until_answered()).get(key) != value:
+            assert time.monotonic() < deadline, found
+            time.sleep(0.1)
+        return found
+
+
+LABELS = ("queue", "state")
+UP, SILENT = ("babelgate_workers", "", "up"), ("babelgate_workers", "", "silent")
+PUBLISHED, DEPTH = ("babelgate_published_total", "q", ""), ("babelgate_queue_depth", "q", "")
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[Gateway]:
+    process = GatewayProcess(tmp_path, {"workers": 2})
+    try:
+        made = Gateway(process.start())
+        made.until(UP, 2)
+        yield made
+    finally:
+        process.close()
+
+
+def test_whoever_is_scraped_tells_the_sum_and_asks_the_broker_once(gateway: Gateway) -> None:
+    gateway.publish_by_both()
+    for _ in range(10):
+        found = gateway.scrape()
+        assert (found[PUBLISHED], found[UP], found[SILENT]) == (gateway.published, 2, 0)
+    assert gateway.until(DEPTH, gateway.published)[DEPTH] == gateway.published
+    assert gateway.process.stop() == 0
+    assert list((gateway.process.directory / "workers").iterdir()) == []
+    assert "Traceback" not in gateway.process.log_text()
+
+
+def test_the_sum_never_falls_when_workers_die(gateway: Gateway) -> None:
+    """What they told stays, whichever is asked then: the other one, or those that came after."""
+    gateway.publish_by_both()
+    for worker in gateway.process.workers():
+        assert gateway.scrape_until_answered()[PUBLISHED] == gateway.published
+        os.kill(worker, signal.SIGKILL)
+    found = gateway.scrape_until_answered()
+    assert found[PUBLISHED] == gateway.published
+    gateway.publish_by_both(3)
+    assert gateway.until(UP, 2)[PUBLISHED] == gateway.published
+
+
+def test_a_worker_that_hangs_delays_a_scrape_a_little_and_is_told_of(gateway: Gateway) -> None:
+    gateway.publish_by_both()
+    before = gateway.scrape()
+    with httpx.Client(base_url=gateway.process.url, timeout=10) as client:
+        workers = [psutil.Process(pid) for pid in gateway.process.workers()]
+        (other,) = (worker for worker in workers if not serves(worker, client))
+        other.suspend()
+        try:
+            began = time.monotonic()
+            text = client.get("/metrics").raise_for_status().text
+            took = time.monotonic() - began
+        finally:
+            other.resume()
+    assert 'babelgate_workers{state="silent"} 1.0' in text
+    assert f'babelgate_published_total{{broker="local",queue="q"}} {before[PUBLISHED]}' in text
+    # The bound is a second; a busy machine may add some of its own, and what hangs would be seen for ten.
+    assert took < 5
+    assert gateway.until(UP, 2)[SILENT] == 0
+
+
+def serves(worker: psutil.Process, client: httpx.Client) -> bool:
+    """Whether the open connection of ``client`` lies with ``worker``."""
+    with client.stream("GET", "/livez") as response:
+        port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
+        return port in {connection.raddr.port for connection in worker.net_connections() if connection.raddr}
