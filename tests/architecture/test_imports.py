@@ -28,7 +28,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.admission", "app.claims", "app.envelope", "app.observe.sparing", "app.observe.journal"),
     ("app.ojs",),
     ("app.routing", "app.model", "app.receiving", "app.brokers.registry", "app.observe.metrics", "app.holding"),
-    ("app.copies", "app.observe.tracing"),
+    ("app.copies", "app.idempotency", "app.observe.tracing"),
     ("app.keeping",),
     ("app.lanes", "app.maintenance", "app.overview"),
     ("app.dead_letters", "app.publishing", "app.settling", "app.peers"),
