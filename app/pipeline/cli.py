@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
-COMMANDS: tuple[click.Command, ...] = ()
+from app.pipeline.cli_validate import validate
+
+COMMANDS: tuple[click.Command, ...] = (validate,)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,0 +1,43 @@
+"""The options of ``pipeline validate``."""
+
+from __future__ import annotations
+
+import click
+
+from app.pipeline.cli_options import Launch, starts_spark
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--output", required=True, metavar="ROOT", help="Folder or URL that takes accepted/ and quarantined/.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "ndjson", "parquet", "dead-letters"]),
+    default="auto",
+    show_default=True,
+    help="What the inputs are; auto tells by the names of the files.",
+)
+@click.option("--column", help="Of Parquet, the column of the bodies.  [default: body, or the only fitting one]")
+@click.option(
+    "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 when a larger share is quarantined."
+)
+@click.option("--force", is_flag=True, help="Do it again where nothing has changed.")
+@starts_spark
+def validate(
+    launch: Launch,
+    inputs: tuple[str, ...],
+    output: str,
+    form: str,
+    column: str | None,
+    max_quarantine_rate: float | None,
+    force: bool,
+) -> None:
+    """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ below ROOT.
+
+    Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
+    them.
+    """
+    from app.pipeline.validate import validate as run
+
+    run(launch, inputs, output, form, column, max_quarantine_rate, force)

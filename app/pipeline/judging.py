@@ -1,0 +1,55 @@
+"""The task of ``validate``: parts of files in, rows of verdicts out, as Arrow batches of bounded size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from app.pipeline.bodies import bodies
+from app.pipeline.inputs import Split
+from app.pipeline.schemas import ACCEPTED, QUARANTINED
+from app.pipeline.verdicts import Row, judged
+
+COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
+"""The columns of both datasets, and the one that tells them apart."""
+
+_TYPES = {
+    "string": pa.string(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "array<string>": pa.list_(pa.string()),
+}
+_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+_BATCH_ROWS = 4096
+_BATCH_BYTES = 8 * 1024 * 1024
+
+
+def judge(
+    batches: Iterable[Any], tasks: Sequence[Sequence[Split]], form: str, column: str | None, run: str
+) -> Iterator[Any]:
+    """For ``mapInArrow``: a row of ``batches`` holds the number of a task, which is the parts of files it reads."""
+    for batch in batches:
+        for number in batch.column(0).to_pylist():
+            yield from _batched(_rows(tasks[number], form, column, run))
+
+
+def _rows(splits: Sequence[Split], form: str, column: str | None, run: str) -> Iterator[Row]:
+    for split in splits:
+        for body in bodies(split, form, column):
+            yield judged(body) | {"source_file": split.url, "run_id": run}
+
+
+def _batched(rows: Iterator[Row]) -> Iterator[Any]:
+    held: list[Row] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row["body"])
+        if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield pa.RecordBatch.from_pylist(held, schema=_SCHEMA)
+            held, size = [], 0
+    if held:
+        yield pa.RecordBatch.from_pylist(held, schema=_SCHEMA)

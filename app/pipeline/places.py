@@ -1,0 +1,67 @@
+"""Input files of any URL that Arrow reads: local paths, ``file:``, ``s3:``, ``gs:``, ``hdfs:``, ``abfs:``.
+
+Spark's own readers fail a job for a file that is damaged, or drop its end in silence: what is to be judged body by body
+is read here, as streams, by the tasks themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pyarrow import fs
+
+
+class InputFile(NamedTuple):
+    """A file as it was found: ``size`` in bytes, ``modified_ns`` in Unix ns (0 where unknown).
+
+    ``is_regular`` is false of what cannot be read as a file, such as a pipe: opening it would wait forever.
+    """
+
+    url: str
+    size: int
+    modified_ns: int
+    is_regular: bool
+
+
+def locate(url: str) -> tuple[Any, str]:
+    """The file system of ``url``, and the path there. Raises ValueError, OSError."""
+    scheme = urlsplit(url).scheme
+    if scheme == "file":
+        return fs.LocalFileSystem(), url2pathname(urlsplit(url).path)
+    if len(scheme) < 2:
+        # No scheme, or a Windows drive.
+        return fs.LocalFileSystem(), str(Path(url).absolute())
+    # Hadoop has its own names for the same stores.
+    found: tuple[Any, str] = fs.FileSystem.from_uri(url.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))
+    return found
+
+
+def find(url: str) -> list[InputFile]:
+    """The file ``url``, or the files below the folder ``url``, by name; in folders, names that begin with ``_`` or
+    ``.`` are left out, as Spark does. Raises FileNotFoundError, OSError."""
+    system, path = locate(url)
+    info = system.get_file_info(path)
+    if info.type == fs.FileType.NotFound:
+        raise FileNotFoundError(url)
+    if info.type != fs.FileType.Directory:
+        return [_found(url, path, info)]
+    below = system.get_file_info(fs.FileSelector(path, recursive=True))
+    return sorted(_visible(url, path, below))
+
+
+def _visible(url: str, root: str, below: list[Any]) -> Iterator[InputFile]:
+    for info in below:
+        inner = info.path.removeprefix(root).strip("/")
+        hidden = any(part.startswith(("_", ".")) for part in inner.split("/"))
+        if info.type != fs.FileType.Directory and not hidden:
+            yield _found(f"{url.rstrip('/')}/{inner}", info.path, info)
+
+
+def _found(url: str, path: str, info: Any) -> InputFile:
+    local = len(urlsplit(url).scheme) < 2 or url.startswith("file:")
+    regular = info.type == fs.FileType.File
+    return InputFile(Path(path).as_uri() if local else url, info.size or 0, info.mtime_ns or 0, regular)
