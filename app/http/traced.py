@@ -8,14 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.http.problems import RawHeaders
-from app.observe.tracing import Trace, Tracing, of_request
+from app.observe.tracing import BAGGAGE, TRACEPARENT, Trace, Tracing, of_request
 from app.observe.tracing_context import Context
 
 if TYPE_CHECKING:
     from app.http.exchange import Exchange
     from app.observe.tracing_recorder import Recorded
-
-TRACEPARENT = b"traceparent"
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 GONE = "client_gone"
@@ -27,19 +25,25 @@ class RequestTrace(Trace):
     __slots__ = ("_exchange", "_server")
 
     def __init__(self, tracing: Tracing, exchange: Exchange) -> None:
-        super().__init__(tracing, *of_request(exchange.scope["headers"]))
+        headers = exchange.headers
+        if TRACEPARENT in headers or BAGGAGE in headers:
+            super().__init__(tracing, *of_request(headers, exchange.scope["headers"]))
+        else:
+            super().__init__(tracing)
         self._exchange = exchange
         self._server: Recorded | None = None
 
     def head(self) -> RawHeaders:
         """What the answer says of it: the request's span, else the context that the request came with."""
-        self.decide()
+        if self.is_undecided:
+            self.decide()
         context = self.context if self._server is None else self._server.context
         return [] if context is None else [(TRACEPARENT, context.traceparent.encode())]
 
     def end(self) -> None:
         """The request is over."""
-        self.decide()
+        if self.is_undecided:
+            self.decide()
         server, exchange = self._server, self._exchange
         if server is None:
             return
@@ -64,7 +68,7 @@ class RequestTrace(Trace):
         name = f"{method} {exchange.route}" if exchange.route else method
         attributes = _attributes(exchange.scope, exchange.headers, method)
         self._server = server = recorder.start(name, "SERVER", parent, self.began, attributes, root=root)
-        exchange.sampled = (f"{server.context.trace_id:032x}", f"{server.context.span_id:016x}")
+        exchange.sampled = (server.context.trace_id, server.context.span_id)
         return server
 
 

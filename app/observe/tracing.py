@@ -11,17 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from app.observe.tracing_context import (
-    BAGGAGE,
-    MAX_BAGGAGE_CHARACTERS,
-    MAX_TRACESTATE_CHARACTERS,
-    TRACEPARENT,
-    TRACESTATE,
-    Context,
-    of_trace_id,
-    parse,
-    plain,
-)
+from app.observe import tracing_context as w3c
+from app.observe.tracing_context import Context, of_trace_id, parse, plain
 from app.observe.tracing_formula import trace_id_of, uuid_of
 from app.observe.tracing_sampling import Sampling
 
@@ -30,7 +21,8 @@ if TYPE_CHECKING:
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
-_TRACEPARENT, _TRACESTATE, _BAGGAGE = TRACEPARENT.encode(), TRACESTATE.encode(), BAGGAGE.encode()
+TRACEPARENT, TRACESTATE, BAGGAGE = w3c.TRACEPARENT.encode(), w3c.TRACESTATE.encode(), w3c.BAGGAGE.encode()
+"""The names as they stand in requests."""
 _OFF = Sampling(0, parent_based=False)
 _NO_SYSTEMS: Mapping[str, Mapping[str, Any]] = {}
 
@@ -51,7 +43,7 @@ class Tracing:
 
     def concerns(self, headers: Mapping[bytes, bytes]) -> bool:
         """Whether a request with these headers needs a trace at all."""
-        return self.recorder is not None or _TRACEPARENT in headers or _BAGGAGE in headers
+        return self.recorder is not None or TRACEPARENT in headers or BAGGAGE in headers
 
     def of_peer(self, traceparent: str | None) -> Trace | None:
         """The trace that a peer goes on with, which has decided that it is sampled; None where it has none."""
@@ -67,18 +59,19 @@ class Tracing:
 class Trace:
     """What one request is a part of.
 
-    ``context``: the one that came with it, None where none did; ``baggage``: likewise, or empty.
+    ``context``: the one that came with it, None where none did; ``baggage``: likewise, or empty. ``is_undecided``:
+    whether it is sampled is not known yet.
     """
 
-    __slots__ = ("_span", "_undecided", "baggage", "began", "context", "tracing")
+    __slots__ = ("_span", "baggage", "began", "context", "is_undecided", "tracing")
 
-    def __init__(self, tracing: Tracing, context: Context | None, baggage: str = "") -> None:
+    def __init__(self, tracing: Tracing, context: Context | None = None, baggage: str = "") -> None:
         self.tracing = tracing
         self.context = context
         self.baggage = baggage
         self.began = time.time_ns()
         self._span: Recorded | Context | None = None
-        self._undecided = tracing.recorder is not None
+        self.is_undecided = tracing.recorder is not None
 
     @property
     def trace_id(self) -> str | None:
@@ -88,7 +81,7 @@ class Trace:
     @property
     def is_open(self) -> bool:
         """Whether it is sampled, or may turn out to be."""
-        return self._undecided or self._span is not None
+        return self.is_undecided or self._span is not None
 
     def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
         """What the request's spans are children of; None where it is not sampled. Decided once.
@@ -97,9 +90,11 @@ class Trace:
         ``traceparent`` as it travelled with it, else what its ``trace_id`` gives, on which the root sampler decides.
         Without a message a trace begins.
         """
-        if self._undecided:
-            self._undecided = False
-            parent = self.context or parse(traceparent)
+        if self.is_undecided:
+            self.is_undecided = False
+            parent = self.context
+            if parent is None and traceparent is not None:
+                parent = parse(traceparent)
             sampling = self.tracing.sampling
             root = 0
             if parent is not None:
@@ -115,7 +110,7 @@ class Trace:
 
     def decline(self) -> None:
         """Not worth a span."""
-        self._undecided = False
+        self.is_undecided = False
 
     def _begin(self, parent: Context | None, root: int) -> Recorded | Context | None:
         """The span of the request itself, or what stands in its place."""
@@ -129,19 +124,25 @@ class _PeerTrace(Trace):
         return self.context
 
 
-def of_request(headers: RawHeaders) -> tuple[Context | None, str]:
-    """The context and the baggage of a request; tracestate and baggage may come in several lines."""
-    given: dict[bytes, list[bytes]] = {_TRACEPARENT: [], _TRACESTATE: [], _BAGGAGE: []}
-    for name, value in headers:
-        if name in given:
-            given[name].append(value)
-    baggage = _joined(given[_BAGGAGE], MAX_BAGGAGE_CHARACTERS)
-    # With two of them nobody can tell which one is meant.
-    if len(given[_TRACEPARENT]) != 1:
-        return None, baggage
-    state = _joined(given[_TRACESTATE], MAX_TRACESTATE_CHARACTERS)
-    return parse(given[_TRACEPARENT][0].decode("latin-1").strip(), state), baggage
+def of_request(headers: Mapping[bytes, bytes], lines: RawHeaders) -> tuple[Context | None, str]:
+    """The context and the baggage of a request: ``headers`` by name, and all their ``lines``."""
+    given = headers.get(TRACEPARENT)
+    if len(headers) < len(lines):
+        # With two of them nobody can tell which one is meant.
+        if sum(name == TRACEPARENT for name, _ in lines) > 1:
+            given = None
+        state, baggage = _joined(lines, TRACESTATE), _joined(lines, BAGGAGE)
+    else:
+        state, baggage = headers.get(TRACESTATE, b""), headers.get(BAGGAGE, b"")
+    return (
+        parse(given.decode("latin-1").strip(), _plain(state, w3c.MAX_TRACESTATE_CHARACTERS)) if given else None,
+        _plain(baggage, w3c.MAX_BAGGAGE_CHARACTERS),
+    )
 
 
-def _joined(lines: Sequence[bytes], most: int) -> str:
-    return plain(b",".join(lines).decode("latin-1"), most) if lines else ""
+def _joined(lines: RawHeaders, wanted: bytes) -> bytes:
+    return b",".join(value for name, value in lines if name == wanted)
+
+
+def _plain(value: bytes, most: int) -> str:
+    return plain(value.decode("latin-1"), most) if value else ""

@@ -29,12 +29,15 @@ _FLAGS = 0x03
 
 
 class Context(Struct, frozen=True, gc=False):
-    """A span that others are children of. ``flags`` None: the ids come from a formula, and nobody has decided yet
-    whether the trace is sampled."""
+    """A span that others are children of: its ids, as 32 and 16 hexadecimal digits, and the header that names it.
 
-    trace_id: int
-    span_id: int
+    ``flags`` None: the ids come from a formula, and nobody has decided yet whether the trace is sampled.
+    """
+
+    trace_id: str
+    span_id: str
     flags: int | None
+    traceparent: str
     tracestate: str = ""
 
     @property
@@ -42,11 +45,11 @@ class Context(Struct, frozen=True, gc=False):
         """Whether whoever made it sampled it; None where nobody has decided."""
         return None if self.flags is None else bool(self.flags & SAMPLED)
 
-    @property
-    def traceparent(self) -> str:
-        """The header that names it. One that nobody decided on counts as sampled, as in the SDKs."""
-        flags = SAMPLED if self.flags is None else self.flags & _FLAGS
-        return f"00-{self.trace_id:032x}-{self.span_id:016x}-{flags:02x}"
+
+def context_of(trace_id: str, span_id: str, flags: int | None, tracestate: str = "") -> Context:
+    """The context of a span. One that nobody decided on counts as sampled for others, as in the SDKs."""
+    told = SAMPLED if flags is None else flags & _FLAGS
+    return Context(trace_id, span_id, flags, f"00-{trace_id}-{span_id}-{told:02x}", tracestate)
 
 
 def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
@@ -55,17 +58,19 @@ def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
-    # A later version is read as this one, whatever it has to say behind the fields.
-    if version == "ff" or (version == "00" and more is not None) or trace_id == _NO_TRACE or span_id == _NO_SPAN:
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
-    return Context(int(trace_id, 16), int(span_id, 16), int(flags, 16), tracestate)
+    # A later version is read as this one, whatever it has to say behind the fields.
+    if version == "ff" or (version == "00" and more is not None):
+        return None
+    return context_of(trace_id, span_id, int(flags, 16), tracestate)
 
 
 def of_trace_id(trace_id: str | None) -> Context | None:
     """The context that an envelope's ``trace_id`` gives; None where that is missing."""
     if not trace_id:
         return None
-    return Context(trace_id_of(trace_id), parent_id_of(trace_id), None)
+    return context_of(f"{trace_id_of(trace_id):032x}", f"{parent_id_of(trace_id):016x}", None)
 
 
 def of_message(traceparent: str | None, trace_id: str | None) -> Context | None:

@@ -68,14 +68,14 @@ def sending(trace: Trace | None, route: Route, sent: Sequence[tuple[Envelope, Ou
         return UNTRACED
     envelope, outgoing = sent[0]
     parent = trace.decide() if batch else trace.decide(outgoing.headers.get(TRACEPARENT), envelope.trace_id)
-    if parent is None and trace.context is None and not trace.baggage:
-        return UNTRACED
-    return _Sending(trace, route, sent, batch, parent)
+    if parent is not None:
+        return _Sending(trace, route, sent, batch, parent)
+    return UNTRACED if trace.context is None and not trace.baggage else _Carrying(trace, route)
 
 
 def carrying(trace: Trace | None, route: Route, outgoing: Outgoing) -> Outgoing:
     """``outgoing`` as it would travel if no span were made for it."""
-    return outgoing if trace is None else _Traced(trace, route).carrying(outgoing)
+    return outgoing if trace is None else _Carrying(trace, route).carrying(outgoing)
 
 
 def receiving(trace: Trace | None, route: Route) -> Operation:
@@ -95,6 +95,19 @@ def redriving(trace: Trace | None, route: Route) -> Operation:
     return UNTRACED if trace is None else _Redriving(trace, route)
 
 
+class _Carrying(Operation):
+    """Of a request that is not sampled: what it came with travels on."""
+
+    __slots__ = ("_route", "_trace")
+
+    def __init__(self, trace: Trace, route: Route) -> None:
+        self._trace = trace
+        self._route = route
+
+    def carrying(self, outgoing: Outgoing) -> Outgoing:
+        return _carrying(outgoing, self._route, self._trace.context, self._trace.baggage)
+
+
 class _Traced(Operation):
     __slots__ = ("_errors", "_messages", "_route", "_span", "_trace")
 
@@ -108,13 +121,6 @@ class _Traced(Operation):
     @property
     def traceparent(self) -> str | None:
         return None if self._span is None else self._span.context.traceparent
-
-    def carrying(self, outgoing: Outgoing) -> Outgoing:
-        if not self._route.capabilities.headers:
-            return outgoing
-        context = self._trace.context if self._span is None else self._span.context
-        headers = carried(outgoing.headers, context, self._trace.baggage)
-        return outgoing if headers is outgoing.headers else replace(outgoing, headers=headers)
 
     def concerned(self, messages: Sequence[Facts]) -> None:
         self._messages = messages
@@ -156,7 +162,7 @@ class _Traced(Operation):
 
 
 class _Sending(_Traced):
-    __slots__ = ()
+    __slots__ = ("_context",)
 
     def __init__(
         self,
@@ -164,17 +170,19 @@ class _Sending(_Traced):
         route: Route,
         sent: Sequence[tuple[Envelope, Outgoing]],
         batch: bool,
-        parent: Recorded | Context | None,
+        parent: Recorded | Context,
     ) -> None:
         super().__init__(trace, route)
-        if parent is None:
-            return
         facts = [
             Facts(each.attempts, each.id, each.trace_id, size=len(each.body), traceparent=out.headers.get(TRACEPARENT))
             for each, out in sent
         ]
         attributes, links = _described(facts, parent, batch)
         self._span = self._start("send", "PRODUCER", parent, time.time_ns(), attributes, links)
+        self._context = self._span.context
+
+    def carrying(self, outgoing: Outgoing) -> Outgoing:
+        return _carrying(outgoing, self._route, self._context, self._trace.baggage)
 
 
 class _Receiving(_Traced):
@@ -227,6 +235,13 @@ class _Redriving(_Traced):
             self._span = self._start("redrive", "CLIENT", parent, time.time_ns(), {}, ())
 
 
+def _carrying(outgoing: Outgoing, route: Route, context: Context | None, baggage: str) -> Outgoing:
+    if not route.capabilities.headers:
+        return outgoing
+    headers = carried(outgoing.headers, context, baggage)
+    return outgoing if headers is outgoing.headers else replace(outgoing, headers=headers)
+
+
 def error_type(error: BaseException) -> str:
     """What kind of failure it is: an error's code, or the name of a class."""
     return error.problem_code if isinstance(error, BabelgateError) else type(error).__name__
@@ -249,12 +264,12 @@ def _described(
     return (_of_message(messages[0]) if messages else {}), links
 
 
-def _origin(parent: Recorded | Context) -> tuple[int, int]:
-    """The trace, and the span that the whole request is a child of; 0 where it is a root."""
+def _origin(parent: Recorded | Context) -> tuple[str, str]:
+    """The trace, and the span that the whole request is a child of; empty where it is a root."""
     if isinstance(parent, Context):
         return parent.trace_id, parent.span_id
     above = parent.span.parent
-    return parent.context.trace_id, 0 if above is None else above.span_id
+    return parent.context.trace_id, "" if above is None else f"{above.span_id:016x}"
 
 
 def _of_message(message: Facts) -> Attributes:

@@ -25,7 +25,7 @@ from opentelemetry.trace import (
 
 from app import __version__
 from app.observe import otel
-from app.observe.tracing_context import SAMPLED, Context
+from app.observe.tracing_context import SAMPLED, Context, context_of
 
 Value = str | int | bool
 Attributes = Mapping[str, Value]
@@ -44,7 +44,8 @@ class Recorded:
     def __init__(self, span: Span) -> None:
         found = span.get_span_context()
         self.span = span
-        self.context = Context(found.trace_id, found.span_id, int(found.trace_flags), found.trace_state.to_header())
+        state = found.trace_state.to_header()
+        self.context = context_of(f"{found.trace_id:032x}", f"{found.span_id:016x}", int(found.trace_flags), state)
 
     def add(self, attributes: Attributes) -> None:
         """Set more attributes."""
@@ -128,7 +129,7 @@ def _parent(parent: Recorded | Context | None) -> SdkContext:
 def _remote(context: Context) -> SpanContext:
     flags = TraceFlags(SAMPLED if context.flags is None else context.flags)
     state = TraceState.from_header([context.tracestate]) if context.tracestate else None
-    return SpanContext(context.trace_id, context.span_id, True, flags, state)
+    return SpanContext(int(context.trace_id, 16), int(context.span_id, 16), True, flags, state)
 
 
 def _plain(attributes: Attributes) -> Attributes:

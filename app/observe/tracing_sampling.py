@@ -39,7 +39,7 @@ class Sampling(Struct, frozen=True):
 
     def child(self, parent: Context) -> bool:
         """Whether a child of ``parent``, on which somebody has decided, is sampled."""
-        return bool(parent.sampled) if self.parent_based else self.root(parent.trace_id)
+        return bool(parent.sampled) if self.parent_based else self.root(int(parent.trace_id, 16))
 
 
 def sampling(environ: Mapping[str, str] = os.environ) -> Sampling:
