@@ -112,8 +112,11 @@ def test_a_worker_that_hangs_delays_a_scrape_a_little_and_is_told_of(gateway: Ga
     gateway.publish_by_both()
     before = gateway.scrape()
     with httpx.Client(base_url=gateway.process.url, timeout=10) as client:
+        with client.stream("GET", "/livez") as response:
+            port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
+            response.read()
         workers = [psutil.Process(pid) for pid in gateway.process.workers()]
-        (other,) = (worker for worker in workers if not serves(worker, client))
+        (other,) = (worker for worker in workers if port not in ports(worker))
         other.suspend()
         try:
             began = time.monotonic()
@@ -128,8 +131,6 @@ def test_a_worker_that_hangs_delays_a_scrape_a_little_and_is_told_of(gateway: Ga
     assert gateway.until(UP, 2)[SILENT] == 0
 
 
-def serves(worker: psutil.Process, client: httpx.Client) -> bool:
-    """Whether the open connection of ``client`` lies with ``worker``."""
-    with client.stream("GET", "/livez") as response:
-        port = response.extensions["network_stream"].get_extra_info("client_addr")[1]
-        return port in {connection.raddr.port for connection in worker.net_connections() if connection.raddr}
+def ports(worker: psutil.Process) -> set[int]:
+    """Those of the clients whose connections lie with ``worker``."""
+    return {connection.raddr.port for connection in worker.net_connections() if connection.raddr}

@@ -20,10 +20,11 @@ from app.clock import now_ms
 from app.errors import BabelgateError
 from app.http import problems
 from app.observe import journal
+from app.observe.metrics_catalogue import CATALOGUE
 from app.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md")
+PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md", "docs/metrics.md")
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
 
 # Column title, a URL that is never connected to, and the options of a queue. Every driver of the registry has one.
@@ -159,7 +160,24 @@ def events() -> str:
     return table(["event", "meaning"], [[f"`{event}`", meaning] for event, meaning in journal.EVENTS.items()])
 
 
+def metrics() -> str:
+    """Every metric, from the catalogue."""
+    rows = [
+        [
+            f"`{metric.name}`",
+            metric.kind,
+            " ".join(f"`{label}`" for label in metric.prometheus_labels),
+            "once" if metric.source == "broker" else "sum",
+            metric.help,
+            f"`{metric.otel}`" + (f", {metric.unit}" if metric.unit else ""),
+        ]
+        for metric in CATALOGUE
+    ]
+    return table(["metric", "kind", "labels", "merged", "meaning", "OpenTelemetry"], rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
+    "metrics": metrics,
     "capabilities": capabilities,
     "settings": settings,
     "codes": codes,
