@@ -32,8 +32,8 @@ class Sample:
 class Prometheus:
     """A ``prometheus`` on a directory and a port of its own.
 
-    ``scrapes`` and ``rules`` are what ``scrape_configs`` and the groups of a rules file say; all of it is scraped and
-    evaluated every ``interval_seconds``.
+    ``scrapes`` and ``rules`` are what ``scrape_configs`` and the groups of a rules file say. Targets are scraped every
+    ``interval_seconds`` and have as long to answer; rules are evaluated every half second.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class Prometheus:
         scrapes: Sequence[Mapping[str, Any]],
         rules: Sequence[Mapping[str, Any]] = (),
         *,
-        interval_seconds: float = 0.5,
+        interval_seconds: float = 1,
     ) -> None:
         self.directory = directory
         self.port = free_port()
         interval = f"{round(interval_seconds * 1000)}ms"
         (directory / "rules.yaml").write_text(yaml.safe_dump({"groups": list(rules)}))
         config = {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+            "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": "500ms"},
             "rule_files": ["rules.yaml"],
             "scrape_configs": list(scrapes),
         }
@@ -165,7 +165,7 @@ def prometheus(
     scrapes: Sequence[Mapping[str, Any]],
     rules: Sequence[Mapping[str, Any]] = (),
     *,
-    interval_seconds: float = 0.5,
+    interval_seconds: float = 1,
 ) -> Iterator[Prometheus]:
     """A running server in a directory that goes with it."""
     with tempfile.TemporaryDirectory(prefix="babelgate-prometheus-") as directory:

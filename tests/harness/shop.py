@@ -44,9 +44,14 @@ class Shop:
         if count == 1:
             accepted = int((await self.call(queue, "messages", DRAFT)).status_code == 201)
         else:
-            accepted = (await self.call(queue, "messages:batch", [DRAFT] * count)).json()["accepted"]
+            accepted = (await self.call(queue, "messages:batch", [DRAFT] * count)).json().get("accepted", 0)
         self.books["published", queue] += accepted
         return accepted
+
+    async def stock(self, queue: str, count: int) -> None:
+        """Publish so many, however often some are refused."""
+        while count:
+            count -= await self.publish(queue, count)
 
     async def receive(self, queue: str, count: int = 10, **how: Any) -> list[Mapping[str, Any]]:
         """Up to ``count`` messages; none where that fails."""
