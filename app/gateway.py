@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from weakref import WeakValueDictionary
 
 from app.admission import Admission
@@ -16,7 +16,7 @@ from app.brokers.binding import Binding, DeadStore, Peeked, Peeks, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
 from app.envelope import Limits, Poison, canonical, inspect
-from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Problem
+from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
 from app.forwarding import Forwarder, Forwarding, NoPeers
 from app.holding import Holdings
 from app.idempotency import KeyPolicy, Keys
@@ -67,9 +67,11 @@ class Gateway:
         forwarder: Forwarder | None = None,
         tracing: Tracing | None = None,
         idempotency: KeyPolicy | None = None,
+        room: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
-        ``forwarder``: the way to the gateways that share the brokers.
+        ``forwarder``: the way to the gateways that share the brokers. ``room``: awaited before verbs that report, where
+        who observes must not be left behind; raises Overloaded.
         """
         self.bindings = bindings
         self.router = router
@@ -82,6 +84,7 @@ class Gateway:
         self.started = False
         self.draining = False
         self._sealer = sealer
+        self._room = room
         self.incarnation = os.urandom(8).hex()
         """What this process is called by its peers and in its tokens; another one after each start."""
         self._publisher = Publisher(self.limits, clock, observe)
@@ -158,6 +161,8 @@ class Gateway:
         """
         caller.require(Right.SEND, queue)
         lane = self._lane(queue)
+        if self._room is not None:
+            await self._room()
         return await self._publisher.one(lane, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
 
     async def publish_many(
@@ -165,7 +170,13 @@ class Gateway:
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         caller.require(Right.SEND, queue)
-        return await self._publisher.several(self._lane(queue), bodies, trace)
+        lane = self._lane(queue)
+        if self._room is not None:
+            try:
+                await self._room()
+            except Overloaded as error:
+                return [error] * len(bodies)
+        return await self._publisher.several(lane, bodies, trace)
 
     def validate(
         self,
@@ -214,6 +225,8 @@ class Gateway:
         route = lane.route
         lease_seconds = route.lease_seconds(lease_seconds)
         self.holdings[route.broker].check()
+        if self._room is not None:
+            await self._room()
         messages = []
         with receiving(trace, route) as span:
             handed_out = await lane.receiver.receive(max_messages, wait_seconds, lease_seconds)
@@ -251,6 +264,8 @@ class Gateway:
         """Acks, then nacks, rejects and extends: one result per token, in order."""
         caller.require(Right.LISTEN, queue)
         lane = self._lane(queue)
+        if self._room is not None:
+            await self._room()
         with settling(trace, lane.route, settlement, self._sealer) as span:
             results = await self._forwarding.settle(lane, settlement, span.traceparent)
             span.ended(result.error for result in results)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Protocol
@@ -64,6 +64,7 @@ def build_gateway(
     observe: Observe = lambda event: None,
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
+    room: Callable[[], Awaitable[None]] | None = None,
 ) -> Gateway:
     """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
     bindings = _bindings(settings, clock)
@@ -81,6 +82,7 @@ def build_gateway(
         forwarder=forwarder,
         tracing=tracing,
         idempotency=_idempotency(settings, bindings),
+        room=room,
     )
 
 
@@ -97,7 +99,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
     peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
-    gateway = build_gateway(settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced)
+    room = journaled.room if journaled is not None and settings.journal.when_full == "wait" else None
+    gateway = build_gateway(
+        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, room=room
+    )
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,

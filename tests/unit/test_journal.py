@@ -15,14 +15,21 @@ from msgspec import Raw
 from app.cli import cli
 from app.clock import now_ms
 from app.errors import ConfigError, Overloaded
+from app.gateway import Gateway
 from app.journaling import journal
+from app.leases import TokenSealer
 from app.observe.events import Event
 from app.observe.journal import Record
 from app.observe.journal_writer import WRITE_SECONDS, Journal, Options, host_node
+from app.rights import ANYONE
+from app.routing import Router, Rule
 from app.settings import load
 from app.settings_sections import JournalSettings
+from app.wiring import build_app
 from tests.harness.journal import MESSAGE, happened, landed, read
 from tests.harness.local import eventually
+from tests.harness.memory import MemoryBinding
+from tests.harness.world import KEYS, Process, draft
 from tests.unit.test_journal_files import files_of_at_most
 
 Make = Callable[..., Journal]
@@ -282,3 +289,54 @@ def test_check_config_looks_at_it_and_makes_nothing(tmp_path: Path) -> None:
         assert told.exit_code == status, told.output
         assert words in told.output
     assert names(tmp_path) == [path.name]
+
+
+async def test_a_gateway_holds_its_callers_back(tmp_path: Path, queue: str) -> None:
+    """Without room for records every verb that would add some is refused, and has done nothing."""
+    binding = MemoryBinding()
+    full = True
+
+    async def room() -> None:
+        if full:
+            raise Overloaded(reason="The journal is full.")
+
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), room=room)
+    process = Process(queue, lambda _: gateway, tmp_path)
+    with pytest.raises(Overloaded):
+        await process.publish()
+    results = await gateway.publish_many(ANYONE, queue, [draft({})] * 2)
+    assert [type(result) for result in results] == [Overloaded] * 2
+    full = False
+    assert await process.is_empty()
+    await process.publish()
+    message = await process.one()
+    full = True
+    for verb in (process.receive(), process.ack(message)):
+        with pytest.raises(Overloaded):
+            await verb
+    full = False
+    assert await process.ack(message) == [None]
+    assert await process.is_empty()
+
+
+@pytest.mark.parametrize(("when_full", "waits"), [("wait", True), ("drop", False)])
+async def test_only_who_asks_for_it_waits(tmp_path: Path, when_full: str, waits: bool) -> None:
+    environ = {
+        "BABELGATE_STATE_DIR": str(tmp_path),
+        "BABELGATE_JOURNAL__LANDING": str(tmp_path / "landing"),
+        "BABELGATE_JOURNAL__BUFFER_BYTES": "65536",
+        "BABELGATE_JOURNAL__WHEN_FULL": when_full,
+    }
+    app = build_app(load(None, environ))
+    # Nothing is written before the application starts.
+    app.gateway.observe(happened("delivered", *[MESSAGE] * 300))
+    await app.gateway.start()
+    try:
+        publishing = app.gateway.publish(ANYONE, "orders", draft({}))
+        if waits:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(publishing, 0.2)
+        else:
+            assert (await publishing).queue == "orders"
+    finally:
+        await app.gateway.close()
