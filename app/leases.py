@@ -65,7 +65,11 @@ class TokenSealer:
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
-        facts = _encode(lease.facts)
+        try:
+            facts = _encode(lease.facts)
+        except UnicodeEncodeError:
+            # A foreign id may hold half a character.
+            facts = _encode(NO_FACTS)
         if len(facts) > _MAX_FACTS_BYTES:
             facts = _encode(NO_FACTS)
         fields = (

@@ -251,13 +251,14 @@ def _described(
     messages: Sequence[Facts], parent: Recorded | Context, batch: bool
 ) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
     """Attributes of a span about ``messages``, and its links to the contexts of these."""
-    trace_id, origin = _origin(parent)
+    origin = _origin(parent)
     links: list[tuple[Context, Attributes]] = []
     for message in messages:
         context = of_message(message.traceparent, message.trace_id)
         # What is above it needs no link; and where a formula gives the trace that it is in, there is nothing to see.
-        formal = context is not None and context.flags is None and context.trace_id == trace_id
-        if context is not None and not formal and context.span_id != origin:
+        if context is None or (context.trace_id, context.span_id) == origin:
+            continue
+        if context.flags is not None or context.trace_id != origin[0]:
             links.append((context, _of_message(message) if batch else {}))
     if batch:
         return {"messaging.batch.message_count": len(messages)}, links

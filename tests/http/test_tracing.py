@@ -1,0 +1,371 @@
+"""What requests bring, what messages carry, what is answered, and which spans there are."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from app.brokers.binding import NativeQueue, Outgoing
+from app.gateway import Gateway
+from app.http.api import create_api
+from app.http.auth import Auth
+from app.http.body import RequestLimits
+from app.leases import TokenSealer
+from app.observe.tracing import Tracing
+from app.observe.tracing_context import of_trace_id
+from app.observe.tracing_sampling import Sampling
+from app.routing import Policy, Router, Rule
+from tests.harness.asgi import Call, part
+from tests.harness.memory import CAPABLE, MemoryBinding, lacking
+from tests.harness.traced import Spans, header, links, parent, told
+from tests.harness.world import KEYS
+
+TRACE = "7b3f9c2ae41d4f889b2a1c0d5e6f7a8b"
+UUID = "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b"
+SAMPLED, UNSAMPLED = f"00-{TRACE}-00f067aa0ba902b7-01", f"00-{TRACE}-00f067aa0ba902b7-00"
+OWN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+OTHER = "11111111-2222-4333-8444-555555555555"
+BARE = {"accept": "application/vnd.babelqueue.envelope+json"}
+DRAFT = {"job": "urn:babel:test:made", "data": {}}
+
+
+class World:
+    """A gateway over a broker in memory, and a client of it."""
+
+    def __init__(self, tracing: Tracing | None, binding: MemoryBinding, queue: str) -> None:
+        self.binding = binding
+        router = Router([], Rule("*", binding, Policy(max_attempts=2)))
+        self.gateway = Gateway({binding.name: binding}, router, TokenSealer(KEYS), tracing=tracing)
+        limits = RequestLimits(1_000_000, 1_000_000, 1_000_000)
+        self.api = create_api(self.gateway, auth=Auth(hosts=frozenset({"localhost"})), limits=limits)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.api), base_url="http://localhost")
+        self.queue = queue
+
+    async def post(self, verb: str = "", body: Any = None, **headers: str) -> httpx.Response:
+        return await self.client.post(f"/queues/{self.queue}/messages{verb}", json=body, headers=headers)
+
+    async def publish(self, body: Any = None, **headers: str) -> httpx.Response:
+        answer = await self.post("", DRAFT if body is None else body, **headers)
+        assert answer.status_code == 201, answer.text
+        return answer
+
+    async def receive(self, most: int = 1, **headers: str) -> list[dict[str, Any]]:
+        answer = await self.post(":receive", {"max_messages": most}, **headers)
+        messages: list[dict[str, Any]] = answer.json()["messages"]
+        return messages
+
+
+@pytest.fixture
+async def make(queue):
+    """A function of a tracing that makes a world."""
+    async with contextlib.AsyncExitStack() as stack:
+
+        async def start(tracing=None, capabilities=CAPABLE):
+            world = World(tracing, MemoryBinding("memory", capabilities), queue)
+            await world.gateway.start()
+            stack.push_async_callback(world.gateway.close)
+            await stack.enter_async_context(world.client)
+            return world
+
+        yield start
+
+
+@pytest.fixture
+def spans():
+    """Everything is sampled, unless its parent is not."""
+    return Spans()
+
+
+@pytest.mark.parametrize("traceparent", [SAMPLED, UNSAMPLED])
+async def test_a_context_travels_where_tracing_is_off(make, traceparent):
+    world = await make()
+    answer = await world.publish(traceparent=traceparent, tracestate="a=1", baggage="k=v")
+    assert answer.headers["traceparent"] == traceparent
+    # A draft without a trace_id is of the request's trace, also where no header can say so.
+    assert answer.json()["trace_id"] == UUID
+    (message,) = await world.receive()
+    assert message["headers"] == {"traceparent": traceparent, "tracestate": "a=1", "baggage": "k=v"}
+    assert "traceparent" not in message["envelope"] and message["envelope"]["trace_id"] == UUID
+
+
+async def test_without_a_context_nothing_is_added(make):
+    for tracing in (None, Spans("always_off").tracing):
+        world = await make(tracing)
+        answer = await world.publish()
+        assert "traceparent" not in answer.headers
+        assert [message["headers"] for message in await world.receive()] == [{}]
+
+
+@pytest.mark.parametrize("sampler", ["always_off", "always_on"])
+async def test_a_broker_without_headers_gets_none(make, sampler):
+    world = await make(Spans(sampler).tracing, lacking(headers=False))
+    await world.publish(traceparent=SAMPLED, baggage="k=v")
+    (message,) = await world.receive()
+    assert message["headers"] == {} and message["envelope"]["trace_id"] == UUID
+
+
+async def test_a_trace_id_that_is_given_stays(make, spans):
+    world = await make(spans.tracing)
+    for body in (DRAFT | {"trace_id": OTHER}, {"envelope": DRAFT | {"trace_id": OTHER}}):
+        answer = await world.publish(body, traceparent=SAMPLED)
+        assert answer.json()["trace_id"] == OTHER
+        (message,) = await world.receive(traceparent=SAMPLED)
+        assert message["envelope"]["trace_id"] == OTHER
+        sent = spans.named(f"send {world.queue}")
+        # The parent is the request's; the trace that the trace_id gives is linked.
+        assert f"{sent.get_span_context().trace_id:032x}" == TRACE
+        assert links(sent) == [of_trace_id(OTHER).traceparent]
+        spans.clear()
+
+
+async def test_what_an_entry_has_of_its_own_wins_and_is_linked(make, spans):
+    world = await make(spans.tracing)
+    entry = {"envelope": DRAFT, "headers": {"traceparent": OWN, "x": "1"}}
+    await world.publish(entry, traceparent=SAMPLED, tracestate="a=1", baggage="k=v")
+    (message,) = await world.receive()
+    assert message["headers"] == {"traceparent": OWN, "x": "1", "baggage": "k=v"}
+    assert links(spans.named(f"send {world.queue}")) == [OWN]
+
+
+async def test_the_spans_of_one_message_are_one_trace(make, spans):
+    world = await make(spans.tracing)
+    answer = await world.publish(traceparent=SAMPLED)
+    server, sent = spans.named("POST /queues/{queue}/messages"), spans.named(f"send {world.queue}")
+    assert (parent(server), parent(sent)) == (SAMPLED, header(server))
+    assert answer.headers["traceparent"] == header(server)
+    assert (server.kind.name, sent.kind.name) == ("SERVER", "PRODUCER")
+    id_ = answer.json()["id"]
+    assert told(sent) == {
+        "messaging.operation.name": "send",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": world.queue,
+        "messaging.message.id": id_,
+        "messaging.message.conversation_id": UUID,
+        "messaging.message.body.size": told(sent)["messaging.message.body.size"],
+        "messaging.babelqueue.attempts": 0,
+    }
+    assert (
+        told(server).items()
+        >= {
+            "http.request.method": "POST",
+            "http.route": "/queues/{queue}/messages",
+            "http.response.status_code": 201,
+            "url.path": f"/queues/{world.queue}/messages",
+            "url.scheme": "http",
+            "server.address": "localhost",
+        }.items()
+    )
+    spans.clear()
+    (message,) = await world.receive()
+    received = spans.named(f"receive {world.queue}")
+    assert message["headers"]["traceparent"] == header(sent)
+    assert parent(spans.named("POST /queues/{queue}/messages:receive")) == header(sent)
+    assert parent(received) == header(spans.named("POST /queues/{queue}/messages:receive"))
+    assert received.kind.name == "CLIENT" and not received.links
+    assert received.start_time <= received.end_time
+    spans.clear()
+    assert (await world.post(":ack", {"ack_tokens": [message["ack_token"]]})).status_code == 200
+    acked = spans.named(f"ack {world.queue}")
+    assert parent(spans.named("POST /queues/{queue}/messages:ack")) == header(sent)
+    assert acked.kind.name == "CLIENT" and told(acked)["messaging.operation.type"] == "settle"
+    assert told(acked)["messaging.message.id"] == id_
+
+
+async def test_without_a_context_the_trace_is_the_trace_ids(make, spans):
+    world = await make(spans.tracing, lacking(headers=False))
+    for trace_id in (UUID, "not-a-uuid"):
+        await world.publish(DRAFT | {"trace_id": trace_id})
+        (message,) = await world.receive()
+        await world.post(":ack", {"ack_tokens": [message["ack_token"]]})
+        expected = of_trace_id(trace_id).traceparent
+        servers = [span for span in spans.all if span.kind.name == "SERVER"]
+        assert [parent(server) for server in servers] == [expected] * 3
+        assert not any(span.links for span in spans.all)
+        spans.clear()
+
+
+async def test_a_batch_is_one_span_with_a_link_to_each_message(make, spans):
+    world = await make(spans.tracing)
+    bodies = [DRAFT | {"trace_id": OTHER}, {"envelope": DRAFT, "headers": {"traceparent": OWN}}, DRAFT, {"no": 1}]
+    answer = await world.post(":batch", bodies)
+    assert answer.json()["accepted"] == 3
+    sent = spans.named(f"send {world.queue}")
+    assert told(sent)["messaging.batch.message_count"] == 3
+    assert "messaging.message.id" not in told(sent)
+    results = answer.json()["results"]
+    assert links(sent) == [of_trace_id(OTHER).traceparent, OWN, of_trace_id(results[2]["trace_id"]).traceparent]
+    ids = [link.attributes["messaging.message.id"] for link in sent.links]
+    assert ids == [result["id"] for result in results[:3]]
+    spans.clear()
+    messages = await world.receive(10)
+    received = spans.named(f"receive {world.queue}")
+    assert parent(spans.named("POST /queues/{queue}/messages:receive")) == ""
+    assert told(received)["messaging.batch.message_count"] == 3
+    assert links(received) == [header(sent), OWN, header(sent)]
+    spans.clear()
+    settlement = {"acks": [messages[0]["ack_token"]], "rejects": [{"ack_tokens": [messages[1]["ack_token"]]}]}
+    await world.post(":settle", settlement)
+    assert links(spans.named(f"settle {world.queue}")) == [header(sent), OWN]
+
+
+async def test_a_receive_that_brings_a_context_links_to_the_message(make, spans):
+    world = await make(spans.tracing)
+    await world.publish()
+    sent = header(spans.named(f"send {world.queue}"))
+    spans.clear()
+    await world.receive(traceparent=SAMPLED)
+    received = spans.named(f"receive {world.queue}")
+    assert links(received) == [sent]
+    assert f"{received.get_span_context().trace_id:032x}" == TRACE
+
+
+async def test_polls_that_find_nothing_make_no_span(make, spans):
+    world = await make(spans.tracing)
+    assert await world.receive() == []
+    assert not spans.all
+    await world.receive(traceparent=SAMPLED)
+    assert told(spans.named(f"receive {world.queue}"))["messaging.batch.message_count"] == 0
+
+
+async def test_probes_make_no_span_unless_they_are_traced(make, spans):
+    world = await make(spans.tracing)
+    await world.client.get("/livez")
+    assert not spans.all
+    await world.client.get("/livez", headers={"traceparent": SAMPLED})
+    assert spans.named("GET /livez").kind.name == "SERVER"
+
+
+class _Refusing:
+    """Where nothing is sampled nothing is recorded, and nobody is asked to."""
+
+    def start(self, *what: Any, **how: Any) -> None:
+        raise AssertionError(f"a span was made: {what}")
+
+    async def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize("sampling", [Sampling(0, parent_based=True), Sampling(0, parent_based=False)])
+async def test_what_is_not_sampled_makes_no_span(make, sampling):
+    world = await make(Tracing(_Refusing(), sampling))
+    for traceparent in [{}, {"traceparent": UNSAMPLED}] + [{"traceparent": SAMPLED}] * (not sampling.parent_based):
+        await world.publish(**traceparent)
+        await world.post(":batch", [DRAFT], **traceparent)
+        messages = await world.receive(10, **traceparent)
+        assert [message["headers"] for message in messages] == [traceparent] * 2
+        await world.post(":settle", {"acks": [message["ack_token"] for message in messages]}, **traceparent)
+        await world.post(":validate", DRAFT, **traceparent)
+        await world.post("", {"no": "job"}, **traceparent)
+
+
+async def test_a_ratio_decides_by_the_trace_id_and_everybody_alike(make):
+    spans = Spans("parentbased_traceidratio", "0.5")
+    world = await make(spans.tracing, lacking(headers=False))
+    low, high = "11111111-2222-4333-0444-555555555555", "11111111-2222-4333-f444-555555555555"
+    for trace_id, sampled in ((low, True), (high, False)):
+        await world.publish(DRAFT | {"trace_id": trace_id})
+        (message,) = await world.receive()
+        await world.post(":ack", {"ack_tokens": [message["ack_token"]]})
+        assert len(spans.all) == (6 if sampled else 0)
+        spans.clear()
+        # The parent decides for its children, whatever the ratio.
+        for parent_flag in "01":
+            context = f"00-{trace_id.replace('-', '')}-00f067aa0ba902b7-0{parent_flag}"
+            await world.publish(traceparent=context)
+            assert len(spans.all) == 2 * int(parent_flag)
+            spans.clear()
+            await world.receive()
+            spans.clear()
+
+
+async def test_a_dry_run_shows_what_would_travel(make, spans):
+    world = await make(spans.tracing)
+    answer = await world.post(":validate", DRAFT, traceparent=SAMPLED, tracestate="a=1", baggage="k=v")
+    assert answer.json()["headers"] == {"traceparent": SAMPLED, "tracestate": "a=1", "baggage": "k=v"}
+    assert answer.json()["envelope"]["trace_id"] == UUID
+    assert (await world.post(":validate", DRAFT)).json()["headers"] == {}
+
+
+async def test_a_bare_envelope_tells_its_own_context(make, spans):
+    world = await make(spans.tracing)
+    await world.publish(tracestate="a=1", traceparent=SAMPLED, baggage="k=v")
+    sent = header(spans.named(f"send {world.queue}"))
+    url = f"/queues/{world.queue}/messages:receive"
+    answer = await world.client.get(url, headers=BARE | {"traceparent": OWN})
+    assert (answer.headers["traceparent"], answer.headers["tracestate"]) == (sent, "a=1")
+    assert answer.headers["baggage"] == "k=v"
+    assert answer.headers.get_list("traceparent") == [sent]
+
+
+async def test_a_bare_envelope_without_a_context_tells_what_its_trace_id_gives(make):
+    world = await make()
+    await world.publish(DRAFT | {"trace_id": UUID})
+    answer = await world.client.get(f"/queues/{world.queue}/messages:receive", headers=BARE)
+    assert answer.headers["traceparent"] == of_trace_id(UUID).traceparent
+    assert "tracestate" not in answer.headers
+
+
+async def test_what_fails_is_an_error(make, spans):
+    world = await make(spans.tracing)
+    refused = await world.post("", {"no": "job"}, traceparent=SAMPLED)
+    assert refused.status_code == 422
+    server = spans.named("POST /queues/{queue}/messages")
+    # What the client did wrong is no error of the server, and no broker was asked.
+    assert server.status.status_code.name == "UNSET" and len(spans.all) == 1
+    assert refused.headers["traceparent"] == header(server)
+    spans.clear()
+    world.binding.fail_after("publish", 0)
+    lost = await world.post("", DRAFT)
+    assert lost.status_code == 503
+    server, sent = spans.named("POST /queues/{queue}/messages"), spans.named(f"send {world.queue}")
+    assert [span.status.status_code.name for span in (server, sent)] == ["ERROR", "ERROR"]
+    assert told(server)["error.type"] == told(sent)["error.type"] == "broker_unavailable"
+
+
+async def test_a_lost_lease_is_an_error_of_its_span(make, spans):
+    world = await make(spans.tracing)
+    await world.publish()
+    (message,) = await world.receive()
+    await world.post(":nack", {"ack_tokens": [message["ack_token"]]})
+    await world.receive()
+    spans.clear()
+    assert (await world.post(":ack", {"ack_tokens": [message["ack_token"]]})).status_code == 409
+    assert told(spans.named(f"ack {world.queue}"))["error.type"] == "lease_lost"
+    spans.clear()
+    assert (await world.post(":ack", {"ack_tokens": ["forged"]})).status_code == 400
+    assert spans.named(f"ack {world.queue}").status.status_code.name == "ERROR"
+
+
+async def test_copies_and_dead_letters_keep_their_context(make, spans):
+    world = await make(spans.tracing)
+    await world.publish(traceparent=SAMPLED, tracestate="a=1", baggage="k=v")
+    (first,) = await world.receive()
+    await world.post(":nack", {"ack_tokens": [first["ack_token"]], "delay_seconds": 0})
+    (second,) = await world.receive()
+    assert second["attempts"] == 1 and second["headers"] == first["headers"]
+
+
+async def test_a_client_that_hangs_up_is_told_of(make, spans):
+    world = await make(spans.tracing)
+    body = json.dumps({"wait_seconds": 20}).encode()
+    path = f"/queues/{world.queue}/messages:receive"
+    call = Call("POST", path, [part(body, more=False)], traceparent=SAMPLED, content_length=str(len(body)))
+    call.hang_up()
+    await call.run(world.api)
+    server = spans.named("POST /queues/{queue}/messages:receive")
+    assert told(server)["error.type"] == "client_gone" and "http.response.status_code" not in told(server)
+
+
+async def test_half_a_character_in_a_message_spoils_no_span(make, spans):
+    world = await make(spans.tracing)
+    body = b'{"job":"x","trace_id":"a\\ud800","data":{},"meta":{"id":"b\\ud800","queue":"q","lang":"python",'
+    body += b'"schema_version":1,"created_at":1},"attempts":0}'
+    await world.binding.publish(NativeQueue(world.queue), [Outgoing(body)])
+    await world.receive()
+    for value in told(spans.named(f"receive {world.queue}")).values():
+        if isinstance(value, str):
+            value.encode()
