@@ -135,12 +135,14 @@ def _check(settings: Settings) -> None:
     """Refuse what cannot be served before anything listens."""
     from app.journaling import check_journal
     from app.keys import token_keys
-    from app.observe import tracing_setup
+    from app.observe import metrics_otlp, tracing_setup
     from app.tls import check_tls
     from app.wiring import resolve
 
     resolve(settings)
     tracing_setup.check()
+    if settings.metrics:
+        metrics_otlp.check()
     token_keys(settings)
     check_journal(settings)
     check_tls(settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from app.clock import Clock, now_ms
@@ -38,9 +38,6 @@ from app.observe.metrics_cells import Count, Histogram, Labels, Sampled, Snapsho
 MAX_QUEUES = 1000
 """Past so many queues the rest share the label ``_other``: every label value is a time series that is never freed."""
 
-Reader = Callable[[], Iterable[tuple[Metric, float]]]
-"""Tells what somebody else counts, of metrics without labels."""
-
 CLIENT_GONE = "client_gone"
 """The error of a request for which nobody was left to answer."""
 
@@ -73,7 +70,6 @@ class Metrics:
 
     def __init__(self, clock: Clock = now_ms, systems: Mapping[str, str] | None = None) -> None:
         """``systems``: the kind of each broker (``redis``)."""
-        self.readers: list[Reader] = []
         self._clock = clock
         self._systems = systems or {}
         self._errors = frozenset(_codes(BabelgateError)) | {CLIENT_GONE}
@@ -148,11 +144,7 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """A copy of all numbers."""
-        snapshot: Snapshot = {name: {at: cell.read() for at, cell in cells.items()} for name, cells in self._both()}
-        for reader in self.readers:
-            for metric, value in reader():
-                snapshot[metric.otel] = {(): float(value)}
-        return snapshot
+        return {name: {at: cell.read() for at, cell in cells.items()} for name, cells in self._both()}
 
     def _both(self) -> Iterable[tuple[str, Mapping[Labels, Count] | Mapping[Labels, Histogram]]]:
         yield from self._counts.items()

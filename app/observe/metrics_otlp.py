@@ -31,18 +31,23 @@ Collect = Callable[[], Awaitable[Snapshot]]
 log = get_logger("babelgate.otlp")
 
 
+def check(environ: Mapping[str, str] = os.environ) -> tuple[list[str], float]:
+    """The exporters that are asked for, and the seconds between two exports. Raises ConfigError naming a variable."""
+    given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
+    if not given.isdecimal() or int(given) == 0:
+        raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
+    return asked_for("metrics", environ), int(given) / 1000
+
+
 def otlp_metrics(collect: Collect, environ: Mapping[str, str] = os.environ) -> OtlpMetrics | None:
     """What sends the snapshots of ``collect``; None where nobody asked for it. Raises ConfigError."""
-    names = asked_for("metrics", environ)
+    names, interval_seconds = check(environ)
     if not names:
         return None
-    given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
-    if not given.isdigit() or int(given) == 0:
-        raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
     exporters = [otlp_exporter("metrics", environ) if name == "otlp" else ConsoleMetricExporter() for name in names]
-    return OtlpMetrics(collect, exporters, resource(environ), int(given) / 1000)
+    return OtlpMetrics(collect, exporters, resource(environ), interval_seconds)
 
 
 class OtlpMetrics:

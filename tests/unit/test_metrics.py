@@ -233,13 +233,6 @@ class TestSnapshots:
         with pytest.raises(msgspec.MsgspecError):
             decode(text)
 
-    def test_others_tell_their_numbers_too(self) -> None:
-        made = metrics()
-        made.readers.append(lambda: [(catalogue.JOURNAL_RECORDS, 7), (catalogue.JOURNAL_BUFFER, 0)])
-        snapshot = made.snapshot()
-        assert snapshot[catalogue.JOURNAL_RECORDS.otel] == {(): 7.0}
-        assert snapshot[catalogue.JOURNAL_BUFFER.otel] == {(): 0.0}
-
 
 class TestCatalogue:
     def test_names_are_unique_and_follow_the_rules(self) -> None:
