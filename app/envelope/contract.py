@@ -69,7 +69,7 @@ class Received(Struct, frozen=True):
     """A valid envelope found on a queue.
 
     ``attempts`` may be negative, as the contract accepts it. ``created_at`` is Unix ms. ``warnings``: RFC 6901 pointers
-    of the keys that a re-emit drops.
+    of the keys that a re-emit drops. ``queue``: the one that ``meta`` names.
     """
 
     id: str | None
@@ -79,6 +79,8 @@ class Received(Struct, frozen=True):
     created_at: int | None
     lang: str | None
     warnings: tuple[str, ...]
+    queue: str | None = None
+    is_dead_letter: bool = False
 
 
 @dataclass(frozen=True, slots=True)

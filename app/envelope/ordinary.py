@@ -167,7 +167,7 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
         or not surely_finite(raw)
     ):
         return None
-    return Received(meta.id, frame.trace_id, frame.job, frame.attempts, meta.created_at, meta.lang, ())
+    return Received(meta.id, frame.trace_id, frame.job, frame.attempts, meta.created_at, meta.lang, (), meta.queue)
 
 
 def canonical_ordinary(body: bytes) -> bytes | None:

@@ -83,6 +83,8 @@ def inspect_any(body: bytes, limits: Limits) -> Received:
         created_at=meta.get("created_at"),
         lang=meta.get("lang"),
         warnings=dropped_keys(frame),
+        queue=meta.get("queue"),
+        is_dead_letter=last.get("dead_letter") is not None,
     )
 
 

@@ -14,14 +14,15 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from app.pipeline.exports import is_export, records
-from app.pipeline.inputs import Body, Split, fault, told
+from app.pipeline.inputs import Body, Reading, Split, bounded, fault, told
 from app.pipeline.lines import Lines
 from app.pipeline.places import locate
 
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PARQUET = b"PAR1"
 _HEAD_BYTES = 256
-_ROWS = 1024
+_ROWS = 64
+"""So many large values are held at once."""
 _KINDS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
 
 
@@ -31,13 +32,13 @@ def is_divisible(url: str, form: str) -> bool:
     return form != "dead-letters" and _codec(head) is None and not is_export(head)
 
 
-def bodies(split: Split, form: str, column: str | None) -> Iterator[Body]:
-    """The bodies and faults of ``split``. ``column``: of Parquet."""
+def bodies(split: Split, reading: Reading) -> Iterator[Body]:
+    """The bodies and faults of ``split``."""
     if not split.is_regular:
         yield fault("unreadable_file", "It is no regular file.")
         return
     try:
-        yield from _of_file(partial(_open, split.url), split, form, column)
+        yield from _of_file(partial(_open, split.url), split, reading)
     except OSError as error:
         yield fault("unreadable_file", f"It cannot be read: {told(error)}.", split.start)
 
@@ -52,16 +53,17 @@ def _head(opened: Callable[[], Any]) -> bytes:
         return bytes(file.read(_HEAD_BYTES))
 
 
-def _of_file(opened: Callable[[], Any], split: Split, form: str, column: str | None) -> Iterator[Body]:
+def _of_file(opened: Callable[[], Any], split: Split, reading: Reading) -> Iterator[Body]:
+    form = reading.form
     head = _head(opened)
     if form == "parquet" or (form == "auto" and head.startswith(_PARQUET)):
         with opened() as file:
-            yield from _rows(file, split, column)
+            yield from _rows(file, split, reading)
         return
-    lines = Lines(opened, _codec(head), split)
+    lines = Lines(opened, _codec(head), split, reading)
     if form == "dead-letters" or (form == "auto" and not split.start and is_export(lines.peek())):
         for row, (content, wrong) in enumerate(records(lines)):
-            yield Body(row, content, len(content), fault=wrong)
+            yield bounded(Body(row, content, len(content), fault=wrong), reading.max_bytes)
     else:
         yield from lines
 
@@ -70,11 +72,11 @@ def _codec(head: bytes) -> str | None:
     return next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), None)
 
 
-def _rows(file: Any, split: Split, column: str | None) -> Iterator[Body]:
+def _rows(file: Any, split: Split, reading: Reading) -> Iterator[Body]:
     row = 0
     try:
         table = parquet.ParquetFile(file)
-        name = _column(table.schema_arrow, column)
+        name = _column(table.schema_arrow, reading.column)
         for group in range(table.num_row_groups):
             described = table.metadata.row_group(group)
             if _begins_in(described.column(0), split):
@@ -82,7 +84,8 @@ def _rows(file: Any, split: Split, column: str | None) -> Iterator[Body]:
                 for batch in table.iter_batches(batch_size=_ROWS, row_groups=[group], columns=[name]):
                     for value in batch.column(0).cast(pa.large_binary()).to_pylist():
                         absent = ("no_body", "The column is null here.") if value is None else None
-                        yield Body(at, value or b"", len(value or b""), fault=absent)
+                        content = value or b""
+                        yield bounded(Body(at, content, len(content), fault=absent), reading.max_bytes)
                         at += 1
             row += described.num_rows
     except LookupError as error:

@@ -22,6 +22,11 @@ from app.pipeline.cli_options import Launch, starts_spark
 @click.option(
     "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 when a larger share is quarantined."
 )
+@click.option(
+    "--max-body-bytes",
+    type=click.IntRange(min=1),
+    help="Quarantine what is larger, as too_large.  [default: 16777216]",
+)
 @click.option("--force", is_flag=True, help="Do it again where nothing has changed.")
 @starts_spark
 def validate(
@@ -31,6 +36,7 @@ def validate(
     form: str,
     column: str | None,
     max_quarantine_rate: float | None,
+    max_body_bytes: int | None,
     force: bool,
 ) -> None:
     """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ below ROOT.
@@ -38,6 +44,8 @@ def validate(
     Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
     them.
     """
+    from app.pipeline.inputs import MAX_BODY_BYTES, Reading
     from app.pipeline.validate import validate as run
 
-    run(launch, inputs, output, form, column, max_quarantine_rate, force)
+    reading = Reading(form, column, max_body_bytes or MAX_BODY_BYTES)
+    run(launch, inputs, output, reading, max_quarantine_rate, force)

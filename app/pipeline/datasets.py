@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Manifest = dict[str, Any]
+_WRITING = {
+    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
+    "parquet.enable.dictionary#body": "false",
+    "parquet.column.statistics.enabled#body": "false",
+    # By default the writer looks at its memory after a hundred rows, which may be a hundred large bodies.
+    "parquet.block.size.row.check.min": "1",
+    "parquet.page.size.row.check.min": "1",
+}
 _MANIFEST, _CURRENT, _STAGING = "_manifest.json", "CURRENT", "_staging"
 
 
@@ -81,7 +89,7 @@ class Store:
         missing = set(kind.columns) - set(frame.columns)
         if missing:
             raise ValueError(f"{dataset} lacks the columns {sorted(missing)}")
-        writer = frame.select(*kind.columns).write.mode("overwrite")
+        writer = frame.select(*kind.columns).write.mode("overwrite").options(**_WRITING)
         writer.partitionBy(*kind.partitions).parquet(self.folder(dataset, run))
 
     def write_by(self, frame: DataFrame, column: str, datasets: Sequence[str], run: str) -> None:
@@ -91,7 +99,7 @@ class Store:
         """
         staging = f"{self.root}/{_STAGING}/run={run}"
         self.files.remove(staging)
-        frame.write.mode("overwrite").partitionBy(column).parquet(staging)
+        frame.write.mode("overwrite").options(**_WRITING).partitionBy(column).parquet(staging)
         for dataset in datasets:
             source, target = f"{staging}/{column}={dataset}", self.folder(dataset, run)
             self.files.remove(target)

@@ -61,7 +61,8 @@ def records(lines: Iterable[Body]) -> Iterator[tuple[bytes, Fault | None]]:
     for line in lines:
         if line.fault is not None:
             yield b"\n".join([*held, line.content]), line.fault
-            return
+            held = []
+            continue
         found = None if held else _read(line.content)
         if found is not None:
             by_line = True

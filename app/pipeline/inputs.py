@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import NamedTuple
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
-"""A larger one is no message of any broker; of it only the beginning is kept."""
+MAX_BODY_BYTES = 16 * 1024 * 1024
+"""RabbitMQ's own maximum (https://www.rabbitmq.com/docs/configure, ``max_message_size``), the largest of the brokers'
+defaults. Of a larger body only the beginning is kept: what tasks hold in memory has a bound."""
 KEPT_BYTES = 65_536
 
 
@@ -16,6 +18,15 @@ class Split(NamedTuple):
     start: int
     end: int | None
     is_regular: bool
+
+
+class Reading(NamedTuple):
+    """How to read. ``form``: as the command's ``--format``; ``column``: of Parquet, None for the only fitting one;
+    ``max_bytes``: of a body."""
+
+    form: str = "auto"
+    column: str | None = None
+    max_bytes: int = MAX_BODY_BYTES
 
 
 class Body(NamedTuple):
@@ -30,6 +41,15 @@ class Body(NamedTuple):
     size: int
     sha256: str | None = None
     fault: tuple[str, str] | None = None
+
+
+def bounded(body: Body, max_bytes: int) -> Body:
+    """``body``, or its beginning and a fault where it is too large."""
+    if body.size <= max_bytes:
+        return body
+    whole = hashlib.sha256(body.content).hexdigest() if body.sha256 is None else body.sha256
+    detail = f"It has {body.size} bytes, more than {max_bytes}; its beginning is kept."
+    return body._replace(content=body.content[:KEPT_BYTES], sha256=whole, fault=body.fault or ("too_large", detail))
 
 
 def fault(reason: str, detail: str, at: int = 0) -> Body:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from app.pipeline.bodies import bodies
-from app.pipeline.inputs import Split
+from app.pipeline.inputs import Reading, Split
 from app.pipeline.schemas import ACCEPTED, QUARANTINED
 from app.pipeline.verdicts import Row, judged
 
@@ -27,18 +27,16 @@ _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 * 1024 * 1024
 
 
-def judge(
-    batches: Iterable[Any], tasks: Sequence[Sequence[Split]], form: str, column: str | None, run: str
-) -> Iterator[Any]:
+def judge(batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: Reading, run: str) -> Iterator[Any]:
     """For ``mapInArrow``: a row of ``batches`` holds the number of a task, which is the parts of files it reads."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from _batched(_rows(tasks[number], form, column, run))
+            yield from _batched(_rows(tasks[number], reading, run))
 
 
-def _rows(splits: Sequence[Split], form: str, column: str | None, run: str) -> Iterator[Row]:
+def _rows(splits: Sequence[Split], reading: Reading, run: str) -> Iterator[Row]:
     for split in splits:
-        for body in bodies(split, form, column):
+        for body in bodies(split, reading):
             yield judged(body) | {"source_file": split.url, "run_id": run}
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from app.pipeline.inputs import KEPT_BYTES, MAX_BODY_BYTES, Body, Split, fault, told
+from app.pipeline.inputs import KEPT_BYTES, Body, Reading, Split, bounded, fault, told
 
 _CHUNK = 262_144
 _STEP = 1024
@@ -25,8 +26,9 @@ class Lines:
     ``opened``: opens the file, which damaged data needs twice. ``codec``: ``gzip`` or ``zstd``, None for plain data.
     """
 
-    def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split) -> None:
+    def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split, reading: Reading) -> None:
         self._opened = opened
+        self._max_bytes = reading.max_bytes
         self._codec = codec
         self._end = split.end
         self._at = split.start
@@ -44,7 +46,7 @@ class Lines:
         return self._peeked
 
     def __iter__(self) -> Iterator[Body]:
-        line = _Line()
+        line = _Line(self._max_bytes)
         try:
             yield from self._ended(line)
         except _Damaged as damage:
@@ -61,11 +63,14 @@ class Lines:
         """The lines that end in a newline; what follows the last one is left in ``line``."""
         if self._damage is not None:
             raise self._damage
-        piece = self._peeked or next(self._pieces, b"")
-        line.begin(self._at)
-        while piece:
-            if self._end is not None and self._at >= self._end and not line.size:
-                return
+        began = False
+        for piece in chain([self._peeked], self._pieces):
+            if not began and piece:
+                # Only now it is known where the first line begins.
+                line.begin(self._at)
+                began = True
+                if self._end is not None and self._at >= self._end:
+                    return
             *ended, rest = piece.split(b"\n")
             for part in ended:
                 line.add(part)
@@ -78,7 +83,6 @@ class Lines:
                     return
             line.add(rest)
             self._at += len(rest)
-            piece = next(self._pieces, b"")
 
     def _plain(self, start: int) -> Iterator[bytes]:
         # A line belongs to the part in which it begins: the byte before tells whether one begins here.
@@ -127,7 +131,8 @@ class Lines:
 class _Line:
     """A line as it comes, in parts; of one that is too long only the beginning is kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self.begin(0)
 
     def begin(self, at: int) -> None:
@@ -142,7 +147,7 @@ class _Line:
             self._digest.update(part)
             return
         self._parts.append(part)
-        if self.size > MAX_BODY_BYTES:
+        if self.size > self._max_bytes + 1:
             whole = b"".join(self._parts)
             self._digest = hashlib.sha256(whole)
             self._parts = [whole[:KEPT_BYTES]]
@@ -154,6 +159,5 @@ class _Line:
         content = b"".join(self._parts)
         if self._digest is None:
             content = content.removesuffix(b"\r")
-            return Body(self.at, content, len(content))
-        detail = f"The line has {self.size} bytes, more than {MAX_BODY_BYTES}; its beginning is kept."
-        return Body(self.at, content, self.size, self._digest.hexdigest(), ("too_large", detail))
+            return bounded(Body(self.at, content, len(content)), self._max_bytes)
+        return bounded(Body(self.at, content, self.size, self._digest.hexdigest()), self._max_bytes)

@@ -14,6 +14,7 @@ from app.pipeline.cli_options import Launch
 from app.pipeline.console import progress, say, summarize
 from app.pipeline.datasets import Manifest, Store, run_id
 from app.pipeline.errors import JobFailed, QualityBroken
+from app.pipeline.inputs import Reading
 from app.pipeline.judging import COLUMNS, judge
 from app.pipeline.places import InputFile, find
 from app.pipeline.planning import plan
@@ -48,8 +49,7 @@ def validate(
     launch: Launch,
     inputs: Sequence[str],
     output: str,
-    form: str = "auto",
-    column: str | None = None,
+    reading: Reading,
     max_quarantine_rate: float | None = None,
     force: bool = False,
 ) -> Manifest:
@@ -59,11 +59,11 @@ def validate(
     """
     files = _files(inputs)
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
-    run = run_id("validate", made_of, {"format": form, "column": column})
+    run = run_id("validate", made_of, reading._asdict())
     with launch.spark("validate") as spark:
         store = Store(spark, output)
         done = None if force else store.already(DATASETS, run)
-        manifest = done or _run(spark, store, files, form, column, run)
+        manifest = done or _run(spark, store, files, reading, run)
         places = {name: store.folder(name, run) for name in DATASETS}
     summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
     _tell(manifest, places, done is not None)
@@ -89,17 +89,15 @@ def _files(inputs: Sequence[str]) -> list[InputFile]:
     return list(found.values())
 
 
-def _run(
-    spark: SparkSession, store: Store, files: Sequence[InputFile], form: str, column: str | None, run: str
-) -> Manifest:
+def _run(spark: SparkSession, store: Store, files: Sequence[InputFile], reading: Reading, run: str) -> Manifest:
     began = time.monotonic()
-    tasks = plan(files, form)
+    tasks = plan(files, reading.form)
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
-    counts = _judged(spark, store, tasks, form, column, run)
+    counts = _judged(spark, store, tasks, reading, run)
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
-        "options": {"format": form, "column": column},
+        "options": reading._asdict(),
         "inputs": {
             "files": len(files),
             "bytes": sum(file.size for file in files),
@@ -111,14 +109,12 @@ def _run(
     return store.publish(DATASETS, run, facts)
 
 
-def _judged(
-    spark: SparkSession, store: Store, tasks: Sequence[Any], form: str, column: str | None, run: str
-) -> dict[str, Any]:
+def _judged(spark: SparkSession, store: Store, tasks: Sequence[Any], reading: Reading, run: str) -> dict[str, Any]:
     """Write the rows of both datasets in one pass, and count them in the same."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    judging = partial(judge, tasks=tasks, form=form, column=column, run=run)
+    judging = partial(judge, tasks=tasks, reading=reading, run=run)
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     rows: DataFrame = numbers.mapInArrow(judging, ddl(COLUMNS))
     accepted = f.col("verdict") == "accepted"

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from app.envelope import dead_letter_block, dead_letter_record
 from app.pipeline.bodies import bodies
-from app.pipeline.inputs import MAX_BODY_BYTES, Split
+from app.pipeline.inputs import MAX_BODY_BYTES, Reading, Split
 from app.pipeline.places import InputFile, find
 from app.pipeline.planning import plan
 
@@ -25,7 +25,7 @@ PLAIN = b"\n".join(LINES) + b"\n"
 
 
 def read(path, form="auto", column=None, start=0, end=None, is_regular=True):
-    return list(bodies(Split(Path(path).as_uri(), start, end, is_regular), form, column))
+    return list(bodies(Split(Path(path).as_uri(), start, end, is_regular), Reading(form, column)))
 
 
 def contents(path, form="auto", column=None):
@@ -153,7 +153,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
         for (task) in [plan(find(str(tmp_path)), "auto")]
         for each in task
         for split in each
-        for body in bodies(split, "auto", None)
+        for body in bodies(split, Reading())
     ]
     assert sorted(body.content for body in found) == [b"", b"a", b"b"]
     assert faults(found) == [("unreadable_file", "It is no regular file.")]
