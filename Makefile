@@ -66,7 +66,7 @@ docs: .venv/installed openapi
 
 # The lock files hold versions and hashes, and name no registry.
 lock:
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
 	$(LOCK) --group build -o requirements-build.txt
 
