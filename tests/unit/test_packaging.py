@@ -25,6 +25,17 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # httpx asks the third in which loop it runs.
 INDIRECT = {"uvloop", "fastapi-swagger", "sniffio"}
 
+# Whose extra a module may import, beside the bindings.
+OWN_EXTRA = {
+    "app.pipeline": "spark",
+    "app.observe.journal_segments": "journal",
+    "app.observe.journal_stores": "journal",
+    "app.observe.otel": "otlp",
+    "app.observe.metrics_otlp": "otlp",
+}
+DEPLOYED = ("journal", "otlp", "rabbitmq", "redis")
+TESTED = (*DEPLOYED, "spark", "dev")
+
 
 def names(requirements: list[str]) -> set[str]:
     """The normalized distribution names of requirement lines."""
@@ -42,12 +53,36 @@ def providers() -> Mapping[str, list[str]]:
     return packages_distributions()
 
 
+# A package that many distributions share; what is not named comes with the SDK.
+SHARED = {
+    "opentelemetry.exporter.otlp.proto.grpc": "opentelemetry-exporter-otlp-proto-grpc",
+    "opentelemetry.exporter.otlp.proto.http": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry.proto": "opentelemetry-exporter-otlp-proto-http",
+    "opentelemetry": "opentelemetry-sdk",
+}
+
+
+def provider(name: str) -> str:
+    """The distribution that provides the import ``name``; what nothing installed provides stands for itself."""
+    shared = next((distribution for entry, distribution in SHARED.items() if belongs(name, entry)), None)
+    top = name.split(".")[0]
+    return shared or normalized(providers().get(top, [top])[0])
+
+
 def needed(path: Path) -> set[str]:
-    """The distributions that a source file imports; what nothing installed provides stands for itself."""
-    tops = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"app", "tests"}
-    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL.
-    parents = {"starlette": "fastapi", "pydantic-core": "pydantic", "yarl": "aio-pika", "py4j": "pyspark"}
-    found = {normalized(providers().get(top, [top])[0]) for top in tops}
+    """The distributions that a source file imports."""
+    ours = {*sys.stdlib_module_names, "app", "tests"}
+    # Starlette's version is FastAPI's business, pydantic-core's is pydantic's; yarl is how aio-pika takes a URL, and
+    # s3fs and grpcio are what fsspec and the exporter stand on.
+    parents = {
+        "starlette": "fastapi",
+        "pydantic-core": "pydantic",
+        "yarl": "aio-pika",
+        "py4j": "pyspark",
+        "s3fs": "fsspec",
+        "grpcio": "opentelemetry-exporter-otlp-proto-grpc",
+    }
+    found = {provider(name) for name in imports(path) if name.split(".")[0] not in ours}
     return {parents.get(name, name) for name in found}
 
 
@@ -58,17 +93,15 @@ def pins(lock: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("module", modules())
 def test_every_import_is_declared(module: str) -> None:
-    """A binding may import the client of the extra named like itself, the pipeline Spark; else, the core only."""
-    family = "app.brokers.spark" if belongs(module, "app.pipeline") else binding_family(module)
-    extra = EXTRAS.get(family.rpartition(".")[2], []) if family else []
-    assert needed(modules()[module]) <= names(PROJECT["dependencies"]) | names(extra)
+    """A binding may import the client of the extra named like itself; else, the core and what OWN_EXTRA names."""
+    family = binding_family(module)
+    own = family.rpartition(".")[2] if family else next((e for of, e in OWN_EXTRA.items() if belongs(module, of)), "")
+    assert needed(modules()[module]) <= names(PROJECT["dependencies"]) | names(EXTRAS.get(own, []))
 
 
 def test_every_import_of_the_tests_is_declared() -> None:
     used = set().union(*(needed(path) for path in (ROOT / "tests").rglob("*.py")))
-    assert used <= names(PROJECT["dependencies"]) | names(
-        EXTRAS["redis"] + EXTRAS["rabbitmq"] + EXTRAS["spark"] + EXTRAS["dev"]
-    )
+    assert used <= names(PROJECT["dependencies"]) | names([line for extra in TESTED for line in EXTRAS[extra]])
 
 
 def test_every_core_dependency_is_used() -> None:
@@ -91,7 +124,7 @@ def test_the_lock_files_agree() -> None:
     """The tests run with the versions that are deployed."""
     runtime, dev = (pins(name) for name in ("requirements.txt", "requirements-dev.txt"))
     assert runtime.items() <= dev.items()
-    assert names(PROJECT["dependencies"] + EXTRAS["redis"] + EXTRAS["rabbitmq"]) <= runtime.keys()
+    assert names(PROJECT["dependencies"] + [line for extra in DEPLOYED for line in EXTRAS[extra]]) <= runtime.keys()
     assert names(EXTRAS["dev"]) - {"babelgate"} <= dev.keys()
 
 
