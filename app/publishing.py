@@ -12,7 +12,7 @@ from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
 from app.idempotency import Result, chosen_key, claim, fingerprint
 from app.lanes import Lane
-from app.model import Projection, Receipt
+from app.model import Projection, Receipt, Replay
 from app.observe.events import Event, Facts, Observe
 from app.observe.tracing import Trace
 from app.observe.tracing_operations import carrying, sending
@@ -56,10 +56,10 @@ class Publisher:
                 outcome: Result = await lane.publisher.submit(outgoing)
             else:
                 outcome = await lane.keyed.submit((outgoing, claim))
-            if isinstance(outcome, BabelgateError):
+            if outcome is not None:
+                if isinstance(outcome, Replay):
+                    return outcome
                 raise outcome
-        if outcome is not None:
-            return outcome
         self._accepted(lane.route, [(publication.envelope, outgoing)])
         return _receipt(lane.route, publication.envelope)
 

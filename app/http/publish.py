@@ -50,7 +50,7 @@ class Publishing:
                 idempotency_key=key,
                 sent=body,
             )
-        headers = REPLAYED if isinstance(receipt, Replay) else None
+        headers = REPLAYED if type(receipt) is Replay else None
         await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
 
     async def batch(self, exchange: Exchange) -> None:

@@ -13,7 +13,7 @@ from app.model import Receipt, Replay, SettleResult
 def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
     """The result of entry ``index`` of a batch."""
     if isinstance(outcome, Receipt):
-        replayed = True if isinstance(outcome, Replay) else None
+        replayed = True if type(outcome) is Replay else None
         return EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed)
     found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
     return EntryResult(index, status_of(outcome), code=outcome.problem_code, detail=outcome.detail, errors=found)

@@ -25,11 +25,11 @@ from tests.harness.redis import RedisServer, redis_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
-KILLS = int(os.environ.get("TEST_KILLS", "4"))
+KILLS = int(os.environ.get("TEST_KILLS", "2"))
 """How many blows a test deals; more of them by hand."""
 CLIENTS = 12
 BATCH = 5
-PAUSE = 0.02
+PAUSE = 0.05
 """Seconds of a client between two calls, and between two tries of one."""
 TRIES = 50
 """Of a key that is answered as unknown, or as under way, before its client gives up."""

@@ -16,6 +16,7 @@ from pydantic_core import PydanticUndefined
 
 from app.brokers import registry
 from app.brokers.binding import Binding, Capabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
+from app.claims import KeepsKeys
 from app.clock import now_ms
 from app.errors import BabelgateError
 from app.http import problems
@@ -70,6 +71,7 @@ def _abilities(binding: Binding, can: Capabilities) -> Iterator[tuple[str, str]]
     yield "dead-letter", _in_one_step(isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     yield "lists its queues", _mark(isinstance(binding, Lists))
+    yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
 
 
 def _mark(yes: bool) -> str:
