@@ -49,6 +49,7 @@ def told(span: ReadableSpan) -> Mapping[str, Any]:
 def header(span: ReadableSpan) -> str:
     """Its context as ``traceparent``."""
     context = span.get_span_context()
+    assert context is not None
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
 
 

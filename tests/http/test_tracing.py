@@ -17,6 +17,7 @@ from app.http.body import RequestLimits
 from app.leases import TokenSealer
 from app.observe.tracing import Tracing
 from app.observe.tracing_context import of_trace_id
+from app.observe.tracing_recorder import Recorded, Recorder
 from app.observe.tracing_sampling import Sampling
 from app.routing import Policy, Router, Rule
 from tests.harness.asgi import Call, part
@@ -31,6 +32,13 @@ OWN = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 OTHER = "11111111-2222-4333-8444-555555555555"
 BARE = {"accept": "application/vnd.babelqueue.envelope+json"}
 DRAFT = {"job": "urn:babel:test:made", "data": {}}
+
+
+def given_by(trace_id: str) -> str:
+    """The context that a ``trace_id`` gives."""
+    context = of_trace_id(trace_id)
+    assert context is not None
+    return context.traceparent
 
 
 class World:
@@ -118,7 +126,7 @@ async def test_a_trace_id_that_is_given_stays(make, spans):
         sent = spans.named(f"send {world.queue}")
         # The parent is the request's; the trace that the trace_id gives is linked.
         assert f"{sent.get_span_context().trace_id:032x}" == TRACE
-        assert links(sent) == [of_trace_id(OTHER).traceparent]
+        assert links(sent) == [given_by(OTHER)]
         spans.clear()
 
 
@@ -181,7 +189,7 @@ async def test_without_a_context_the_trace_is_the_trace_ids(make, spans):
         await world.publish(DRAFT | {"trace_id": trace_id})
         (message,) = await world.receive()
         await world.post(":ack", {"ack_tokens": [message["ack_token"]]})
-        expected = of_trace_id(trace_id).traceparent
+        expected = given_by(trace_id)
         servers = [span for span in spans.all if span.kind.name == "SERVER"]
         assert [parent(server) for server in servers] == [expected] * 3
         assert not any(span.links for span in spans.all)
@@ -197,7 +205,7 @@ async def test_a_batch_is_one_span_with_a_link_to_each_message(make, spans):
     assert told(sent)["messaging.batch.message_count"] == 3
     assert "messaging.message.id" not in told(sent)
     results = answer.json()["results"]
-    assert links(sent) == [of_trace_id(OTHER).traceparent, OWN, of_trace_id(results[2]["trace_id"]).traceparent]
+    assert links(sent) == [given_by(OTHER), OWN, given_by(results[2]["trace_id"])]
     ids = [link.attributes["messaging.message.id"] for link in sent.links]
     assert ids == [result["id"] for result in results[:3]]
     spans.clear()
@@ -239,10 +247,13 @@ async def test_probes_make_no_span_unless_they_are_traced(make, spans):
     assert spans.named("GET /livez").kind.name == "SERVER"
 
 
-class _Refusing:
+class _Refusing(Recorder):
     """Where nothing is sampled nothing is recorded, and nobody is asked to."""
 
-    def start(self, *what: Any, **how: Any) -> None:
+    def __init__(self) -> None:
+        return
+
+    def start(self, *what: Any, **how: Any) -> Recorded:
         raise AssertionError(f"a span was made: {what}")
 
     async def close(self) -> None:
@@ -305,7 +316,7 @@ async def test_a_bare_envelope_without_a_context_tells_what_its_trace_id_gives(m
     world = await make()
     await world.publish(DRAFT | {"trace_id": UUID})
     answer = await world.client.get(f"/queues/{world.queue}/messages:receive", headers=BARE)
-    assert answer.headers["traceparent"] == of_trace_id(UUID).traceparent
+    assert answer.headers["traceparent"] == given_by(UUID)
     assert "tracestate" not in answer.headers
 
 
