@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import Struct
 
 from app.observe.logs import get_logger
 from app.observe.metrics_catalogue import CATALOGUE
-from app.observe.metrics_cells import Snapshot, decode
+from app.observe.metrics_cells import Snapshot, decode, encode, merged
 from app.peers_client import Address, Gone, PeerClient, Silent, Stranger, Unreachable
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
@@ -20,6 +24,11 @@ from app.peers_wire import METRICS_PATH
 
 ANSWER_SECONDS = 1.0
 """How long a sibling has to tell its numbers."""
+KEPT_FILES = 16
+"""So many files of dead siblings are read each time; more become one."""
+_TRIES = 5
+_NAME = re.compile(r"([0-9a-f]{16})-([0-9]+)")
+_FOLDED = "folded"
 _LASTING = frozenset(metric.otel for metric in CATALOGUE if metric.kind != "gauge")
 
 log = get_logger("babelgate.peers")
@@ -33,6 +42,13 @@ class Told(NamedTuple):
     silent: int
 
 
+class _Folded(Struct):
+    """The sum of dead siblings, and the names of those whose files may still be there."""
+
+    names: list[str] = []
+    numbers: msgspec.Raw = msgspec.Raw(b"[]")
+
+
 class Siblings:
     """The other processes that have a file in ``directory``, which is this gateway's own.
 
@@ -41,7 +57,7 @@ class Siblings:
     """
 
     def __init__(self, incarnation: str, directory: Path, sockets: SocketDirectory, signer: Signer) -> None:
-        self._own = directory / incarnation
+        self._own = directory / f"{incarnation}-{os.getpid()}"
         self._directory = directory
         self._sockets = sockets
         self._client = PeerClient(signer, ANSWER_SECONDS)
@@ -57,39 +73,92 @@ class Siblings:
 
     async def ask(self) -> Told:
         """The numbers of all others: at most 1 s, or a little more on a busy machine."""
-        try:
-            names = [name for name in os.listdir(self._directory) if name != self._own.name and "." not in name]
-        except OSError:
-            names = []
-        answers = await asyncio.gather(*map(self._ask, names))
-        snapshots = [snapshot for snapshot, _ in answers]
-        states = [state for _, state in answers]
-        return Told(snapshots, states.count("up"), states.count("silent"))
+        for _ in range(_TRIES):
+            # A file that is gone between the list and the look has been folded: then its numbers are there.
+            with contextlib.suppress(FileNotFoundError):
+                return await self._ask_all()
+        log.warning("numbers of the other workers not found", directory=self._directory)
+        return Told([], 0, 0)
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
         await self._client.close()
 
+    async def _ask_all(self) -> Told:
+        listed = [name for name in os.listdir(self._directory) if _NAME.fullmatch(name) and name != self._own.name]
+        folded = _folded(self._directory)
+        names = [name for name in listed if name not in folded.names]
+        answers = await asyncio.gather(*map(self._ask, names))
+        states = [state for _, state in answers]
+        dead = [name for name, state in zip(names, states, strict=True) if state == "gone" and not _runs(name)]
+        if len(dead) > KEPT_FILES:
+            await asyncio.to_thread(_fold, self._directory, dead)
+        snapshots = [decode(folded.numbers), *(snapshot for snapshot, _ in answers)]
+        return Told(snapshots, states.count("up"), states.count("silent"))
+
     async def _ask(self, name: str) -> tuple[Snapshot, str]:
         state = "gone"
-        place = self._sockets.find(name)
+        incarnation = name.partition("-")[0]
+        place = self._sockets.find(incarnation)
         if place is not None:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    text = await self._client.call(Address(place), "GET", METRICS_PATH, name)
+                    text = await self._client.call(Address(place), "GET", METRICS_PATH, incarnation)
                 return decode(text), "up"
             except (Gone, Stranger):
                 pass
             except (Unreachable, Silent, TimeoutError, msgspec.MsgspecError) as error:
                 state = "silent"
-                log.warning("a worker did not tell its numbers", incarnation=name, error=error)
-        kept: Snapshot = {}
-        with contextlib.suppress(OSError, msgspec.MsgspecError):
-            kept = decode((self._directory / name).read_bytes())
-        return {metric: values for metric, values in kept.items() if metric in _LASTING}, state
+                log.warning("a worker did not tell its numbers", incarnation=incarnation, error=error)
+        return _kept(self._directory / name), state
 
 
 def _write(place: Path, text: bytes) -> None:
     draft = place.with_suffix(".new")
     draft.write_bytes(text)
     draft.replace(place)
+
+
+def _kept(place: Path) -> Snapshot:
+    """What lasts of the numbers in a file. Raises FileNotFoundError."""
+    try:
+        kept = decode(place.read_bytes())
+    except msgspec.MsgspecError as error:
+        log.warning("numbers not readable", path=place, error=error)
+        return {}
+    return {metric: values for metric, values in kept.items() if metric in _LASTING}
+
+
+def _runs(name: str) -> bool:
+    """Whether there is a process of that name's number: it may be about to write its last numbers."""
+    try:
+        os.kill(int(name.partition("-")[2]), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _folded(directory: Path) -> _Folded:
+    try:
+        return msgspec.json.decode((directory / _FOLDED).read_bytes(), type=_Folded)
+    except FileNotFoundError:
+        return _Folded()
+
+
+def _fold(directory: Path, dead: Sequence[str]) -> None:
+    """Make one file of the files of ``dead``, and of what was folded before; one process at a time does it."""
+    with (directory / "folding").open("wb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        before = _folded(directory)
+        names = [name for name in dead if name not in before.names and (directory / name).exists()]
+        total = merged([decode(before.numbers), *(_kept(directory / name) for name in names)])
+        # Until its file is away a name is told: whoever finds both must not add both.
+        left = [name for name in before.names if (directory / name).exists()]
+        _write(directory / _FOLDED, msgspec.json.encode(_Folded([*left, *names], msgspec.Raw(encode(total)))))
+        for name in (*left, *names):
+            (directory / name).unlink(missing_ok=True)
