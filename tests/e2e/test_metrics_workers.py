@@ -18,7 +18,7 @@ from tests.harness.gateway import GatewayProcess
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 
 DRAFT = {"job": "urn:babel:test:x", "data": {}}
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 40
 
 
 class Gateway:
