@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -37,7 +38,8 @@ pytestmark = [
 FASTER = 60
 SCRAPE_SECONDS = 1.5
 """So long a scrape may take, too: a worker that hangs is waited for, a second long."""
-TOKEN = "for the scrape and for the clients"
+CLIENTS, SCRAPER = "for the clients", "for the scrapes"
+"""Tokens."""
 ONLY_UNIT_TESTED = {"BabelgatePublishesNearBound", "BabelgateReceivesNearBound"}
 """They need thousands of clients."""
 ORDINARY = ("orders", "mails", "payments")
@@ -94,6 +96,7 @@ class Scene:
     async def agrees(self) -> None:
         """What Prometheus has is what is on the books, once it has scraped again."""
         booked = {what: self.shop.books.of(what) for what in WHAT}
+        assert all(booked.values()), booked
         with suppress(AssertionError):
             await self.until(lambda: self.told() == booked, "", 10)
         assert self.told() == booked
@@ -124,13 +127,7 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
             "limits": {"max_publishes_in_flight": 20},
             "journal": {"landing": str(tmp_path / "landing"), "segment_seconds": 1, "buffer_bytes": 65_536},
             "auth": {
-                "tokens": [
-                    {
-                        "name": "all",
-                        "sha256": hashlib.sha256(TOKEN.encode()).hexdigest(),
-                        "rights": {"*": ["send", "listen", "manage"]},
-                    }
-                ]
+                "tokens": [token(CLIENTS, "*", "send", "listen", "manage"), token(SCRAPER, "metrics-only", "manage")]
             },
             "workers": 2,
         }
@@ -138,7 +135,7 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
         target = process.url.removeprefix("http://")
         scrape = {
             "job_name": "babelgate",
-            "authorization": {"credentials": TOKEN},
+            "authorization": {"credentials": SCRAPER},
             "static_configs": [{"targets": [target]}],
         }
         watcher = stack.enter_context(prometheus([scrape], compressed(FASTER), interval_seconds=SCRAPE_SECONDS))
@@ -151,9 +148,13 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
         yield scene
 
 
+def token(text: str, queues: str, *rights: str) -> dict[str, Any]:
+    return {"name": text, "sha256": hashlib.sha256(text.encode()).hexdigest(), "rights": {queues: list(rights)}}
+
+
 @asynccontextmanager
 async def connected(process: GatewayProcess) -> AsyncIterator[httpx.AsyncClient]:
-    headers = {"authorization": f"Bearer {TOKEN}"}
+    headers = {"authorization": f"Bearer {CLIENTS}"}
     async with httpx.AsyncClient(base_url=process.url, headers=headers, timeout=20) as client:
         yield client
 
