@@ -32,7 +32,7 @@ pytestmark = [
     pytest.mark.rabbitmq,
     pytest.mark.redis,
     pytest.mark.slow,
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(240),
 ]
 
 FASTER = 60
