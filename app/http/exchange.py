@@ -13,8 +13,9 @@ from starlette.types import Message, Receive, Scope, Send
 from app.errors import BabelgateError
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
-from app.http.traced import TRACEPARENT, RequestTrace
+from app.http.traced import RequestTrace
 from app.observe.logs import get_logger
+from app.observe.tracing import TRACEPARENT
 from app.rights import Caller
 
 JSON = b"application/json"

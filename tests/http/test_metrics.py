@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
@@ -100,8 +102,8 @@ async def test_a_client_that_hangs_up_got_no_status(app, client, queue):
 
 
 async def test_a_refusal_at_the_head_is_counted(app, client):
-    scope = {"type": "lifespan"}
-    seen = []
+    scope: dict[str, Any] = {"type": "lifespan"}
+    seen: list[str] = []
 
     async def receive():
         return {"type": "lifespan.startup"} if not seen else {"type": "lifespan.shutdown"}
