@@ -22,6 +22,7 @@ from app.observe.tracing_sampling import Sampling
 from app.routing import Policy, Router, Rule
 from tests.harness.asgi import Call, part
 from tests.harness.memory import CAPABLE, MemoryBinding, lacking
+from tests.harness.sqlite import SqliteBroker
 from tests.harness.traced import Spans, header, links, parent, told
 from tests.harness.world import KEYS
 
@@ -42,9 +43,9 @@ def given_by(trace_id: str) -> str:
 
 
 class World:
-    """A gateway over a broker in memory, and a client of it."""
+    """A gateway, over a broker in memory as a rule, and a client of it."""
 
-    def __init__(self, tracing: Tracing | None, binding: MemoryBinding, queue: str) -> None:
+    def __init__(self, tracing: Tracing | None, binding: Any, queue: str) -> None:
         self.binding = binding
         router = Router([], Rule("*", binding, Policy(max_attempts=2)))
         self.gateway = Gateway({binding.name: binding}, router, TokenSealer(KEYS), tracing=tracing)
@@ -72,8 +73,8 @@ async def make(queue):
     """A function of a tracing that makes a world."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(tracing=None, capabilities=CAPABLE):
-            world = World(tracing, MemoryBinding("memory", capabilities), queue)
+        async def start(tracing=None, capabilities=CAPABLE, binding=None):
+            world = World(tracing, binding or MemoryBinding("memory", capabilities), queue)
             await world.gateway.start()
             stack.push_async_callback(world.gateway.close)
             await stack.enter_async_context(world.client)
@@ -358,6 +359,24 @@ async def test_copies_and_dead_letters_keep_their_context(make, spans):
     await world.post(":nack", {"ack_tokens": [first["ack_token"]], "delay_seconds": 0})
     (second,) = await world.receive()
     assert second["attempts"] == 1 and second["headers"] == first["headers"]
+
+
+async def test_a_redrive_is_a_span_and_its_messages_keep_their_context(make, spans, tmp_path):
+    world = await make(spans.tracing, binding=SqliteBroker(tmp_path).connect())
+    await world.publish(traceparent=SAMPLED, tracestate="a=1", baggage="k=v")
+    (message,) = await world.receive()
+    await world.post(":reject", {"ack_tokens": [message["ack_token"]]})
+    spans.clear()
+    url = f"/queues/{world.queue}/dead-letters"
+    (letter,) = (await world.client.get(url)).json()["dead_letters"]
+    assert letter["headers"] == message["headers"]
+    answer = await world.client.post(f"{url}:redrive", json={}, headers={"traceparent": SAMPLED})
+    assert answer.json()["redriven"] == 1
+    server, redriven = spans.named("POST /queues/{queue}/dead-letters:redrive"), spans.named(f"redrive {world.queue}")
+    assert parent(redriven) == header(server) == answer.headers["traceparent"]
+    assert redriven.kind.name == "CLIENT"
+    (again,) = await world.receive()
+    assert again["headers"] == message["headers"]
 
 
 async def test_a_client_that_hangs_up_is_told_of(make, spans):
