@@ -41,6 +41,10 @@ class Files:
         """Whether there is such a file or folder."""
         return bool(self._fs.exists(self._path(url)))
 
+    def is_folder(self, url: str) -> bool:
+        """Whether there is such a folder."""
+        return self.exists(url) and _status(self._fs.getFileStatus(self._path(url))).is_folder
+
     def list(self, url: str) -> list[FileStatus]:
         """What stands in the folder ``url``, by name; nothing where there is no such folder."""
         if not self.exists(url):

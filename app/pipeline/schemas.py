@@ -55,4 +55,68 @@ QUARANTINED = Dataset(
     "quarantined", {**_BODY, "reason": "string", "reason_pointer": "string", "detail": "string", "truncated": "boolean"}
 )
 
-DATASETS: Mapping[str, Dataset] = {each.name: each for each in (ACCEPTED, QUARANTINED)}
+# The members of a record by their names, see docs/journal.md; ``envelope`` is the body, byte for byte, however the line
+# held it; ``date`` is that of ``at``, UTC; ``src_file`` the segment it came from.
+JOURNAL = Dataset(
+    "journal",
+    {
+        "v": "int",
+        "node": "string",
+        "epoch": "string",
+        "seq": "bigint",
+        "event": "string",
+        "at": "bigint",
+        "queue": "string",
+        "broker": "string",
+        "job": "string",
+        "message_id": "string",
+        "trace_id": "string",
+        "attempts": "bigint",
+        "created_at": "bigint",
+        "lease_seconds": "double",
+        "bytes": "bigint",
+        "lang": "string",
+        "outcome": "string",
+        "to_queue": "string",
+        "envelope": "binary",
+        "count": "bigint",
+        "first_lost_at": "bigint",
+        "last_lost_at": "bigint",
+        "date": "date",
+        "ingest_batch": "string",
+        "src_file": "string",
+    },
+)
+# ``src_at``: offset in the unpacked file, bytes; ``raw``: its beginning, where it is large.
+JOURNAL_CORRUPT = Dataset(
+    "journal_corrupt",
+    {
+        "src_file": "string",
+        "src_at": "bigint",
+        "reason": "string",
+        "detail": "string",
+        "raw": "binary",
+        "raw_bytes": "bigint",
+        "raw_sha256": "string",
+        "ingest_batch": "string",
+    },
+)
+# ``kind``: lost (a gap record tells of it), hole (numbers that no segment held), open_end (nothing tells whether more
+# came); ``missing``: how many records, null where nobody knows; the times are those of the records around.
+JOURNAL_GAPS = Dataset(
+    "journal_gaps",
+    {
+        "kind": "string",
+        "node": "string",
+        "epoch": "string",
+        "first_seq": "bigint",
+        "last_seq": "bigint",
+        "missing": "bigint",
+        "from_at": "bigint",
+        "to_at": "bigint",
+    },
+)
+
+DATASETS: Mapping[str, Dataset] = {
+    each.name: each for each in (ACCEPTED, QUARANTINED, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS)
+}

@@ -1,0 +1,61 @@
+"""Which numbers are there, as ranges: a process numbers its records without holes, so that a few say it all."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+
+Range = tuple[int, int, int, int]
+"""The first and the last number, both included, and the times of their records, Unix ms."""
+
+
+class Ranges:
+    """A set of numbers, each with a time; the times of the numbers at the ends of ranges are kept."""
+
+    def __init__(self, ranges: Iterable[Range] = ()) -> None:
+        self._firsts: list[int] = []
+        self._ranges: list[Range] = []
+        for each in ranges:
+            self.add_range(each)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self._firsts, number)
+        return at > 0 and number <= self._ranges[at - 1][1]
+
+    def __iter__(self) -> Iterator[Range]:
+        return iter(self._ranges)
+
+    def __len__(self) -> int:
+        """How many numbers."""
+        return sum(last - first + 1 for first, last, _, _ in self._ranges)
+
+    def add(self, number: int, at: int) -> bool:
+        """Add a number; whether it was not there yet."""
+        if number in self:
+            return False
+        self.add_range((number, number, at, at))
+        return True
+
+    def add_range(self, added: Range) -> None:
+        """Add all numbers of a range, which may be there already."""
+        first, last, first_at, last_at = added
+        begin = bisect_right(self._firsts, first)
+        if begin and self._ranges[begin - 1][1] >= first - 1:
+            begin -= 1
+            first, _, first_at, _ = self._ranges[begin]
+        end = bisect_right(self._firsts, last + 1)
+        if end > begin and self._ranges[end - 1][1] >= last:
+            _, last, _, last_at = self._ranges[end - 1]
+        self._ranges[begin:end] = [(first, last, first_at, last_at)]
+        self._firsts[begin:end] = [first]
+
+    def holes(self) -> Iterator[Range]:
+        """The numbers from 1 on that are missing before the last, with the times of the records around them.
+
+        Before the first record there is no time but its own.
+        """
+        before, before_at = 0, None
+        for first, last, first_at, last_at in self._ranges:
+            if first > before + 1:
+                yield before + 1, first - 1, first_at if before_at is None else before_at, first_at
+            before, before_at = last, last_at
