@@ -71,6 +71,7 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--ndjson", is_flag=True, help="One message per line, whatever the first line looks like.")
 @click.option("--delay-seconds", type=float, help="Deliver a single message not before this time.")
 @click.option("--ordering-key", help="Order or group a single message by this key, where the broker can.")
+@click.option("--idempotency-key", help="Publish a single message once, however often this is run with the same key.")
 @_connects
 def publish(
     client: Client,
@@ -80,6 +81,7 @@ def publish(
     data: str | None,
     trace_id: str | None,
     ndjson: bool,
+    idempotency_key: str | None,
     **parameters: Any,
 ) -> None:
     """Publish envelopes or drafts from FILE (default: stdin): one JSON object, an array, or one object per line.
@@ -87,24 +89,30 @@ def publish(
     Prints the receipt of a single message, else how many were accepted. Refused lines go to stderr, the others are
     published.
     """
+    if idempotency_key is not None:
+        from app.client import quoted
+
+        try:
+            quoted(idempotency_key)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--idempotency-key") from None
     if job is not None:
         if click.get_current_context().get_parameter_source("file") is not ParameterSource.DEFAULT:
             raise click.UsageError("--job says what to publish; with it, no FILE is read.")
-        _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters))
+        _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters, idempotency_key))
         return
     if data is not None or trace_id is not None:
         raise click.UsageError("--data and --trace-id say more of a --job; without one, messages are read.")
     lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     body, lines = (b"", lines) if ndjson else _sniff(lines)
     single = bool(body) and not body.lstrip().startswith(b"[")
-    if not single and any(value is not None for value in parameters.values()):
-        raise click.UsageError(
-            "--delay-seconds and --ordering-key are for a single message; of several, each has its own."
-        )
+    if not single and any(value is not None for value in (idempotency_key, *parameters.values())):
+        named = "--delay-seconds, --ordering-key and --idempotency-key"
+        raise click.UsageError(f"{named} are for a single message; of several, each has its own.")
     if not body:
         _publish_lines(client, queue, lines, file)
     elif single:
-        _print_json(client.publish(queue, body, parameters))
+        _print_json(client.publish(queue, body, parameters, idempotency_key))
     else:
         answer = client.publish_batch(queue, body)
         _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"))

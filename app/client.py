@@ -71,9 +71,12 @@ class Client:
     ) -> None:
         self._http.close()
 
-    def publish(self, queue: str, body: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
-        """Publish one envelope or draft; its receipt."""
-        return self._json("POST", queue, "/messages", content=body, parameters=parameters)
+    def publish(
+        self, queue: str, body: bytes, parameters: Mapping[str, Any], idempotency_key: str | None = None
+    ) -> dict[str, Any]:
+        """Publish one envelope or draft, with a key once; its receipt. Raises ValueError as :func:`quoted`."""
+        headers = {} if idempotency_key is None else {"idempotency-key": quoted(idempotency_key)}
+        return self._json("POST", queue, "/messages", content=body, parameters=parameters, headers=headers)
 
     def publish_batch(self, queue: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
         """Publish a JSON array or NDJSON; ``accepted``, ``failed`` and ``results`` as the API gives them."""
@@ -115,12 +118,14 @@ class Client:
         content: bytes | None = None,
         content_type: str = "application/json",
         parameters: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         path = "queues" if queue is None else f"queues/{quote(queue, safe='')}{action}"
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
-        headers = {"content-type": content_type} if content is not None else {}
+        sent = {"content-type": content_type} if content is not None else {}
+        sent |= headers or {}
         try:
-            response = self._http.request(method, path, content=content, headers=headers, params=given)
+            response = self._http.request(method, path, content=content, headers=sent, params=given)
         except httpx.TransportError as error:
             raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from None
         if response.is_success:
@@ -130,3 +135,11 @@ class Client:
         except ValueError:
             problem = {}
         raise Refused(response.status_code, problem if isinstance(problem, dict) else {})
+
+
+def quoted(key: str) -> str:
+    """An idempotency key as its header has it. Raises ValueError unless it is 1 to 255 printable ASCII characters."""
+    if not (key.isascii() and key.isprintable() and 1 <= len(key) <= 255):
+        raise ValueError("expected 1 to 255 printable ASCII characters")
+    escaped = key.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

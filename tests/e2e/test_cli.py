@@ -72,6 +72,14 @@ class TestPublishAndReceive:
         assert (envelope["meta"]["id"], envelope["trace_id"]) == (receipt["id"], "t-1")
         assert lines(babelgate("receive", queue)) == []
 
+    def test_one_message_once(self, babelgate, queue):
+        command = ("publish", queue, "--job", "x", "--idempotency-key", r'order "4711\0"')
+        receipts = [lines(babelgate(*command)) for _ in range(2)]
+        assert receipts[0] == receipts[1]
+        assert len(lines(babelgate("receive", queue, "--ack", "--max", "2"))) == 1
+        assert babelgate(*command[:-1], "é").returncode == 2
+        assert babelgate(*command[:-1], "order-1").returncode == 0
+
     def test_one_document_of_many_lines(self, babelgate, queue):
         lines(babelgate("publish", queue, stdin=b'{\n  "job": "x",\n  "data": {}\n}\n'))
         (message,) = lines(babelgate("receive", queue))
@@ -218,6 +226,7 @@ class TestExitCodes:
             (["--data", "{}"], draft(1)),
             (["--delay-seconds", "60"], draft(1) + draft(2)),
             (["--ordering-key", "k", "--ndjson"], draft(1)),
+            (["--idempotency-key", "k"], draft(1) + draft(2)),
             (["--delay-seconds", "60"], b"[" + draft(1) + b"]"),
         ],
     )
