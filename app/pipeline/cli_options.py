@@ -33,9 +33,11 @@ class Launch:
 
         With ``--verbose`` Spark writes to the terminal instead.
         """
+        from app.pipeline.console import say
         from app.pipeline.failures import explain
         from app.pipeline.session import session
 
+        say(f"{name}: starting Spark")
         log = None
         if not self.verbose:
             with tempfile.NamedTemporaryFile(prefix=f"babelgate-{name}-", suffix=".log", delete=False) as file:

@@ -17,6 +17,7 @@ import click
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+WATCHER = "babelgate-progress"
 _LINE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
 
@@ -39,7 +40,7 @@ def progress(spark: SparkSession, label: str) -> Iterator[None]:
 
     over = threading.Event()
     show = _bar if sys.stderr.isatty() else _lines
-    watcher = threading.Thread(target=show, args=(label, tasks, over), daemon=True)
+    watcher = threading.Thread(target=show, args=(label, tasks, over), name=WATCHER, daemon=True)
     watcher.start()
     try:
         yield
@@ -60,9 +61,11 @@ def _bar(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event
             bar.update(line, completed=done, total=total or None)
 
 
-def _lines(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event) -> None:
+def _lines(
+    label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event, seconds: float = _LINE_SECONDS
+) -> None:
     began = time.monotonic()
-    while not over.wait(_LINE_SECONDS):
+    while not over.wait(seconds):
         done, total = tasks()
         click.echo(f"{label}: {done} of {total} tasks, {time.monotonic() - began:.0f} s", err=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
-_PYTHON_ERROR = re.compile(r"^(?:[\w.]+)(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
+_PYTHON_ERROR = re.compile(r"^(?!java|org\.|scala|py4j)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
 _NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
 _JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$", re.M)
 

@@ -75,7 +75,7 @@ def test_its_verdicts_and_bytes_are_those_of_the_endpoint(run, tmp_path):
     suite = locate()
     if suite is None:
         missing("the conformance suite", "run: python -m tests.harness.conformance")
-    bodies = list(dict.fromkeys([*BY_HAND, *of_the_suite(suite), *generated(900)]))
+    bodies = list(dict.fromkeys([*BY_HAND, *of_the_suite(suite), *generated(1200)]))
     with gateway(tmp_path) as process, process.client() as client:
         url = "/queues/q/messages:validate?mode=consume"
         expected = [verdict_of_http(client.post(url, content=body)) for body in bodies]

@@ -1,0 +1,166 @@
+"""What a job does around its work: quick help, errors in words, progress, and what its tasks need of an executor."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import zipfile
+from pathlib import Path
+
+import click
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PythonException
+
+from app.pipeline import console, session
+from app.pipeline.cli import COMMANDS
+from app.pipeline.failures import explain
+
+TASK_MODULES = ("app.pipeline.judging",)
+"""What Spark's Python workers import; whatever runs in tasks is listed here."""
+
+
+def loaded_by(code):
+    printed = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    )
+    return {name.split(".")[0] for name in printed.stdout.split()}
+
+
+def test_help_loads_neither_spark_nor_arrow():
+    for command in COMMANDS:
+        assert command.name is not None
+    code = "from app.pipeline.cli import pipeline"
+    assert loaded_by(code).isdisjoint({"pyspark", "pyarrow", "pandas", "msgspec", "rich"})
+
+
+def test_tasks_need_pyarrow_and_msgspec_of_an_executor():
+    code = "import " + ", ".join(TASK_MODULES)
+    loaded = loaded_by(code)
+    assert {"pyarrow", "msgspec"} <= loaded
+    assert loaded.isdisjoint({"pyspark", "click", "rich", "httpx", "fastapi", "pydantic", "yaml"})
+
+
+@pytest.fixture
+def java(tmp_path):
+    """A function that makes a JAVA_HOME whose java says what is given."""
+
+    def make(said):
+        path = tmp_path / "bin" / "java"
+        path.parent.mkdir()
+        path.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        path.chmod(0o755)
+        return {"JAVA_HOME": str(tmp_path)}
+
+    return make
+
+
+def checked(environ):
+    code = "from app.pipeline.session import check_environment; check_environment()"
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+    return done.stderr.splitlines()[-1] if done.returncode else "fine"
+
+
+def test_java_is_looked_at_before_spark_starts(java, tmp_path):
+    assert "there is none in JAVA_HOME, /nowhere" in checked({"JAVA_HOME": "/nowhere"})
+    assert "there is none in PATH, and JAVA_HOME is not set" in checked({"PATH": str(tmp_path)})
+    environ = java('openjdk version "1.8.0_392"')
+    assert "is version 8. Set JAVA_HOME" in checked(environ)
+    script = tmp_path / "bin" / "java"
+    script.write_text(script.read_text().replace("1.8.0_392", "21.0.1"))
+    assert checked(environ) == "fine"
+    script.write_text("#!/bin/sh\necho 'no such library' >&2; exit 1\n")
+    assert "does not run: no such library" in checked(environ)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [("local", "local[1,4]"), ("local[*]", "local[*,4]"), ("local[2,9]", "local[2,9]"), ("spark://a:7077",) * 2],
+)
+def test_a_local_master_retries_tasks_as_a_cluster_does(asked, used):
+    assert session._with_retries(asked) == used
+
+
+def test_the_package_is_shipped_as_it_is_installed(tmp_path):
+    first = session._packed(tmp_path)
+    assert first is not None
+    content = first.read_bytes()
+    with zipfile.ZipFile(first) as archive:
+        names = archive.namelist()
+    assert {"app/__init__.py", "app/envelope/canonical.py", "app/pipeline/judging.py"} <= set(names)
+    session._packed(tmp_path)
+    assert first.read_bytes() == content
+    sys_path = f"import sys; sys.path.insert(0, {str(first)!r}); import app.pipeline.judging as m; print(m.__file__)"
+    done = subprocess.run([sys.executable, "-c", sys_path], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert Path(done.stdout.strip()).is_relative_to(first)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (
+            PythonException("Traceback\nModuleNotFoundError: No module named 'msgspec'\n"),
+            "The executors' Python lacks the module 'msgspec'.",
+        ),
+        (Py4JError('java.io.IOException: Cannot run program "/x/python": error=2'), "The executors have no /x/python"),
+        (PythonException("[PYTHON_VERSION_MISMATCH] Python in worker"), "is of another version than this one"),
+        (PythonException("An exception\n  File x\nValueError: bad thing\n"), "A task failed: ValueError: bad thing"),
+        (Py4JError("An error\njava.io.IOException: No space left on device\n\tat x"), "Spark failed: No space left"),
+        (AnalysisException("[TABLE_NOT_FOUND] no x.\nmore"), "[TABLE_NOT_FOUND] no x."),
+    ],
+)
+def test_errors_are_told_in_words(error, words):
+    told = explain(error)
+    assert told is not None
+    assert words in told
+    assert "\n" not in told
+
+
+def test_errors_of_this_program_keep_their_traceback():
+    assert explain(KeyError("x")) is None
+
+
+def test_a_session_that_runs_is_used_and_left_running(spark):
+    with session.session("other", master="local[1]", conf={"spark.sql.shuffle.partitions": "7"}) as found:
+        assert found is spark
+    assert spark.range(3).count() == 3
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.sparkContext.master == "local[2,4]"
+
+
+def test_elsewhere_than_on_a_terminal_progress_is_lines(capsys):
+    over = threading.Event()
+    told = iter([(1, 4), (3, 4)])
+
+    def tasks():
+        counts = next(told, None)
+        if counts is None:
+            over.set()
+        return counts or (4, 4)
+
+    console._lines("validate", tasks, over, seconds=0.01)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition(",")[0] for line in lines][:2] == ["validate: 1 of 4 tasks", "validate: 3 of 4 tasks"]
+
+
+def test_progress_ends_with_what_it_watches(spark, capsys):
+    with console.progress(spark, "nothing"):
+        pass
+    assert [thread for thread in threading.enumerate() if thread.name == console.WATCHER] == []
+    with pytest.raises(click.ClickException), console.progress(spark, "nothing"):
+        raise click.ClickException("x")
+    assert [thread for thread in threading.enumerate() if thread.name == console.WATCHER] == []
+
+
+def test_a_summary_is_whole_or_not_there(tmp_path):
+    path = tmp_path / "summary.json"
+    path.write_text("old")
+    with pytest.raises(TypeError):
+        console.summarize(path, {"a": object()})
+    assert path.read_text() == "old"
+    console.summarize(path, {"a": 1})
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
+    console.summarize(None, {})

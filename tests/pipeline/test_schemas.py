@@ -1,0 +1,31 @@
+"""The columns that other programs rely on: added to at the end, and otherwise as they were."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.pipeline.judging import COLUMNS
+from app.pipeline.schemas import DATASETS
+
+GOLDEN = Path(__file__).with_name("golden")
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_columns_are_only_added_at_the_end(name: str) -> None:
+    """A new column is written into the golden file; a change of one that is there is a new version of the dataset."""
+    path = GOLDEN / f"{name}.json"
+    dataset = DATASETS[name]
+    now = {"version": dataset.version, "partitions": list(dataset.partitions), "columns": dict(dataset.columns)}
+    before = json.loads(path.read_text()) if path.exists() else {"version": dataset.version, "columns": {}}
+    if now["version"] == before["version"]:
+        kept = list(before["columns"].items())
+        assert list(dataset.columns.items())[: len(kept)] == kept, "a column is lost, changed, or no more in its place"
+    assert now == before, f"golden/{path.name} is to hold: {json.dumps(now)}"
+
+
+def test_one_pass_writes_the_columns_of_both() -> None:
+    for dataset in ("accepted", "quarantined"):
+        assert DATASETS[dataset].columns.items() <= COLUMNS.items()
