@@ -290,14 +290,6 @@ class TestIdempotency:
         await process.publish({"n": 3})
         assert await numbers(process, 4) == [0, 1, 2, 3]
 
-        async def room() -> bool:
-            try:
-                return type(await once(process, "more")) is Receipt
-            except KeysFull:
-                return False
-
-        await until(room)
-
     async def test_a_reserved_key_is_in_progress_and_then_unresolved(self, world: World) -> None:
         process = await world.process()
         store = store_of(process, world)

@@ -23,6 +23,7 @@ PAIRS = [
     pytest.param(("redis", None), id="redis", marks=redis),
     pytest.param(("laravel", None), id="redis-laravel", marks=redis),
     pytest.param(("redis", "sqlite"), id="keys-in-sqlite-queue-in-redis", marks=redis),
+    pytest.param(("sqlite", "redis"), id="keys-in-redis-queue-in-sqlite", marks=redis),
     pytest.param(("rabbitmq", "redis"), id="keys-in-redis-queue-in-rabbitmq", marks=[redis, rabbitmq]),
 ]
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 
 from app.brokers.binding import Outcome
-from app.errors import BrokerUnavailable, OutcomeUnknown
-from app.model import Message
+from app.errors import BrokerUnavailable, IdempotencyInProgress, OutcomeUnknown
+from app.model import Message, Receipt, Replay
 from app.rights import ANYONE
 from tests.harness.broker import Broker
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.rabbitmq import RabbitBroker, RabbitServer
 from tests.harness.redis import RedisBroker, RedisServer, redis_server
+from tests.harness.sqlite import SqliteBroker
 from tests.harness.world import Process, World, data, draft, until
 
 pytestmark = pytest.mark.timeout(90)
@@ -120,6 +122,54 @@ async def test_a_publish(world: World, between: Proxy, delay: float) -> None:
     assert data(message) == {"mark": "only once"}
     await process.ack(message)
     assert await process.is_empty()
+
+
+@pytest.mark.parametrize("delay", [0, 0.2], ids=["now", "delayed"])
+async def test_a_publish_with_a_key_is_sent_again(kind: str, world: World, between: Proxy, delay: float) -> None:
+    if kind == "rabbitmq":
+        pytest.skip("keeps no keys")
+    process = await warm(world)
+
+    async def publish() -> Receipt:
+        body = draft({"mark": "only once"})
+        return await process.gateway.publish(ANYONE, world.queue, body, delay_seconds=delay, idempotency_key="k")
+
+    await process.gateway.publish(ANYONE, world.queue, draft({}), delay_seconds=3600, idempotency_key="warm")
+    await process.gateway.purge(ANYONE, world.queue)
+    between.drop_replies = True
+    with pytest.raises(OutcomeUnknown):
+        await publish()
+    between.drop_replies = False
+    await recovered(process)
+    assert type(await publish()) is Replay
+    await process.ack(await process.one())
+    assert await process.is_empty()
+
+
+async def test_a_reservation_whose_reply_is_lost_is_given_back(
+    kind: str, server: RedisServer, between: Proxy, queue: str, tmp_path: Path
+) -> None:
+    if kind != "list":
+        pytest.skip("the queue's layout is no part of it")
+    world = World(SqliteBroker(tmp_path), queue, ProxiedRedis(server, between, kind))
+    process = await world.process()
+    await process.gateway.publish(ANYONE, queue, draft({"n": 0}), idempotency_key="warm")
+    between.drop_replies = True
+    with pytest.raises(BrokerUnavailable):
+        await process.gateway.publish(ANYONE, queue, draft({"n": 1}), idempotency_key="k")
+    between.drop_replies = False
+
+    async def published() -> bool:
+        try:
+            await process.gateway.publish(ANYONE, queue, draft({"n": 1}), idempotency_key="k")
+        except (BrokerUnavailable, IdempotencyInProgress):
+            return False
+        return True
+
+    await until(published)
+    assert [data(message)["n"] for message in await process.take(2)] == [0, 1]
+    assert await process.receive() == []
+    await world.close()
 
 
 async def test_a_batch(world: World, between: Proxy) -> None:

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 KILLS = int(os.environ.get("TEST_KILLS", "2"))
 """How many blows a test deals; more of them by hand."""
-CLIENTS = 12
+CLIENTS = 8
 BATCH = 5
 PAUSE = 0.05
 """Seconds of a client between two calls, and between two tries of one."""
@@ -63,7 +63,7 @@ class Insistent:
 
     async def insist(self, http: httpx.AsyncClient, keys: list[str]) -> None:
         """Send the messages of ``keys`` until each has its answer."""
-        tries: Counter[str] = Counter()
+        tries: Counter[tuple[str, int]] = Counter()
         while keys:
             keys = [key for key, result in await self._send(http, keys) if not self._told(key, result, tries)]
             if keys:
@@ -82,18 +82,19 @@ class Insistent:
         except httpx.TransportError:
             return [(key, None) for key in keys]
 
-    def _told(self, key: str, result: dict[str, Any] | None, tries: Counter[str]) -> bool:
+    def _told(self, key: str, result: dict[str, Any] | None, tries: Counter[tuple[str, int]]) -> bool:
         """Whether that is the answer; keeps it."""
         if result is not None and result["status"] == 201:
-            self.repeated += tries[key] > 0
+            self.repeated += tries[key, 0] > 0
             assert self.ids.setdefault(key, result["id"]) == result["id"], "another message than before"
             return True
         if result is not None:
             assert result["status"] in RETRIED, result
-            if result["status"] in UNSETTLED and tries[key] > TRIES:
+            tries[key, result["status"]] += 1
+            if any(tries[key, status] > TRIES for status in UNSETTLED):
                 self.unknown.add(key)
                 return True
-        tries[key] += 1
+        tries[key, 0] += 1
         return False
 
 
