@@ -16,7 +16,7 @@ from app.pipeline.cli_options import Launch, starts_spark
     type=click.Choice(["auto", "ndjson", "parquet", "dead-letters"]),
     default="auto",
     show_default=True,
-    help="What the inputs are; auto tells by the names of the files.",
+    help="What the inputs are; auto tells by their first bytes.",
 )
 @click.option("--column", help="Of Parquet, the column of the bodies.  [default: body, or the only fitting one]")
 @click.option(

@@ -51,13 +51,23 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
     found: list[Manifest] = []
     try:
         for dataset in datasets:
-            home = f"{root.rstrip('/')}/{dataset}/v={DATASETS[dataset].version}"
-            if _content(f"{home}/{_CURRENT}").decode().strip() != run:
+            if _content(f"{folder(root, dataset)}/{_CURRENT}").decode().strip() != run:
                 return None
-            found.append(json.loads(_content(f"{home}/run={run}/{_MANIFEST}")))
+            found.append(json.loads(_content(f"{folder(root, dataset, run)}/{_MANIFEST}")))
     except (OSError, ValueError):
         return None
-    return found[0]
+    return _of_all(found[0])
+
+
+def folder(root: str, dataset: str, run: str | None = None) -> str:
+    """The place of a dataset below ``root``, or of one of its runs."""
+    home = f"{root.rstrip('/')}/{dataset}/v={DATASETS[dataset].version}"
+    return home if run is None else f"{home}/run={run}"
+
+
+def _of_all(manifest: Manifest) -> Manifest:
+    """What the manifests of all datasets of a run tell."""
+    return {name: value for name, value in manifest.items() if name not in ("dataset", "version")}
 
 
 def _content(url: str) -> bytes:
@@ -82,8 +92,7 @@ class Store:
 
     def folder(self, dataset: str, run: str | None = None) -> str:
         """The URL of a dataset, or of one of its runs."""
-        home = f"{self.root}/{dataset}/v={DATASETS[dataset].version}"
-        return home if run is None else f"{home}/run={run}"
+        return folder(self.root, dataset, run)
 
     def current(self, dataset: str) -> str | None:
         """The id of the run that readers read; None before the first."""
@@ -156,7 +165,8 @@ class Store:
         What a job asks first: with the same inputs, nothing is left to do.
         """
         found = [self.manifest(dataset, run) for dataset in datasets]
-        if None in found:
+        complete = [each for each in found if each is not None]
+        if len(complete) < len(found):
             return None
         self.point(datasets, run)
-        return found[0]
+        return _of_all(complete[0])

@@ -12,7 +12,7 @@ import click
 from app.envelope.contract import LANGS
 from app.pipeline.cli_options import Launch
 from app.pipeline.console import progress, say, summarize
-from app.pipeline.datasets import Manifest, Store, run_id, unchanged
+from app.pipeline.datasets import Manifest, Store, folder, run_id, unchanged
 from app.pipeline.errors import JobFailed, QualityBroken
 from app.pipeline.inputs import Reading
 from app.pipeline.judging import COLUMNS, judge
@@ -68,8 +68,9 @@ def validate(
             manifest = done or _run(spark, store, files, reading, run)
     else:
         manifest = done
-    summarize(launch.summary, {**manifest, "unchanged": done is not None})
-    _tell(manifest, done is not None)
+    places = {name: folder(output, name, run) for name in DATASETS}
+    summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
+    _tell(manifest, places, done is not None)
     counts = manifest["counts"]
     if max_quarantine_rate is not None and counts["quarantine_rate"] > max_quarantine_rate:
         raise QualityBroken(
@@ -100,7 +101,6 @@ def _run(spark: SparkSession, store: Store, files: Sequence[InputFile], reading:
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
-        "paths": {name: store.folder(name, run) for name in DATASETS},
         "options": reading._asdict(),
         "inputs": {
             "files": len(files),
@@ -162,7 +162,7 @@ def _counts(seen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(manifest: Manifest, is_old: bool) -> None:
+def _tell(manifest: Manifest, places: Mapping[str, str], is_old: bool) -> None:
     counts = manifest["counts"]
     if is_old:
         say(f"Nothing has changed since run {manifest['run_id']}; --force does it again.")
@@ -172,5 +172,5 @@ def _tell(manifest: Manifest, is_old: bool) -> None:
     )
     for reason, count in sorted(counts["reasons"].items(), key=lambda each: -each[1]):
         click.echo(f"  {count:>10}  {reason}")
-    for name, place in manifest["paths"].items():
+    for name, place in places.items():
         click.echo(f"{name}: {place}")

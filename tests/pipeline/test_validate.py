@@ -198,6 +198,8 @@ def test_the_same_inputs_are_done_once(run, tmp_path):
     assert again["run_id"] == first["run_id"]
     assert again["completed_at"] == first["completed_at"]
     assert "Nothing has changed" in run.output
+    assert "starting Spark" not in run.output, "there is nothing to do for it"
+    assert again == first | {"unchanged": True}
     assert (first["code_version"], first["job"]) == (__version__, "validate")
     forced = run(source, "--force")
     assert (forced["run_id"], forced["unchanged"]) == (first["run_id"], False)
