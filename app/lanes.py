@@ -64,6 +64,7 @@ class Lane:
             return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
 
         self._keys = keys
+        self._publishing: set[asyncio.Future[list[Published]]] = set()
         self._once = Once(route, keys, self.publish, send_once)
         self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch, PUBLISH_SECONDS)
         self.keyed: Coalescer[Pair, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS)
@@ -73,13 +74,15 @@ class Lane:
     @property
     def busy(self) -> bool:
         """Whether anything is in flight, waiting or held."""
-        publishing = self.publisher.busy or self.keyed.busy
+        publishing = self.publisher.busy or self.keyed.busy or bool(self._publishing)
         return publishing or self.acker.busy or self.receiver.busy or self.keeper.busy
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
         await self.publisher.idle()
         await self.keyed.idle()
+        if self._publishing:
+            await asyncio.wait(self._publishing)
         await self.receiver.idle()
         await self.acker.idle()
         await self.keeper.idle()
@@ -100,7 +103,10 @@ class Lane:
     async def once(self, messages: Sequence[Pair]) -> Sequence[Published]:
         """Publish as one batch of its own what has not been published under its key before. Never cancelled: a key
         would stay reserved."""
-        return await asyncio.shield(asyncio.ensure_future(self._once.publish(messages)))
+        publishing = asyncio.ensure_future(self._once.publish(messages))
+        self._publishing.add(publishing)
+        publishing.add_done_callback(self._publishing.discard)
+        return await asyncio.shield(publishing)
 
     async def timed(
         self,

@@ -83,6 +83,14 @@ class LosesTheReply(Passing):
         raise OutcomeUnknown(self.name, "the reply was lost")
 
 
+class Slow(Passing):
+    """Takes its time to publish."""
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        await asyncio.sleep(0.1)
+        return await self.inner.publish(queue, messages)
+
+
 class TestIdempotency:
     async def test_a_repeated_call_gets_the_first_answer_and_writes_nothing(self, world: World) -> None:
         process = await world.process()
@@ -330,6 +338,25 @@ class TestIdempotency:
                 await once(process, "k", {"n": 1})
         assert type(await once(process, "another key", {"n": 2})) is Receipt
         assert await numbers(process, 2) == [1, 2]
+
+    @pytest.mark.parametrize("count", [1, 3], ids=["one", "a batch"])
+    async def test_a_client_that_leaves_leaves_no_key_behind(self, world: World, count: int) -> None:
+        if world.store is None:
+            pytest.skip("key and message are one")
+        process = await world.process(wrap=Slow)
+        bodies = [entry(f"k{n}", {"n": n}) for n in range(count)]
+        if count == 1:
+            leaving: asyncio.Future[Any] = asyncio.ensure_future(
+                process.gateway.publish(ANYONE, world.queue, bodies[0])
+            )
+        else:
+            leaving = asyncio.ensure_future(process.gateway.publish_many(ANYONE, world.queue, bodies))
+        await asyncio.sleep(0.03)
+        leaving.cancel()
+        await process.reopen()
+        results = await process.gateway.publish_many(ANYONE, world.queue, bodies)
+        assert [type(result) for result in results] == [Replay] * count
+        assert await numbers(process, count) == list(range(count))
 
     async def test_keys_survive_a_restart_of_everything(self, world: World) -> None:
         process = await world.process()
