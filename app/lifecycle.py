@@ -19,9 +19,9 @@ from app.settings import Settings
 
 log = get_logger("babelgate.server")
 
-CLOSE_SECONDS = 15
-"""What closing the private port (5 s), then the brokers (5 s each, at once) may take before the process is ended the
-hard way."""
+CLOSE_SECONDS = 20
+"""What closing may take before the process is ended the hard way: the private port (5 s), the last metrics (3 s), the
+brokers (5 s each, at once), then the last spans and the journal (5 s, at once)."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object]
 

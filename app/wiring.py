@@ -7,11 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Protocol
-
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.admission import Admission, Bounds
+from app.application import App, Part
 from app.brokers.binding import Binding
 from app.brokers.registry import connect, driver
 from app.checks import check
@@ -27,14 +25,13 @@ from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.durations import Durations
-from app.http.shedding import SHEDDER, Shedder
+from app.http.shedding import Shedder
 from app.idempotency import NONE, OWN, KeyPolicy
 from app.journaling import journal
 from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe import tracing_setup
 from app.observe.events import Observe, fan_out
-from app.observe.journal_writer import Journal
 from app.observe.metrics import Metrics
 from app.observe.metrics_otlp import otlp_metrics
 from app.observe.tracing import Tracing
@@ -54,7 +51,9 @@ from app.settings_sections import QueueSettings
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
     """The routes, checked against what their brokers can do; no I/O. Raises ConfigError naming the key."""
-    return _router(settings, _bindings(settings, clock))
+    bindings = _bindings(settings, clock)
+    _idempotency(settings, bindings)
+    return _router(settings, bindings)
 
 
 def build_gateway(
@@ -141,79 +140,6 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     tell = scraping.tell if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory, tell)
     return App(api, gateway, shedder, parts, journaled, port, peers)
-
-
-class Part(Protocol):
-    """What lives as long as the application."""
-
-    async def start(self) -> None:
-        """Begin."""
-
-    async def close(self) -> None:
-        """End; the brokers can still be asked."""
-
-
-class App:
-    """The API with a lifespan, and the private side on which peers ask ``gateway`` and it asks them."""
-
-    def __init__(
-        self,
-        api: ASGIApp,
-        gateway: Gateway,
-        shedder: Shedder,
-        parts: Sequence[Part] = (),
-        journal: Journal | None = None,
-        port: PeerPort | None = None,
-        peers: Peers | None = None,
-    ) -> None:
-        self.gateway = gateway
-        self._api = api
-        self._shedder = shedder
-        self._parts = parts
-        self._journal = journal
-        self._port = port
-        self._peers = peers
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or the lifespan."""
-        if scope["type"] == "lifespan":
-            scope.setdefault("state", {})[SHEDDER] = self._shedder
-            await self._live(receive, send)
-        else:
-            await self._api(scope, receive, send)
-
-    async def _live(self, receive: Receive, send: Send) -> None:
-        await receive()
-        try:
-            if self._journal is not None:
-                self._journal.start()
-            await self.gateway.start()
-            if self._port is not None:
-                await self._port.open()
-            for part in self._parts:
-                await part.start()
-        except ConfigError as error:
-            await self._close()
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
-            return
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await self._close()
-        await send({"type": "lifespan.shutdown.complete"})
-
-    async def _close(self) -> None:
-        # Others settle here for as long as there is something to settle: until the brokers take it back.
-        await self.gateway.drain()
-        if self._port is not None:
-            await self._port.close()
-        for part in self._parts:
-            await part.close()
-        await self.gateway.close()
-        if self._peers is not None:
-            await self._peers.close()
-        await self.gateway.tracing.close()
-        if self._journal is not None:
-            await self._journal.close()
 
 
 def _addresses(given: str | Sequence[str] | None) -> list[Address]:

@@ -42,6 +42,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.protocol",),
     ("app.listener",),
     ("app.peer_port",),
+    ("app.application",),
     ("app.wiring", "app.lifecycle"),
     ("app.server", "app.client"),
     ("app.pipeline",),
@@ -53,7 +54,7 @@ LAYERS: list[tuple[str, ...]] = [
 OWNERS: dict[str, tuple[str, ...]] = {
     "sqlite3": ("app.brokers.sqlite",),
     "fastapi": ("app.http",),
-    "starlette": ("app.http", "app.wiring", "app.server", "app.lifecycle", "app.listener"),
+    "starlette": ("app.http", "app.application", "app.server", "app.lifecycle", "app.listener"),
     "prometheus_client": ("app.observe.metrics",),
     "opentelemetry": ("app.observe",),
     "structlog": ("app.observe",),
