@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from app.pipeline.cli_ingest import ingest
+from app.pipeline.cli_ingest import compact, ingest
 from app.pipeline.cli_validate import validate
 
-COMMANDS: tuple[click.Command, ...] = (validate, ingest)
+COMMANDS: tuple[click.Command, ...] = (validate, ingest, compact)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -42,3 +42,32 @@ def ingest(
     from app.pipeline.ingest import ingest as run
 
     run(launch, landing, output, None if once else interval_seconds, max_files, checkpoint)
+
+
+@click.command()
+@click.argument("root")
+@click.option(
+    "--target-mib",
+    type=click.FloatRange(min=0.01),
+    default=128.0,
+    show_default=True,
+    help="The size that files are to have; a date with less has one.",
+)
+@click.option(
+    "--retain-hours",
+    type=click.FloatRange(min=0),
+    default=24.0,
+    show_default=True,
+    help="How long files that were replaced stay, for those who read them.",
+)
+@click.option("--force", is_flag=True, help="Write every date again, not only those with new batches.")
+@starts_spark
+def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, force: bool) -> None:
+    """Put the many small files of journal/ below ROOT together: one set a date, sorted by queue and message.
+
+    Readers see the former files or the new ones, and ingest may go on meanwhile. Files that were replaced longer than
+    --retain-hours ago are removed.
+    """
+    from app.pipeline.compact import compact as run
+
+    run(launch, root, target_mib, retain_hours, force)

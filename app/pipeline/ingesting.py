@@ -13,7 +13,7 @@ from app import __version__
 from app.pipeline.commits import Commit, Content, Damaged, Known, read_whole, segment_of
 from app.pipeline.datasets import Store
 from app.pipeline.journal_lines import Corrupt, corrupt_row, corrupt_rows, journal_rows
-from app.pipeline.journals import commit, now_ms, snapshot
+from app.pipeline.journals import commit, now_ms, save, snapshot
 from app.pipeline.ranges import Ranges
 from app.pipeline.reports import ByFile, Lost, Owner, Report
 from app.pipeline.schemas import JOURNAL, JOURNAL_CORRUPT
@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 
 LARGEST_BYTES = 256 * 1024 * 1024
 """A task holds a whole file, as it landed, several times over; a gateway's own are far smaller."""
-_WRITING = {
-    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
-    "parquet.enable.dictionary#envelope": "false",
-    "parquet.column.statistics.enabled#envelope": "false",
-}
 _KEY = ["node", "epoch", "seq"]
 
 
@@ -161,14 +156,14 @@ class Ingest:
         if content is None:
             return {}
         rows = content.mapInArrow(partial(journal_rows, known=known, report=told.add, batch=batch), JOURNAL.ddl)
-        self._save(rows, JOURNAL.name, folder)
+        save(self._store, rows, JOURNAL.name, folder)
         return dict(told.value)
 
     def _once(self, folder: str, found: _Found) -> tuple[str, dict[str, int]]:
         """Write the rows of ``folder`` again, each record once."""
         spark, home = self._store.spark, self._store.folder(JOURNAL.name)
         frame = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").dropDuplicates(_KEY)
-        self._save(frame, JOURNAL.name, f"{folder}-once")
+        save(self._store, frame, JOURNAL.name, f"{folder}-once")
         written = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}-once")
         dates = {row["date"].isoformat(): row["count"] for row in written.groupBy("date").count().collect()}
         self._store.files.remove(f"{home}/{folder}")
@@ -193,7 +188,7 @@ class Ingest:
         if content is not None:
             frame = frame.union(content.mapInArrow(partial(corrupt_rows, batch=batch), JOURNAL_CORRUPT.ddl))
         seen = Observation()
-        self._save(frame.observe(seen, f.count("*").alias("rows")), JOURNAL_CORRUPT.name, folder)
+        save(self._store, frame.observe(seen, f.count("*").alias("rows")), JOURNAL_CORRUPT.name, folder)
         return int(seen.get["rows"])
 
     def _content(self, files: Sequence[Landed], reports: Mapping[str, Report], found: _Found) -> Content:
@@ -232,9 +227,6 @@ class Ingest:
                 raise
             return self._content_of(there)
         return frame.select("path", "content")
-
-    def _save(self, frame: DataFrame, dataset: str, folder: str) -> None:
-        frame.write.mode("overwrite").options(**_WRITING).parquet(f"{self._store.folder(dataset)}/{folder}")
 
     def _remove_leftovers(self, named: Collection[str | None], merged: Collection[str]) -> None:
         for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):

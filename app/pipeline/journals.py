@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from app.observe.journal import Segment
 from app.pipeline.commits import Commit, Content, Known
 from app.pipeline.datasets import Store
 from app.pipeline.errors import JobFailed
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _COMMITS = "_batches"
+_WRITING = {
+    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
+    "parquet.enable.dictionary#envelope": "false",
+    "parquet.column.statistics.enabled#envelope": "false",
+}
 _commit = msgspec.json.Decoder(Commit)
 
 
@@ -140,14 +146,38 @@ def gaps(known: Known) -> Iterator[tuple[Any, ...]]:
         yield "lost", lost.node, lost.epoch, lost.seq, lost.seq, lost.records, lost.first_lost_at, lost.last_lost_at
     for (node, epoch), seqs in sorted(known.seqs.items(), key=lambda each: each[0]):
         for first, last, from_at, to_at in seqs.holes():
-            yield "hole", node, epoch, first, last, last - first + 1, from_at, to_at
+            since = _started_at(epoch) if from_at is None else from_at
+            yield "hole", node, epoch, first, last, last - first + 1, since, to_at
         *_, (_, last, _, last_at) = seqs
         yield "open_end", node, epoch, last + 1, None, None, last_at, None
+
+
+def _started_at(epoch: str) -> int | None:
+    """When a process began, Unix ms; None where its epoch is of another make."""
+    try:
+        return Segment("", epoch, 1).started_at
+    except ValueError:
+        return None
 
 
 def commit(store: Store, made: Commit) -> None:
     """Let readers read a batch."""
     store.files.write(_url(store, made.batch), msgspec.json.encode(made))
+
+
+def save(store: Store, frame: DataFrame, dataset: str, folder: str) -> None:
+    """Write rows to a folder of a dataset, which nobody reads yet."""
+    frame.write.mode("overwrite").options(**_WRITING).parquet(f"{store.folder(dataset)}/{folder}")
+
+
+def folders_of(store: Store, batch: str) -> list[tuple[str, str]]:
+    """The folders of a batch, each with its dataset; none where it has no commit."""
+    content = store.files.read(_url(store, batch))
+    if content is None:
+        return []
+    made = _commit.decode(content)
+    folders = (JOURNAL.name, made.folder), (JOURNAL_CORRUPT.name, made.corrupt_folder)
+    return [(dataset, folder) for dataset, folder in folders if folder is not None]
 
 
 def forget(store: Store, batch: str) -> None:

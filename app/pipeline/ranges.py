@@ -49,13 +49,14 @@ class Ranges:
         self._ranges[begin:end] = [(first, last, first_at, last_at)]
         self._firsts[begin:end] = [first]
 
-    def holes(self) -> Iterator[Range]:
+    def holes(self) -> Iterator[tuple[int, int, int | None, int]]:
         """The numbers from 1 on that are missing before the last, with the times of the records around them.
 
-        Before the first record there is no time but its own.
+        None: there is no record before.
         """
-        before, before_at = 0, None
+        before: int = 0
+        before_at: int | None = None
         for first, last, first_at, last_at in self._ranges:
             if first > before + 1:
-                yield before + 1, first - 1, first_at if before_at is None else before_at, first_at
+                yield before + 1, first - 1, before_at, first_at
             before, before_at = last, last_at
