@@ -117,6 +117,23 @@ JOURNAL_GAPS = Dataset(
     },
 )
 
+# Of a run that sends: what became of every message. ``message_id``: its id, else ``sha256:`` and that of its body;
+# ``status``: accepted, replayed (it was there already), rejected, unknown (it may be there or not), left (to be sent).
+LEDGER = Dataset(
+    "ledger",
+    {
+        "run_id": "string",
+        "message_id": "string",
+        "idempotency_key": "string",
+        "target_queue": "string",
+        "status": "string",
+        "code": "string",
+        "http_status": "int",
+        "attempts": "int",
+        "at": "bigint",
+    },
+)
+
 DATASETS: Mapping[str, Dataset] = {
-    each.name: each for each in (ACCEPTED, QUARANTINED, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS)
+    each.name: each for each in (ACCEPTED, QUARANTINED, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS, LEDGER)
 }

@@ -1,0 +1,162 @@
+"""What became of every message of a run: pieces that tasks write as they go, and the dataset ``ledger`` made of them.
+
+``ledger/v=1/_pieces/run=<run id>/`` holds a small Parquet file for every few seconds of a task, and ``_run.json``,
+which tells what the run is. They are the truth until the run is done; a message may stand in several of them.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from app.pipeline.datasets import Store
+from app.pipeline.schemas import LEDGER
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS = 2000
+_SECONDS = 2.0
+_RUN = "_run.json"
+
+
+class Line(NamedTuple):
+    """A row of ``ledger``; ``at`` is Unix ms, ``attempts`` how many requests of this try carried the message."""
+
+    run_id: str
+    message_id: str
+    idempotency_key: str
+    target_queue: str
+    status: str
+    code: str | None
+    http_status: int | None
+    attempts: int
+    at: int
+
+
+class Pieces:
+    """Writes the lines of one task below the folder ``url``, soon after they are added."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._held: list[Line] = []
+        self._since = 0.0
+
+    def add(self, line: Line) -> None:
+        """Keep a line; written at once when there are many."""
+        if not self._held:
+            self._since = time.monotonic()
+        self._held.append(line)
+        if len(self._held) >= _ROWS or time.monotonic() - self._since >= _SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held, as a file that appears whole."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        from app.pipeline.arrow import schema
+        from app.pipeline.places import locate
+
+        if not self._held:
+            return
+        columns = schema(LEDGER.columns)
+        arrays = [
+            pa.array(values, each.type) for values, each in zip(zip(*self._held, strict=True), columns, strict=True)
+        ]
+        system, folder = locate(self._url)
+        name = f"{uuid.uuid4().hex}.parquet"
+        with system.open_output_stream(f"{folder}/.{name}") as file:
+            parquet.write_table(pa.Table.from_arrays(arrays, schema=columns), file, compression="zstd")
+        system.move(f"{folder}/.{name}", f"{folder}/{name}")
+        self._held = []
+
+
+class Begun(msgspec.Struct, frozen=True):
+    """What a run is. ``options`` and ``inputs``: what its id is made of; ``started_at``: Unix ms."""
+
+    run_id: str
+    job: str
+    options: dict[str, Any]
+    inputs: list[Any]
+    started_at: int
+    selected: int = 0
+    tries: int = 0
+
+
+class Ledger:
+    """The ledgers below a store's root."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._home = f"{store.folder(LEDGER.name)}/_pieces"
+
+    def pieces(self, run: str) -> str:
+        """The URL of the folder that takes a run's pieces."""
+        return f"{self._home}/run={run}"
+
+    def begun(self, run: str) -> Begun | None:
+        """A run that was begun and is not done."""
+        content = self._store.files.read(f"{self.pieces(run)}/{_RUN}")
+        return None if content is None else msgspec.json.decode(content, type=Begun)
+
+    def others(self) -> list[Begun]:
+        """All runs that were begun and are not done."""
+        names = (each.url.rpartition("run=")[2] for each in self._store.files.list(self._home))
+        return [run for run in map(self.begun, names) if run is not None]
+
+    def begin(self, run: Begun) -> None:
+        """Write down what a run is, before it sends anything."""
+        self._store.files.make_folder(self.pieces(run.run_id))
+        self._store.files.write(f"{self.pieces(run.run_id)}/{_RUN}", msgspec.json.encode(run))
+
+    def lines(self, run: str) -> DataFrame:
+        """One row for each message that the run's pieces tell of: the best that was told."""
+        from pyspark.sql import functions as f
+
+        spark = self._store.spark
+        files = [each for each in self._store.files.list(self.pieces(run)) if each.url.endswith(".parquet")]
+        if not files:
+            return spark.createDataFrame([], LEDGER.ddl)
+        rank = f.array_position(
+            f.array(*map(f.lit, ("accepted", "replayed", "rejected", "unknown", "left"))), f.col("status")
+        )
+        # The first that was accepted; of what is unknown or left the last, whose key counts.
+        order = f.struct(rank, f.when(rank <= 2, f.col("at")).otherwise(-f.col("at")))
+        identity = ("run_id", "message_id", "target_queue")
+        rest = [name for name in LEDGER.columns if name not in identity]
+        best = (
+            spark.read.schema(LEDGER.ddl)
+            .parquet(self.pieces(run))
+            .groupBy(*identity)
+            .agg(f.min_by(f.struct(*rest), order).alias("best"))
+        )
+        return best.select(*identity, "best.*").select(*LEDGER.columns)
+
+    def last_at(self, run: str) -> int | None:
+        """When a message of the run was last told of, Unix ms; None: never."""
+        from pyspark.sql import functions as f
+
+        (row,) = self.lines(run).agg(f.max("at")).collect()
+        return None if row[0] is None else int(row[0])
+
+    def publish(self, run: str, rows: int, facts: dict[str, Any], done: bool) -> dict[str, Any]:
+        """Make the dataset of the pieces, which are gone afterwards when the run is ``done``. Its manifest."""
+        lines = self.lines(run).coalesce(1 + rows // 1_000_000)
+        self._store.write(lines, LEDGER.name, run)
+        manifest = self._store.publish([LEDGER.name], run, {**facts, "done": done})
+        if done:
+            self._store.files.remove(self.pieces(run))
+        return manifest
+
+
+def told(rows: Sequence[Any]) -> dict[str, int]:
+    """Counts by status, of rows (status, …, count)."""
+    counts = dict.fromkeys(("accepted", "replayed", "rejected", "unknown", "left"), 0)
+    for row in rows:
+        counts[row["status"]] += row["n"]
+    return counts

@@ -1,0 +1,130 @@
+"""Where messages to send come from: each source as rows with ``message_id``, ``queue``, ``created_at``, ``body``, and
+what else is known of them, for ``--select``.
+
+A source also tells its ``order``: of rows that are the same message, the greatest is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from app.pipeline.datasets import Store
+from app.pipeline.inputs import Reading
+from app.pipeline.schemas import ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_IN_FILES = "source_file", "source_at"
+_IN_JOURNAL = "at", "node", "epoch", "seq"
+
+
+class Source(NamedTuple):
+    """``inputs``: what the rows are made of, anything that JSON holds; other inputs are another run."""
+
+    rows: DataFrame
+    order: tuple[str, ...]
+    inputs: list[Any]
+
+
+def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
+    """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed where there is none."""
+    store = Store(spark, root)
+    rows = store.read(dataset)
+    # What names no body, such as a file that could not be read, is no message.
+    return Source(rows.where("length(body) > 0"), _IN_FILES, [[store.folder(dataset), store.current(dataset)]])
+
+
+def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> Source:
+    """The bodies in files, read and judged as ``validate`` does. Raises UsageError, JobFailed."""
+    from app.pipeline.judging import COLUMNS, judge
+    from app.pipeline.planning import plan
+    from app.pipeline.validate import _files as found_in
+
+    files = found_in(urls)
+    tasks = plan(files, reading.form)
+    judging = partial(judge, tasks=tasks, reading=reading, run="")
+    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))
+    inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
+    return Source(rows.where("length(body) > 0"), _IN_FILES, inputs)
+
+
+def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
+    """The messages of the journal below ``root``: one row each, that of its acceptance, else of its first delivery; or,
+    ``dead``, those that lie in a dead-letter queue as far as the journal knows, one row each.
+
+    ``body`` is null where the journal has none. Raises JobFailed where nothing was ingested.
+    """
+    from pyspark.sql import functions as f
+
+    from app.pipeline.journals import existing
+
+    snapshot = existing(spark, root)
+    records = snapshot.records().withColumnRenamed("envelope", "body")
+    # What has no id that could be read is a message of its own.
+    one = f.coalesce(f.col("message_id"), f.concat_ws("/", "node", "epoch", "seq"))
+    at = f.struct(*_IN_JOURNAL)
+    whole = f.struct(*records.columns)
+    if dead:
+        is_fate = f.col("event").isin("dead_lettered", "poison", "redriven")
+        # Rows without an order do not count.
+        body = f.max_by("body", f.when(f.col("body").isNotNull(), f.struct(is_fate, at)))
+        last = f.max_by(whole, f.when(is_fate, at))
+        found = (
+            records.where(f.col("event") != "gap")
+            .groupBy("queue", one.alias("one"))
+            .agg(last.alias("last"), body.alias("kept"))
+        )
+        rows = found.where(f.col("last.event").isin("dead_lettered", "poison")).select(
+            *(f.col(f"last.{name}") if name != "body" else f.col("kept").alias("body") for name in records.columns)
+        )
+    else:
+        rank = f.struct(
+            f.col("event") == "accepted", f.col("body").isNotNull(), -f.col("at"), "node", "epoch", -f.col("seq")
+        )
+        begun = records.where(f.col("event").isin("accepted", "delivered"))
+        rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
+    return Source(rows, _IN_JOURNAL, [snapshot.known().content().processes])
+
+
+def selected(source: Source, select: str | None) -> DataFrame:
+    """The rows that ``select`` chooses. Raises UsageError for what is no condition on their columns."""
+    from pyspark.errors import AnalysisException, ParseException
+
+    if select is None:
+        return source.rows
+    try:
+        return source.rows.where(select)
+    except (AnalysisException, ParseException) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None
+
+
+def messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
+    """Every message once: (message_id, target_queue, created_at, copies, body); the oldest ``limit`` by ``created_at``.
+
+    A message is one by its id; without one, by its bytes. ``copies`` counts the rows it had.
+    """
+    from pyspark.sql import functions as f
+
+    has_id = f.trim(f.col("message_id")) != ""
+    digest: Column = f.concat(f.lit("sha256:"), f.sha2(f.coalesce("body", f.lit(b"")), 256))
+    target = f.coalesce(f.lit(to_queue).cast("string"), f.col("queue"), f.lit(""))
+    once = (
+        rows.select(
+            f.when(has_id, f.col("message_id")).otherwise(digest).alias("message_id"),
+            target.alias("target_queue"),
+            f.struct("created_at", "body").alias("kept"),
+            f.struct(*order, f.sha2(f.coalesce("body", f.lit(b"")), 256)).alias("order"),
+        )
+        .groupBy("message_id", "target_queue")
+        .agg(f.max_by("kept", "order").alias("kept"), f.count("*").alias("copies"))
+        .select("message_id", "target_queue", "kept.created_at", "copies", "kept.body")
+    )
+    if limit is None:
+        return once
+    return once.orderBy(f.col("created_at").asc_nulls_last(), "message_id", "target_queue").limit(limit)
