@@ -60,12 +60,14 @@ class Keys:
     def __init__(self, bindings: Mapping[str, Binding], policy: KeyPolicy) -> None:
         self.policy = policy
         self._stores = {name: binding.keys for name, binding in bindings.items() if isinstance(binding, KeepsKeys)}
+        self._used: set[str] = set()
         self._debts = {name: Debts(name, store, policy.terms) for name, store in self._stores.items()}
 
     def store(self, route: Route) -> tuple[KeyStore, Debts]:
         """Who keeps the keys of a queue. Raises IdempotencyUnsupported."""
         name = route.broker if self.policy.store == OWN else self.policy.store
         if name in self._stores:
+            self._used.add(name)
             return self._stores[name], self._debts[name]
         reason = "idempotency.store is none"
         if name != NONE:
@@ -73,10 +75,10 @@ class Keys:
         raise IdempotencyUnsupported(queue=route.queue, reason=reason)
 
     async def sweep(self) -> None:
-        """Remove the keys past their retention, from all stores."""
-        for name, store in self._stores.items():
+        """Remove the keys past their retention, from the stores that this process uses: others may not let it."""
+        for name in tuple(self._used):
             try:
-                while await store.sweep():
+                while await self._stores[name].sweep():
                     pass
             except BabelgateError as error:
                 log.warning("idempotency keys not swept", broker=name, error=error)
@@ -103,7 +105,8 @@ def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | No
     """
     digest = hashlib.sha256(sent.strip(b" \t\r\n"))
     if delay_seconds is not None or ordering_key is not None:
-        digest.update(b"\0" + msgspec.json.encode([delay_seconds, ordering_key]))
+        delay = None if delay_seconds is None else float(delay_seconds)
+        digest.update(b"\0" + msgspec.json.encode([delay, ordering_key]))
     return digest.digest()
 
 

@@ -6,7 +6,11 @@ import json
 
 import pytest
 
+from app import settings
+from app.claims import Claim, Settling, Terms
 from app.errors import ConfigError
+from app.idempotency import fingerprint
+from app.wiring import resolve
 
 MESSAGES = "/queues/emails/messages"
 DRAFT = {"job": "urn:babel:emails:welcome", "data": {"to": "a@example.com"}}
@@ -126,9 +130,6 @@ async def test_a_job_is_what_was_sent_and_not_what_became_of_it(client):
 
 
 async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
-    from app.claims import Claim, Settling, Terms
-    from app.idempotency import fingerprint
-
     body = json.dumps(DRAFT).encode()
     claim = Claim("emails", "k", fingerprint(body, None, None), b"{}")
     store = app.gateway.bindings["local"].keys
@@ -178,10 +179,12 @@ async def test_who_may_not_publish_learns_nothing_of_a_key(serve, connect, token
         ({"rabbit": "amqp://127.0.0.1/"}, "rabbit", "cannot keep keys"),
     ],
 )
-async def test_a_store_that_cannot_be_is_found_at_start_up(serve, brokers, store, reason):
+async def test_a_store_that_cannot_be_is_found_at_start_up(serve, tmp_path, brokers, store, reason):
     with pytest.raises(ConfigError, match=reason) as refusal:
         await serve(started=False, brokers=brokers, idempotency={"store": store})
     assert refusal.value.key == "idempotency.store"
+    with pytest.raises(ConfigError, match=reason):
+        resolve(settings.load(tmp_path / "babelgate.yaml", {}))
 
 
 async def test_the_document_tells_of_the_header(client):

@@ -1,0 +1,129 @@
+"""What stands above the stores: fingerprints, and what a store has yet to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from app.brokers import registry
+from app.brokers.binding import Binding, NativeQueue, Outgoing
+from app.claims import Claim, Settling, Terms, Verdict
+from app.clock import now_ms
+from app.errors import BrokerUnavailable, IdempotencyUnsupported
+from app.idempotency import NONE, OWN, KeyPolicy, Keys, fingerprint
+from app.idempotency_debts import MAX_OWED, Debts
+from app.routing import Rule
+from tests.harness.passing import Passing
+from tests.harness.world import until
+
+TERMS = Terms()
+
+
+class Deaf:
+    """A store that hears nothing while it is ``down``."""
+
+    def __init__(self) -> None:
+        self.down = True
+        self.heard: list[Settling] = []
+        self.swept = 0
+
+    async def publish(
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+    ) -> Sequence[Verdict]:
+        raise NotImplementedError
+
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+        raise NotImplementedError
+
+    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+        if self.down:
+            raise BrokerUnavailable("deaf", "it is down")
+        self.heard += settlings
+
+    async def sweep(self) -> int:
+        self.swept += 1
+        if self.down:
+            raise BrokerUnavailable("deaf", "it is down")
+        return 0
+
+
+class KeptBy(Passing):
+    """A binding whose keys are kept by ``keys``."""
+
+    def __init__(self, inner: Binding, keys: Deaf) -> None:
+        super().__init__(inner)
+        self.keys = keys
+
+
+def settlings(count: int) -> list[Settling]:
+    return [Settling(Claim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
+
+
+def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
+    plain = fingerprint(b'{"a":1}', None, None)
+    assert plain == fingerprint(b' \r\n\t{"a":1}\n', None, None)
+    others = [
+        fingerprint(b'{"a": 1}', None, None),
+        fingerprint(b'{"a":1}', 0, None),
+        fingerprint(b'{"a":1}', 1, None),
+        fingerprint(b'{"a":1}', None, "1"),
+        fingerprint(b'{"a":1}', 1, "1"),
+    ]
+    assert len({plain, *others}) == 6
+    assert fingerprint(b"", 5, None) == fingerprint(b"", 5.0, None)
+
+
+async def test_a_store_is_told_again_until_it_hears() -> None:
+    store = Deaf()
+    debts = Debts("deaf", store, TERMS)
+    await debts.settle(settlings(3))
+    store.down = False
+    await debts.settle(settlings(1))
+
+    async def all_heard() -> bool:
+        return len(store.heard) == 4
+
+    await until(all_heard)
+    await debts.close()
+    assert len(store.heard) == 4, "told twice what it had heard"
+
+
+async def test_the_end_is_the_last_try() -> None:
+    store = Deaf()
+    debts = Debts("deaf", store, TERMS)
+    await debts.settle(settlings(3))
+    store.down = False
+    await debts.close()
+    assert store.heard == settlings(3)
+    deaf = Debts("deaf", Deaf(), TERMS)
+    await deaf.settle(settlings(1))
+    await deaf.close()
+
+
+async def test_what_is_owed_is_bounded() -> None:
+    store = Deaf()
+    debts = Debts("deaf", store, TERMS)
+    debts.owe(settlings(MAX_OWED - 1))
+    debts.owe(settlings(5))
+    store.down = False
+    await debts.close()
+    assert len(store.heard) == MAX_OWED
+
+
+async def test_only_a_store_that_is_used_is_swept(tmp_path: Path) -> None:
+    inner = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
+    used, unused = KeptBy(inner, Deaf()), KeptBy(inner, Deaf())
+    keys = Keys({"a": used, "b": unused}, KeyPolicy(OWN))
+    keys.store(Rule("*", used).route("q"))
+    await keys.sweep()
+    used.keys.down = False
+    await keys.sweep()
+    assert (used.keys.swept, unused.keys.swept) == (2, 0)
+
+
+def test_nobody_keeps_keys(tmp_path: Path) -> None:
+    binding = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
+    with pytest.raises(IdempotencyUnsupported, match="is none"):
+        Keys({"a": binding}, KeyPolicy(NONE)).store(Rule("*", binding).route("q"))
