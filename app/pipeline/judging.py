@@ -37,7 +37,7 @@ def judge(batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: Rea
 def _rows(splits: Sequence[Split], reading: Reading, run: str) -> Iterator[Row]:
     for split in splits:
         for body in bodies(split, reading):
-            yield judged(body) | {"source_file": split.url, "run_id": run}
+            yield judged(body, split.url, run)
 
 
 def _batched(rows: Iterator[Row]) -> Iterator[Any]:
@@ -45,9 +45,14 @@ def _batched(rows: Iterator[Row]) -> Iterator[Any]:
     size = 0
     for row in rows:
         held.append(row)
-        size += len(row["body"])
+        size += len(row.body)
         if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield pa.RecordBatch.from_pylist(held, schema=_SCHEMA)
+            yield _batch(held)
             held, size = [], 0
     if held:
-        yield pa.RecordBatch.from_pylist(held, schema=_SCHEMA)
+        yield _batch(held)
+
+
+def _batch(rows: list[Row]) -> Any:
+    columns = zip(zip(*rows, strict=True), _SCHEMA.types, strict=True)
+    return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=_SCHEMA)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.envelope import Limits, Poison, canonical, inspect
 from app.envelope.contract import is_int64, is_text
 from app.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, is_encodable
 from app.pipeline.inputs import Body
 
-Row = dict[str, Any]
 ACCEPTED, QUARANTINED = "accepted", "quarantined"
 
 FAULTS = ("truncated_file", "unreadable_file", "invalid_export", "no_body", "too_large", "internal_error")
@@ -25,50 +24,88 @@ _READABLE_BYTES = 4 * 1024 * 1024
 """A larger body that is refused is not read a second time for what it might say of itself."""
 
 
-def judged(found: Body) -> Row:
-    """The row of a body: its columns but ``source_file`` and ``run_id``, and its ``verdict``."""
-    body = found.content
-    row: Row = {
-        "body": body,
-        "body_bytes": found.size,
-        "body_sha256": found.sha256 or hashlib.sha256(body).hexdigest(),
-        "source_at": found.at,
-    }
+class Row(NamedTuple):
+    """A row of either dataset: ``verdict`` is the name of the one that it belongs to, the rest are its columns."""
+
+    verdict: str
+    message_id: str | None = None
+    job: str | None = None
+    queue: str | None = None
+    trace_id: str | None = None
+    lang: str | None = None
+    created_at: int | None = None
+    attempts: int | None = None
+    has_dead_letter: bool | None = None
+    body: bytes = b""
+    body_bytes: int = 0
+    body_sha256: str = ""
+    source_file: str = ""
+    source_at: int = 0
+    run_id: str = ""
+    rewritten: bool | None = None
+    dropped: list[str | None] | None = None
+    reason: str | None = None
+    reason_pointer: str | None = None
+    detail: str | None = None
+    truncated: bool | None = None
+
+
+def judged(found: Body, source: str, run: str) -> Row:
+    """The row of a body of the file ``source``."""
     if found.fault is not None:
         reason, detail = found.fault
-        refusal = {"reason": reason, "reason_pointer": "", "detail": _text(detail)}
-        return row | {"verdict": QUARANTINED, "truncated": found.size > len(body)} | refusal
+        return _refused(found, source, run, {}, reason, "", detail)
     try:
-        return row | _accepted(body)
+        return _accepted(found, source, run)
     except Poison as poison:
-        refusal = {"reason": poison.code, "reason_pointer": _text(poison.pointer), "detail": _text(poison.detail)}
+        refusal = poison.code, poison.pointer, poison.detail
     except Exception as error:
-        refusal = {"reason": "internal_error", "reason_pointer": "", "detail": f"{type(error).__name__}: {error}"[:500]}
-    return row | _told(body) | {"verdict": QUARANTINED, "truncated": False} | refusal
+        refusal = "internal_error", "", f"{type(error).__name__}: {error}"[:500]
+    return _refused(found, source, run, _told(found.content), *refusal)
 
 
-def _accepted(body: bytes) -> Row:
-    received = inspect(body, _LIMITS)
-    made = canonical(body)
-    return {
-        "verdict": ACCEPTED,
-        "message_id": _text(received.id),
-        "job": _text(received.job),
-        "queue": _text(received.queue),
-        "trace_id": _text(received.trace_id),
-        "lang": _text(received.lang),
-        "created_at": received.created_at,
-        "attempts": received.attempts,
-        "has_dead_letter": received.is_dead_letter,
-        "body": made,
-        "body_bytes": len(made),
-        "body_sha256": hashlib.sha256(made).hexdigest(),
-        "rewritten": made is not body,
-        "dropped": [_text(each) for each in received.warnings],
-    }
+def _accepted(found: Body, source: str, run: str) -> Row:
+    received = inspect(found.content, _LIMITS)
+    made = canonical(found.content)
+    return Row(
+        ACCEPTED,
+        _text(received.id),
+        _text(received.job),
+        _text(received.queue),
+        _text(received.trace_id),
+        _text(received.lang),
+        received.created_at,
+        received.attempts,
+        received.is_dead_letter,
+        made,
+        len(made),
+        hashlib.sha256(made).hexdigest(),
+        source,
+        found.at,
+        run,
+        made is not found.content,
+        [_text(each) for each in received.warnings],
+    )
 
 
-def _told(body: bytes) -> Row:
+def _refused(found: Body, source: str, run: str, told: dict[str, Any], reason: str, pointer: str, detail: str) -> Row:
+    return Row(
+        QUARANTINED,
+        **told,
+        body=found.content,
+        body_bytes=found.size,
+        body_sha256=found.sha256 or hashlib.sha256(found.content).hexdigest(),
+        source_file=source,
+        source_at=found.at,
+        run_id=run,
+        reason=reason,
+        reason_pointer=_text(pointer),
+        detail=_text(detail),
+        truncated=found.size > len(found.content),
+    )
+
+
+def _told(body: bytes) -> dict[str, Any]:
     """What a refused body says of itself, as far as it can be read."""
     try:
         return dict(_sayings(body)) if len(body) <= _READABLE_BYTES else {}

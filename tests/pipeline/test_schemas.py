@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.pipeline.judging import COLUMNS
 from app.pipeline.schemas import DATASETS
+from app.pipeline.verdicts import Row
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -19,7 +21,8 @@ def test_columns_are_only_added_at_the_end(name: str) -> None:
     path = GOLDEN / f"{name}.json"
     dataset = DATASETS[name]
     now = {"version": dataset.version, "partitions": list(dataset.partitions), "columns": dict(dataset.columns)}
-    before = json.loads(path.read_text()) if path.exists() else {"version": dataset.version, "columns": {}}
+    nothing: dict[str, Any] = {"version": dataset.version, "columns": {}}
+    before = json.loads(path.read_text()) if path.exists() else nothing
     if now["version"] == before["version"]:
         kept = list(before["columns"].items())
         assert list(dataset.columns.items())[: len(kept)] == kept, "a column is lost, changed, or no more in its place"
@@ -27,5 +30,6 @@ def test_columns_are_only_added_at_the_end(name: str) -> None:
 
 
 def test_one_pass_writes_the_columns_of_both() -> None:
+    assert tuple(COLUMNS) == Row._fields
     for dataset in ("accepted", "quarantined"):
         assert DATASETS[dataset].columns.items() <= COLUMNS.items()
