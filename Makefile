@@ -33,12 +33,14 @@ install: .venv/installed
 test: test-deps
 	$(BIN)/pytest $(ARGS)
 
-# What the tests need beside Python: real brokers, Prometheus (its programs; no service), the official conformance suite.
+# What the tests need beside Python: real brokers, Java, a browser, Prometheus (its programs; no service), the official
+# conformance suite.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
 	@command -v prometheus >/dev/null || .ci/packages prometheus
+	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/python -m tests.harness.conformance
 

@@ -67,6 +67,8 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "py4j": ("app.pipeline",),
     "pyarrow": ("app.pipeline",),
     "pandas": ("app.pipeline",),
+    "jinja2": ("app.pipeline.page",),
+    "vl_convert": ("app.pipeline.charts",),
     "httpx": ("app.cli", "app.client", "app.brokers.rabbitmq_management"),
     "httpcore": ("app.peers",),
 }

@@ -1,0 +1,110 @@
+"""A real browser, without a window: what it makes of a page."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.harness.ci import missing
+
+PAGE_SECONDS = 60
+_MEASURE = """
+<script>
+addEventListener("load", () => {
+  const figures = [...document.querySelectorAll("figure")].map(figure => {
+    const box = figure.getBoundingClientRect();
+    const marks = [...figure.querySelectorAll("svg .mark-rect path")].map(path => {
+      const own = path.getBoundingClientRect();
+      const inside = own.left >= box.left - 1 && own.right <= box.right + 1
+        && own.top >= box.top && own.bottom <= box.bottom;
+      return {width: own.width, height: own.height, fill: getComputedStyle(path).fill, inside};
+    });
+    const texts = [...figure.querySelectorAll("svg text")].map(text => {
+      const own = text.getBoundingClientRect();
+      return {text: text.textContent, inside: own.left >= box.left && own.right <= box.right, height: own.height};
+    });
+    return {title: figure.querySelector("h3").textContent, marks, texts};
+  });
+  const measured = document.createElement("pre");
+  measured.id = "measured";
+  measured.textContent = JSON.stringify({
+    figures,
+    page: getComputedStyle(document.body).backgroundColor,
+    overflows: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+  });
+  document.body.append(measured);
+});
+</script>
+"""
+_POLICY = re.compile(r'<meta http-equiv="Content-Security-Policy"[^>]*>')
+
+
+def chromium() -> str:
+    """The program; ends the test where there is none."""
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    return found or missing("Chromium", "install chromium")
+
+
+def measure(page: bytes, width: int, *, dark: bool = False) -> dict[str, Any]:
+    """Load ``page`` in a window of ``width`` pixels, and what was drawn in its figures: boxes and colours.
+
+    A script is added for it, so that the page's policy against scripts is left out.
+    """
+    text = _POLICY.sub("", page.decode()).replace("</body>", f"{_MEASURE}</body>")
+    with _opened(text) as url:
+        options = ["--blink-settings=preferredColorScheme=0"] if dark else []
+        shown = _run(width, "--virtual-time-budget=5000", *options, "--dump-dom", url).stdout
+    found = re.search(r'<pre id="measured">(.*?)</pre>', shown, re.S)
+    assert found is not None, shown[-2000:]
+    measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    return measured
+
+
+def complaints(page: bytes, width: int = 1200) -> list[str]:
+    """What the browser's console says while it loads ``page`` as it is."""
+    with _opened(page.decode()) as url:
+        ended = _run(width, "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom", url)
+    assert "</html>" in ended.stdout
+    return [line for line in ended.stderr.splitlines() if "CONSOLE" in line]
+
+
+def screenshot(page: bytes, width: int, height: int, target: Path) -> None:
+    """A picture of ``page``, as PNG."""
+    with _opened(page.decode()) as url:
+        _run(width, f"--screenshot={target}", url, height=height)
+
+
+@contextmanager
+def _opened(text: str) -> Iterator[str]:
+    with tempfile.TemporaryDirectory(prefix="babelgate-page-") as folder:
+        path = Path(folder) / "page.html"
+        path.write_text(text)
+        yield path.as_uri()
+
+
+def _run(width: int, *arguments: str, height: int = 4000) -> subprocess.CompletedProcess[str]:
+    with tempfile.TemporaryDirectory(prefix="babelgate-browser-", ignore_cleanup_errors=True) as profile:
+        command = [
+            chromium(),
+            "--headless",
+            # Neither a sandbox nor shared memory can be counted on in a container; the page is ours.
+            "--no-sandbox",
+            "--disable-dev-shm-usage",
+            "--disable-gpu",
+            "--hide-scrollbars",
+            "--no-first-run",
+            f"--user-data-dir={profile}",
+            f"--window-size={width},{height}",
+            *arguments,
+        ]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PAGE_SECONDS, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended

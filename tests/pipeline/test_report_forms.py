@@ -1,0 +1,166 @@
+"""The forms of a report: the same numbers, the same bytes for the same figures, nothing taken from a name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from app.pipeline import wording
+from app.pipeline.figures import Figures, as_csv, as_json
+from app.pipeline.page import as_html
+from tests.harness import browser
+from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE
+
+GOLDEN = Path(__file__).parent / "golden"
+VOID = {"meta", "br"}
+
+
+class Elements(HTMLParser):
+    """Tags, attributes and text of a page; fails where tags are not closed in order."""
+
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.feed(page.decode())
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self._open.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+@pytest.mark.parametrize(("write", "name"), [(as_json, "report.json"), (as_csv, "report.csv")])
+def test_json_and_csv_are_as_they_were(write, name):
+    """Programs read them. A change on purpose: write what `write(FIGURES)` gives to the file."""
+    assert write(FIGURES) == (GOLDEN / name).read_bytes()
+
+
+def test_json_is_read_back():
+    assert msgspec.json.decode(as_json(FIGURES), type=Figures) == msgspec.convert(msgspec.to_builtins(FIGURES), Figures)
+
+
+def test_csv_holds_every_number_of_json():
+    rows = list(csv.DictReader(io.StringIO(as_csv(FIGURES).decode())))
+    found = {(row["table"], row["of"], row["measure"]): row["value"] for row in rows}
+    assert len(found) == len(rows)
+    assert found["total", "", "accepted"] == "12000"
+    assert found["queues", "emails", "dead_lettered"] == "100"
+    assert found["trend", "2026-01-31T12", "wait_p95_ms"] == "62200.0"
+    assert found["violations", "php / missing_meta", "count"] == "20"
+    assert found["open", " / leased / 604800 / ", "count"] == "4"
+    assert found["report", "", "first_date"] == "2026-01-31"
+    assert found["jobs", f"'{FORMULA}", "accepted"] == "990", "no spreadsheet calculates it"
+
+
+def test_the_page_is_the_same_for_the_same_figures():
+    assert as_html(FIGURES) == as_html(FIGURES)
+
+
+@pytest.mark.parametrize("figures", [FIGURES, INCOMPLETE, EMPTY], ids=["full", "incomplete", "empty"])
+def test_the_page_needs_nothing_but_itself(figures):
+    page = as_html(figures)
+    found = Elements(page)
+    assert not {"script", "link", "img", "iframe", "object", "use", "image", "style2"} & set(found.tags)
+    names = {name for name, _ in found.attributes}
+    assert not {"src", "href", "xlink:href", "srcset", "style", "id"} & names
+    assert not any(name.startswith("on") for name in names)
+    assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in found.attributes
+    style = page.decode().partition("<style>")[2].partition("</style>")[0]
+    assert "url(" not in style and "@import" not in style
+    assert len(page) < 400_000
+
+
+def test_names_are_text():
+    found = Elements(as_html(FIGURES))
+    assert sum(HOSTILE in text for text in found.texts) >= 3, "in a chart, in its table, in words"
+    assert any(value and HOSTILE in value for name, value in found.attributes if name == "aria-label")
+
+
+def test_what_is_missing_is_said():
+    complete, incomplete = as_html(FIGURES).decode(), as_html(INCOMPLETE).decode()
+    assert "at least" not in complete
+    assert incomplete.count("<small>at least</small>") == 5, "all that is counted, and no duration"
+    assert re.search(r"missing from the journal</strong>: 17 that gateways lost .* 4 that never arrived", incomplete)
+
+
+def test_every_chart_is_told_in_words_and_has_its_numbers():
+    found = Elements(as_html(FIGURES))
+    assert found.tags.count("figure") == found.tags.count("svg") == found.tags.count("details") == 8
+    labels = [value for name, value in found.attributes if name == "aria-label"]
+    assert "Messages accepted, by hour, UTC. Highest: 1,200, 12:00." in labels
+    assert "Open messages by age, neither acked nor dead-lettered. Oldest: 10.4 d, in unknown." in labels
+
+
+def test_figures_in_words():
+    assert [wording.duration(ms) for ms in (None, 0, 999, 1000, 59_970, 90_000, 3_600_000, 172_800_000)] == [
+        *("–", "0 ms", "999 ms", "1 s", "1 min", "1.5 min", "1 h", "2 d")
+    ]
+    assert [wording.share(value) for value in (None, 0, 0.0004, 0.025, 1)] == [
+        "–",
+        "0 %",
+        "< 0.1 %",
+        "2.5 %",
+        "100.0 %",
+    ]
+    assert [wording.ages(*age) for age in ((0, 60), (600, 3600), (604_800, None))] == [
+        *("under 1 min", "10 min to 1 h", "over 7 d")
+    ]
+    assert wording.moment(10**18) == "1000000000000000000"
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)], ids=["wide", "phone, dark"])
+def test_a_browser_draws_the_charts(width, dark):
+    page = as_html(INCOMPLETE)
+    drawn = browser.measure(page, width, dark=dark)
+    assert not drawn["overflows"], "nothing is wider than the window"
+    assert drawn["page"] == ("rgb(17, 22, 28)" if dark else "rgb(255, 255, 255)")
+    marks = {each["title"]: each["marks"] for each in drawn["figures"]}
+    assert {title: len(found) for title, found in marks.items()} == {
+        "Messages accepted": 24,
+        "Wait of 95 in 100, at most": 24,
+        "Dead-lettered": 24,
+        "Slowest jobs": 4,
+        "Most failing jobs": 3,
+        "Dead letters by reason": 2,
+        "Contract violations": 6,
+        "Open messages by age": 2,
+    }
+    for title, found in marks.items():
+        seen = [mark for mark in found if mark["height"] > 1 and mark["width"] > 1]
+        assert len(seen) >= len(found) - 1, f"{title}: at most the one of midnight is nothing"
+        assert all(mark["inside"] for mark in found), title
+        assert not {"none", "rgb(0, 0, 0)"} & {mark["fill"] for mark in found}, f"{title}: in the page's colours"
+    assert len({mark["fill"] for mark in marks["Contract violations"]}) == 6
+    for figure in drawn["figures"]:
+        assert all(text["inside"] and text["height"] > 6 for text in figure["texts"]), figure
+
+
+@pytest.mark.browser
+@pytest.mark.timeout(120)
+def test_a_browser_has_nothing_to_complain_of():
+    assert browser.complaints(as_html(INCOMPLETE)) == []
+    assert browser.complaints(as_html(FIGURES).replace(b"</body>", b"<script>1</script></body>")), "it would be told"
