@@ -1,0 +1,117 @@
+"""Kill -9 of everything at once, at a moment that chance chooses; afterwards every record is there once.
+
+``BABELGATE_KILLS`` says how often one journal has to go through it, by default once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from pyarrow import parquet
+
+from app.pipeline.journals import snapshot
+from tests.pipeline.conftest import CONF
+from tests.pipeline.ingested import Run
+from tests.pipeline.segments import Writer
+
+KILLS = int(os.environ.get("BABELGATE_KILLS", "1"))
+
+
+class Victim:
+    """A command in a process of its own, killed with all that it started."""
+
+    def __init__(self, *arguments: str) -> None:
+        conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
+        command = [sys.executable, "-m", "app", "pipeline", *arguments, "--master", "local[2]", *conf]
+        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def kill_after(self, begun: Callable[[], bool], seconds: float) -> bool:
+        """Kill so many seconds after something has begun; whether it was still at work."""
+        while not begun() and self._process.poll() is None:
+            time.sleep(0.01)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+        was_alive = self._process.poll() is None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            top = psutil.Process(self._process.pid)
+            victims = [top, *top.children(recursive=True)]
+            for each in victims:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    each.kill()
+            psutil.wait_procs(victims)
+        self._process.wait()
+        return was_alive
+
+
+def folders(run: Run) -> set[str]:
+    """All that jobs have made for the journal so far, attempts included."""
+    home = Path(run.store.folder("journal").removeprefix("file:"))
+    return {str(path) for path in (*home.glob("batch=*"), *home.glob("run=*/date=*"), *home.glob("_batches/*"))}
+
+
+def check(run: Run) -> None:
+    """Every record that was read is there once; no file that readers read is broken."""
+    found = run.keys()
+    assert len(found) == len(set(found))
+    assert set(found) <= set(run.expected())
+    for folder in snapshot(run.store).folders():
+        rows = [parquet.read_metadata(path).num_rows for path in Path(folder.removeprefix("file:")).glob("*.parquet")]
+        assert sum(rows) > 0
+
+
+@pytest.mark.timeout(120 + 150 * KILLS)
+def test_ingest_that_is_killed_goes_on(spark, tmp_path):
+    run = Run(spark, tmp_path)
+    chance = random.Random()
+    writers = [Writer(run.landing, node, compression) for node, compression in (("a", "gzip"), ("b", "zstd"))]
+    kills = 0
+    while kills < KILLS:
+        for writer in writers * 5:
+            writer.land(chance.randrange(1, 200))
+        shutil.copy(writers[0].land(50), run.landing / f"copy-{kills}.ndjson.gz")
+        before = folders(run)
+        victim = Victim("ingest", str(run.landing), "--output", run.root, "--max-files", "2")
+        kills += victim.kill_after(lambda seen=before: bool(folders(run) - seen), chance.uniform(0, 4))
+        if snapshot(run.store).batches:
+            check(run)
+    run()
+    assert run.keys() == run.expected()
+    check(run)
+    home = Path(run.store.folder("journal").removeprefix("file:"))
+    named = {batch.folder for batch in snapshot(run.store).batches}
+    assert {path.name for path in home.glob("batch=*")} == named - {None}, "nothing is left of the killed attempts"
+    assert run()["batches"] == 0
+
+
+@pytest.mark.timeout(120 + 150 * KILLS)
+def test_compact_that_is_killed_leaves_what_was(spark, tmp_path):
+    run = Run(spark, tmp_path)
+    chance = random.Random()
+    writer = Writer(run.landing)
+    kills = 0
+    while kills < KILLS:
+        for _ in range(12):
+            writer.at += 86_400_000
+            writer.land(20)
+        run()
+        before = folders(run)
+        victim = Victim("compact", run.root, "--retain-hours", "0")
+        kills += victim.kill_after(lambda seen=before: bool(folders(run) - seen), chance.uniform(0, 3))
+        assert run.keys() == run.expected()
+        check(run)
+    run("--retain-hours", "0", command="compact")
+    run("--retain-hours", "0", command="compact")
+    assert run.keys() == run.expected()
+    home = Path(run.store.folder("journal").removeprefix("file:"))
+    used = {Path(folder.removeprefix("file:")) for folder in snapshot(run.store).folders()}
+    assert {path.parent for path in home.rglob("*.parquet")} == used
