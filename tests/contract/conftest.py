@@ -9,7 +9,17 @@ import pytest
 from tests.harness.broker import Broker
 from tests.harness.world import World
 
-SUITES = ("attempts", "dead_letters", "idempotency", "life", "publish", "receive", "redrive", "settle")
+SUITES = (
+    "attempts",
+    "dead_letters",
+    "idempotency",
+    "idempotency_calls",
+    "life",
+    "publish",
+    "receive",
+    "redrive",
+    "settle",
+)
 pytest.register_assert_rewrite(*(f"tests.contract.suite_{suite}" for suite in SUITES))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.claims import RESERVED_SECONDS, TOKEN_BYTES, Claim, KeepsKeys, KeyStore, Settling, Terms
+from app.claims import RESERVED_SECONDS, TOKEN_BYTES, Claim, Settling, Terms
 from app.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -25,54 +25,12 @@ from app.errors import (
     KeysFull,
     OutcomeUnknown,
 )
-from app.idempotency import fingerprint
 from app.model import Receipt, Replay
 from app.rights import ANYONE
+from tests.contract.suite_idempotency_calls import TOKEN, claim_of, entry, numbers, once, same, store_of
 from tests.contract.suite_publish import envelope_of
 from tests.harness.passing import Passing
-from tests.harness.world import JOB, Process, World, data, draft, until
-
-TOKEN = b"0" * TOKEN_BYTES
-
-
-def entry(key: str | None, value: Any, **members: Any) -> bytes:
-    """The body of an entry with a key."""
-    return json.dumps({"envelope": {"job": JOB, "data": value}, "idempotency_key": key} | members).encode()
-
-
-async def once(process: Process, key: str, value: Any = None, **how: Any) -> Receipt:
-    """Publish a draft under a key of the request's head."""
-    body = draft({} if value is None else value)
-    return await process.gateway.publish(ANYONE, process.queue, body, idempotency_key=key, **how)
-
-
-async def numbers(process: Process, count: int) -> list[int]:
-    """The ``n`` of the messages on the queue, which are so many and no more."""
-    taken = await process.take(count)
-    assert await process.receive() == [], "there are more"
-    assert await process.ack(*taken) == [None] * count
-    return [data(message)["n"] for message in taken]
-
-
-def same(answer: Receipt, first: Receipt) -> bool:
-    """Whether ``answer`` is the first call's, told again."""
-    return type(answer) is Replay and type(first) is Receipt and vars_of(answer) == vars_of(first)
-
-
-def vars_of(receipt: Receipt) -> list[Any]:
-    return [getattr(receipt, name) for name in receipt.__struct_fields__]
-
-
-def store_of(process: Process, world: World) -> KeyStore:
-    """Who keeps the keys of the process."""
-    binding = process.gateway.bindings[(world.store or world.broker).name]
-    assert isinstance(binding, KeepsKeys)
-    return binding.keys
-
-
-def claim_of(world: World, key: str, value: Any) -> Claim:
-    """What a publish of ``value`` under ``key`` asks for."""
-    return Claim(world.queue, key, fingerprint(draft(value), None, None), b"{}")
+from tests.harness.world import Process, World, draft, until
 
 
 class LosesTheReply(Passing):
