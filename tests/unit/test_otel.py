@@ -150,7 +150,9 @@ def test_samplers_decide_as_the_sdks(name: str, trace_id: int, flags: int | None
         remote = SpanContext(trace_id, 1, is_remote=True, trace_flags=TraceFlags(flags))
         parent = set_span_in_context(NonRecordingSpan(remote))
     expected = SAMPLERS[name].should_sample(parent, trace_id, "x").decision.is_sampled()
-    assert (ours.root(trace_id) if flags is None else ours.child(context_of(f"{trace_id:032x}", "1" * 16, flags))) == expected
+    assert (
+        ours.root(trace_id) if flags is None else ours.child(context_of(f"{trace_id:032x}", "1" * 16, flags))
+    ) == expected
 
 
 def test_who_never_samples_a_root_says_so() -> None:
