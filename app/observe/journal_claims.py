@@ -30,19 +30,34 @@ class Claim:
     @classmethod
     def take(cls, directory: Path, owner: str) -> Claim | None:
         """The claim to what ``owner`` wrote; None: it is alive, or another took its claim. Raises OSError."""
+        try:
+            return cls._taken(directory, owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return None
+
+    @classmethod
+    def own(cls, directory: Path, owner: str) -> Claim:
+        """The claim of this process, before it writes anything. Raises OSError.
+
+        Blocks for the moment in which another that looks for orphans may hold it, between the file and the lock.
+        """
+        return cls._taken(directory, owner, fcntl.LOCK_EX)
+
+    @classmethod
+    def _taken(cls, directory: Path, owner: str, how: int) -> Claim:
         path = directory / f"{owner}{_LOCK}"
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, how)
                 # Whoever held it may have removed the file in between: that lock would be nobody's.
                 if os.path.samestat(os.fstat(descriptor), os.stat(path)):
                     return cls(owner, path, descriptor)
-            except BlockingIOError:
-                os.close(descriptor)
-                return None
             except FileNotFoundError:
                 pass
+            except OSError:
+                os.close(descriptor)
+                raise
             os.close(descriptor)
 
     def release(self) -> None:

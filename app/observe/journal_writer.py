@@ -151,7 +151,7 @@ class Journal:
         self._store.prepare()
         try:
             make_private(self._directory)
-            self._claim = Claim.take(self._directory, self._owner)
+            self._claim = Claim.own(self._directory, self._owner)
         except OSError as error:
             reason = f"{self._directory}: {error.strerror}"
             raise ConfigError(key="journal.open_directory", reason=reason) from None

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -203,3 +204,17 @@ def test_a_lock_file_that_was_removed_meanwhile_is_nobodys(tmp_path: Path) -> No
     second = Claim.take(tmp_path, OWNER)
     assert second is not None
     assert Claim.take(tmp_path, OWNER) is None
+
+
+def test_a_process_that_starts_gets_its_claim_whoever_looks_for_orphans(tmp_path: Path) -> None:
+    """Another may find the lock's file before it is locked, hold it, and remove it because nothing was written yet."""
+    looking = Claim.take(tmp_path, OWNER)
+    assert looking is not None
+    with ThreadPoolExecutor(1) as threads:
+        starting = threads.submit(Claim.own, tmp_path, OWNER)
+        assert not wait([starting], 0.05).done, "it waits, and does not go on without"
+        looking.release()
+        claim = starting.result(20)
+    (tmp_path / f"{OWNER}-000001.ndjson.open").write_bytes(some_lines())
+    assert list(orphans(tmp_path)) == [], "what it writes is nobody else's"
+    claim.release()
