@@ -105,6 +105,10 @@ class Forwarding:
                 if owner == self._incarnation:
                     return await self._settler.settle(lane, part)
                 return await forwarder.settle(owner, route, part, traceparent)
+            except LeaseLost as error:
+                # There is no such replica, and so nobody else who would report it.
+                self._lost(route, sum(of.count(owner) for of in owners.values()))
+                return error
             except BabelgateError as error:
                 return error
 
@@ -122,12 +126,14 @@ class Forwarding:
             return results
         asks: Sequence[Sequence[Nack | Reject | Extend]] = (settlement.nacks, settlement.rejects, settlement.extends)
         tokens = itertools.chain(settlement.acks, *(ask.ack_tokens for several in asks for ask in several))
-        return [
+        known = [
             replace(result, error=LeaseLost())
             if isinstance(result.error, OwnerUnreachable) and self._is_over(token, route)
             else result
             for token, result in zip(tokens, results, strict=True)
         ]
+        self._lost(route, sum(one is not other for one, other in zip(known, results, strict=True)))
+        return known
 
     def _is_over(self, token: str, route: Route) -> bool:
         able = route.capabilities
@@ -137,8 +143,13 @@ class Forwarding:
             able.lease_keeper == "gateway" and self._clock() > self._sealer.open(token, route.queue).deadline + longest
         )
 
+    def _lost(self, route: Route, count: int) -> None:
+        """Report the leases of replicas that are no more."""
+        if count:
+            self._observe(Event("lease_lost", route.queue, route.broker, count))
+
     def _report(self, route: Route, owners: Mapping[Action, Sequence[str]], results: Sequence[SettleResult]) -> None:
-        """Count the forwarded; the owner reports what became of each lease."""
+        """Count the forwarded; the owner, where there is one, reports what became of each lease."""
         forwarded: Counter[str] = Counter()
         for owner, result in zip(itertools.chain.from_iterable(owners.values()), results, strict=True):
             if owner != self._incarnation:

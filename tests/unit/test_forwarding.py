@@ -173,6 +173,18 @@ class TestForwarding:
         assert await here.settle(Settlement([here.foreign] * 2)) == [error, error]
         assert here.counted() == {outcome: 2.0}
 
+    @pytest.mark.parametrize(
+        ("error", "lost"),
+        [(None, 0), (LeaseLost(), 3), (OwnerUnreachable(reason="x"), 0), (OutcomeUnknown("x", "y"), 0)],
+    )
+    async def test_a_lease_of_an_owner_that_is_no_more_is_reported_by_who_asked(
+        self, error: BabelgateError | None, lost: int
+    ) -> None:
+        here = Here(Others(error))
+        own = await here.token()
+        await here.settle(Settlement([here.foreign, own, here.foreign], rejects=[Reject([here.foreign])]))
+        assert sum(event.count for event in here.events if event.kind == "lease_lost") == lost
+
     async def test_an_owner_that_is_out_of_reach_holds_no_lease_for_ever(self) -> None:
         """The longest lease and the difference of two clocks after its first deadline, a lease has certainly ended."""
         now = 1_700_000_000_000
@@ -200,7 +212,9 @@ class TestForwarding:
             LeaseLost,
             LeaseLost,
         ]
-        assert {event.reason: event.count for event in events} == {"lease_lost": 3, "unreachable": 2}
+        forwarded = {event.reason: event.count for event in events if event.kind == "forwarded"}
+        assert forwarded == {"lease_lost": 3, "unreachable": 2}
+        assert [event.count for event in events if event.kind == "lease_lost"] == [3]
 
     async def test_all_are_asked_at_once(self) -> None:
         together = asyncio.Barrier(2)
@@ -234,6 +248,7 @@ class TestForwarding:
         assert [type(each.error) for each in results] == [type(None), LeaseLost]
         assert others.asked == []
         assert here.counted() == {}, "the one that forwarded it counts it"
+        assert [event.count for event in here.events if event.kind == "lease_lost"] == [1], "there is nobody else"
 
     async def test_a_bad_token_is_nobodys(self) -> None:
         others = Others()
