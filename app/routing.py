@@ -19,6 +19,7 @@ from app.brokers.binding import (
     Peeks,
     Purges,
 )
+from app.envelope.contract import INT64_MAX
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.rights import pattern
 
@@ -86,7 +87,8 @@ class Route:
         said = max(said, 0)
         match self.capabilities.delivery_count:
             case "added":
-                return said + count
+                # A foreign body may say as much as its member can hold.
+                return min(said + count, INT64_MAX)
             case "zero_based":
                 return max(said, count)
             case "one_based":

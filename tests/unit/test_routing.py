@@ -143,3 +143,9 @@ def test_chunks_keep_all_in_order(count: int, sizes: list[int]) -> None:
     parts = list(chunks(range(count), 3))
     assert [len(part) for part in parts] == sizes
     assert [item for part in parts for item in part] == list(range(count))
+
+
+@pytest.mark.parametrize(("said", "count", "attempts"), [(2, 1, 3), (-5, 1, 1), (2**63 - 1, 1, 2**63 - 1)])
+def test_what_a_body_and_its_broker_say_is_added_within_an_int64(said: int, count: int, attempts: int) -> None:
+    """The journal and the dead-letter block hold no more."""
+    assert route(delivery_count="added").attempts(said, count) == attempts
