@@ -67,6 +67,8 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     logging.getLogger("babelgate").setLevel(level.upper())
     # One line per call to a peer or to a management API would be the access log that is off by default.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # It quotes the tracestate of a request that is malformed, each time.
+    logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
     logging.captureWarnings(True)
     # A line that cannot be written would be quoted on standard error, as it was before any processing.
     logging.raiseExceptions = False

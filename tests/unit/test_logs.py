@@ -230,6 +230,7 @@ class TestForPeople:
 
 CONFIGURED = """
 import logging, sys, warnings
+from opentelemetry.trace import TraceState
 from app.observe import logs
 logs.configure(sys.argv[1], sys.argv[2])
 log = logs.get_logger("babelgate.x")
@@ -237,6 +238,7 @@ for name in ("debug", "info", "warning", "error"):
     getattr(log, name)("ours")
     getattr(logging.getLogger("library"), name)("theirs")
 logging.getLogger("httpx").info("call")
+TraceState.from_header(["no such thing"])
 warnings.warn("careful")
 """
 
@@ -261,6 +263,7 @@ class TestConfigure:
         assert [line["level"] for line in found if line["event"] == "ours"] == ours
         assert [line["level"] for line in found if line["event"] == "theirs"] == libraries
         assert not [line for line in found if line["event"] == "call"]
+        assert b"no such thing" not in done.stdout, "a header of a request"
         assert len([line for line in found if line["logger"] == "py.warnings"]) == (level == "debug")
 
     def test_a_reader_that_is_gone_is_nobody_to_quote_lines_to(self):
