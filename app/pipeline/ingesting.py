@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from app import __version__
 from app.pipeline.commits import Commit, Content, Damaged, Known, read_whole, segment_of
 from app.pipeline.datasets import Store
-from app.pipeline.journal_lines import Corrupt, corrupt_row, corrupt_rows, journal_rows
+from app.pipeline.journal_lines import Corrupt
+from app.pipeline.journal_tasks import corrupt_row, corrupt_rows, journal_rows
 from app.pipeline.journals import commit, now_ms, save, snapshot
 from app.pipeline.ranges import Ranges
 from app.pipeline.reports import ByFile, Lost, Owner, Report

@@ -31,6 +31,11 @@ class Ranges:
 
     def add(self, number: int, at: int) -> bool:
         """Add a number; whether it was not there yet."""
+        if self._ranges and number == self._ranges[-1][1] + 1:
+            # As they come, as a rule.
+            first, _, first_at, _ = self._ranges[-1]
+            self._ranges[-1] = first, number, first_at, at
+            return True
         if number in self:
             return False
         self.add_range((number, number, at, at))

@@ -119,7 +119,7 @@ def test_what_is_no_record_is_kept_with_its_place(run):
     assert [row.reason for row in found] == [*["invalid_record"] * 4, "unknown_version", "invalid_record"]
     assert {row.src_file for row in found} == {f"file:{spoiled}"}
     assert "version 2" in found[4].detail
-    assert "1970" in found[3].detail
+    assert "year" in found[3].detail
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd"])

@@ -1,0 +1,96 @@
+"""``ingest --continuous`` beside ``compact`` and readers; and the lock of places that are not local."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import click
+import pytest
+
+from app.pipeline.files import Files
+from app.pipeline.locks import LEASE_SECONDS, only_one
+from tests.pipeline.conftest import CONF
+from tests.pipeline.ingested import Run
+from tests.pipeline.segments import Writer
+
+
+@contextmanager
+def killed(process):
+    """Whatever happens meanwhile, it does not outlive this."""
+    try:
+        yield
+    finally:
+        process.kill()
+
+
+@pytest.mark.timeout(240)
+def test_readers_see_every_record_once_while_both_are_at_work(spark, tmp_path):
+    run = Run(spark, tmp_path)
+    writer = Writer(run.landing)
+    writer.land(10)
+    summary = tmp_path / "continuous.json"
+    conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
+    where = [str(run.landing), "--output", run.root, "--continuous", "--interval-seconds", "0.2"]
+    command = [sys.executable, "-m", "app", "pipeline", "ingest", *where, "--summary", str(summary), *conf]
+    with (
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,
+        killed(process),
+    ):
+        seen = 0
+        for _ in range(4):
+            writer.at += 86_400_000 // 2
+            writer.land(10)
+            while seen < len(run.expected()):
+                assert process.poll() is None, process.communicate()[1]
+                time.sleep(0.1)
+                if not any((tmp_path / "root" / "journal" / "v=1").glob("_batches/*.json")):
+                    continue
+                found = run.keys()
+                assert len(found) == len(set(found)) >= seen
+                seen = len(found)
+            run(command="compact")
+            assert run.keys() == run.expected()
+        process.send_signal(signal.SIGTERM)
+        output, log = process.communicate(timeout=60)
+    assert process.returncode == 0, log
+    assert "ingest: batch 0: " in log
+    assert "journal: 50 records of 1 processes" in output
+    assert json.loads(summary.read_text())["records"] == 50
+    assert run.store.read("journal_gaps").count() == 1
+    assert run()["records"] == 0
+
+
+@pytest.fixture
+def elsewhere(spark, tmp_path):
+    """Files of a place whose locks no operating system keeps."""
+    files = Files(spark, str(tmp_path))
+    files.is_local = False
+    return files
+
+
+def test_a_lease_is_held_by_one(elsewhere, tmp_path):
+    url = f"file:{tmp_path}/lock"
+    with (
+        only_one(elsewhere, url, "ingest"),
+        pytest.raises(click.ClickException, match=r"Another ingest is at work there \(process"),
+        only_one(elsewhere, url, "ingest"),
+    ):
+        pytest.fail("two hold it")
+    assert not elsewhere.exists(url)
+
+
+def test_a_lease_of_one_that_was_killed_runs_out(elsewhere, tmp_path):
+    url = f"file:{tmp_path}/lock"
+    for age in (LEASE_SECONDS - 10, LEASE_SECONDS + 1):
+        elsewhere.write(url, json.dumps({"id": "other", "by": "another", "at": time.time() - age}).encode())
+        if age < LEASE_SECONDS:
+            with pytest.raises(click.ClickException), only_one(elsewhere, url, "compact"):
+                pytest.fail("it is not over yet")
+        else:
+            with only_one(elsewhere, url, "compact"):
+                assert json.loads(elsewhere.read(url))["id"] != "other"
