@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 
 from app.pipeline.cli_ingest import compact, ingest
+from app.pipeline.cli_metrics import metrics
 from app.pipeline.cli_sending import backfill, redrive, replay
 from app.pipeline.cli_validate import validate
 
-COMMANDS: tuple[click.Command, ...] = (validate, ingest, compact, redrive, replay, backfill)
+COMMANDS: tuple[click.Command, ...] = (validate, ingest, compact, metrics, redrive, replay, backfill)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

@@ -115,15 +115,27 @@ class Store:
         run = run or self.current(dataset)
         if run is None:
             raise JobFailed(f"{self.root} has no dataset {dataset}")
+        parts = ((self.manifest(dataset, run) or {}).get("parts") or {}).get(dataset)
+        if parts is not None:
+            return self.read_parts(dataset, parts)
         return self.spark.read.schema(DATASETS[dataset].ddl).parquet(self.folder(dataset, run))
 
-    def write(self, frame: DataFrame, dataset: str, run: str) -> None:
-        """Write a run's rows, in the dataset's columns, over what an earlier attempt may have left."""
+    def read_parts(self, dataset: str, parts: Mapping[str, str]) -> DataFrame:
+        """The rows of a dataset by dates of which each has its run: of what is measured, a run states some dates."""
+        kind = DATASETS[dataset]
+        if not parts:
+            return self.spark.createDataFrame([], kind.ddl)
+        places = [f"{self.folder(dataset, run)}/date={day}" for day, run in sorted(parts.items())]
+        reader = self.spark.read.schema(kind.ddl).option("basePath", self.folder(dataset))
+        return reader.parquet(*places).select(*kind.columns)
+
+    def write(self, frame: DataFrame, dataset: str, run: str, *, append: bool = False) -> None:
+        """Write a run's rows, in the dataset's columns, over what an earlier attempt may have left, or beside it."""
         kind = DATASETS[dataset]
         missing = set(kind.columns) - set(frame.columns)
         if missing:
             raise ValueError(f"{dataset} lacks the columns {sorted(missing)}")
-        writer = frame.select(*kind.columns).write.mode("overwrite").options(**_WRITING)
+        writer = frame.select(*kind.columns).write.mode("append" if append else "overwrite").options(**_WRITING)
         writer.partitionBy(*kind.partitions).parquet(self.folder(dataset, run))
 
     def write_by(self, frame: DataFrame, column: str, datasets: Sequence[str], run: str) -> None:

@@ -117,6 +117,177 @@ JOURNAL_GAPS = Dataset(
     },
 )
 
+# By minute and by day (``grain``, ``at``: when it begins); a key that events do not tell is null. ``dead_lettered`` has
+# poison bodies in it; ``retried``: delivered after a failed delivery. ``at_least``: records were lost meanwhile.
+_MEASURED = {
+    "date": "date",
+    "grain": "string",
+    "at": "bigint",
+}
+_OF = {"queue": "string", "job": "string", "lang": "string", "broker": "string"}
+THROUGHPUT = Dataset(
+    "throughput",
+    {
+        **_MEASURED,
+        **_OF,
+        "accepted": "bigint",
+        "delivered": "bigint",
+        "acked": "bigint",
+        "nacked": "bigint",
+        "rejected": "bigint",
+        "redriven": "bigint",
+        "lease_expired": "bigint",
+        "poison": "bigint",
+        "retried": "bigint",
+        "dead_lettered": "bigint",
+        "dead_lettered_by": "map<string,bigint>",
+        "poison_by": "map<string,bigint>",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# ``ended``: acked or dead-lettered; a rate is null where there was nothing.
+RATES = Dataset(
+    "rates",
+    {
+        **_MEASURED,
+        **_OF,
+        "delivered": "bigint",
+        "retried": "bigint",
+        "ended": "bigint",
+        "dead_lettered": "bigint",
+        "retry_rate": "double",
+        "dead_letter_rate": "double",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# ``event``: accepted or delivered. A bucket is 2 % wide, see app/pipeline/transforms_histogram.py.
+PAYLOAD = Dataset(
+    "payload",
+    {
+        **_MEASURED,
+        "event": "string",
+        **_OF,
+        "n": "bigint",
+        "sum_bytes": "bigint",
+        "max_bytes": "bigint",
+        "p50_bytes": "double",
+        "p95_bytes": "double",
+        "p99_bytes": "double",
+        "buckets": "array<struct<bucket:int,n:bigint>>",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# From here on ``date`` and ``at`` are those of the message's ``created_at``. ``kind``: wait or end_to_end.
+LATENCY_HIST = Dataset(
+    "latency_hist",
+    {
+        **_MEASURED,
+        "kind": "string",
+        **_OF,
+        "bucket": "int",
+        "n": "bigint",
+        "sum_ms": "bigint",
+        "max_ms": "bigint",
+        "skewed": "bigint",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+LATENCY = Dataset(
+    "latency",
+    {
+        **_MEASURED,
+        "kind": "string",
+        **_OF,
+        "n": "bigint",
+        "p50_ms": "double",
+        "p95_ms": "double",
+        "p99_ms": "double",
+        "max_ms": "bigint",
+        "sum_ms": "bigint",
+        "skewed": "bigint",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# As of the end of ``date``, or of the journal. ``state``: waiting or leased; ages from and below, the last without end.
+OPEN = Dataset(
+    "open",
+    {
+        "date": "date",
+        "as_of": "bigint",
+        "queue": "string",
+        "state": "string",
+        "from_seconds": "bigint",
+        "below_seconds": "bigint",
+        "n": "bigint",
+        "oldest_at": "bigint",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# ``queue``: where it began, ``last_queue``: where it was seen last; ``first_at``: of its first event; ``copies``: how
+# often it was accepted; ``outcome``: acked, dead_lettered or open; ``skewed``: a time came out negative, and is 0.
+LIFECYCLE = Dataset(
+    "lifecycle",
+    {
+        "date": "date",
+        "message_id": "string",
+        "queue": "string",
+        "broker": "string",
+        "job": "string",
+        "lang": "string",
+        "trace_id": "string",
+        "bytes": "bigint",
+        "created_at": "bigint",
+        "accepted_at": "bigint",
+        "first_at": "bigint",
+        "first_delivered_at": "bigint",
+        "ended_at": "bigint",
+        "outcome": "string",
+        "last_queue": "string",
+        "last_event": "string",
+        "copies": "bigint",
+        "deliveries": "bigint",
+        "acks": "bigint",
+        "nacks": "bigint",
+        "lease_expiries": "bigint",
+        "dead_letterings": "bigint",
+        "redrives": "bigint",
+        "events": "bigint",
+        "wait_ms": "bigint",
+        "e2e_ms": "bigint",
+        "skewed": "boolean",
+        "hops": "array<struct<at:bigint,event:string,queue:string,broker:string,attempts:bigint,outcome:string,"
+        "node:string>>",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+# ``date``: of the first message; ``hops``: the messages, by their ``created_at``; ``complete``: none is open.
+TRACES = Dataset(
+    "traces",
+    {
+        "date": "date",
+        "trace_id": "string",
+        "started_at": "bigint",
+        "ended_at": "bigint",
+        "trace_ms": "bigint",
+        "complete": "boolean",
+        "messages": "bigint",
+        "open": "bigint",
+        "dead_lettered": "bigint",
+        "queues": "array<string>",
+        "hops": "array<struct<at:bigint,message_id:string,queue:string,job:string,lang:string,created_at:bigint,"
+        "accepted_at:bigint,first_delivered_at:bigint,ended_at:bigint,outcome:string,deliveries:bigint>>",
+        "at_least": "boolean",
+    },
+    ("date",),
+)
+
 # Of a run that sends: what became of every message. ``message_id``: its id, else ``sha256:`` and that of its body;
 # ``status``: accepted, replayed (it was there already), rejected, unknown (it may be there or not), left (to be sent).
 LEDGER = Dataset(
@@ -135,5 +306,21 @@ LEDGER = Dataset(
 )
 
 DATASETS: Mapping[str, Dataset] = {
-    each.name: each for each in (ACCEPTED, QUARANTINED, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS, LEDGER)
+    each.name: each
+    for each in (
+        ACCEPTED,
+        QUARANTINED,
+        JOURNAL,
+        JOURNAL_CORRUPT,
+        JOURNAL_GAPS,
+        THROUGHPUT,
+        RATES,
+        PAYLOAD,
+        LATENCY_HIST,
+        LATENCY,
+        OPEN,
+        LIFECYCLE,
+        TRACES,
+        LEDGER,
+    )
 }

@@ -1,0 +1,43 @@
+"""When records were lost: what was counted then is 'at least'."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Losses = tuple[tuple[int, int], ...]
+"""Spans of time in which a process lost records, first and last Unix ms, in order, none touching another. Nobody knows
+which queues they were of: the journal counts them by process."""
+NEVER, ALWAYS = -(2**62), 2**62
+
+
+def merged(spans: Iterable[tuple[int | None, int | None]]) -> Losses:
+    """Spans as :data:`Losses`; None: since ever, or until now."""
+    found: list[tuple[int, int]] = []
+    known = ((NEVER if first is None else first, ALWAYS if last is None else last) for first, last in spans)
+    for first, last in sorted((min(each), max(each)) for each in known):
+        if found and first <= found[-1][1] + 1:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return tuple(found)
+
+
+def losses_of(missing: DataFrame) -> Losses:
+    """From rows of ``journal_gaps``. That a process has ended is no loss."""
+    rows = missing.where("kind in ('lost', 'hole')").select("from_at", "to_at").collect()
+    return merged((row.from_at, row.to_at) for row in rows)
+
+
+def overlaps(losses: Losses, first: Column, last: Column) -> Column:
+    """Whether something was lost between ``first`` and ``last``, both included; a null ``last``: until now."""
+    from pyspark.sql import functions as f
+
+    if not losses:
+        return f.lit(False)
+    spans = f.array(*(f.struct(f.lit(start).alias("first"), f.lit(end).alias("last")) for start, end in losses))
+    until = f.coalesce(last, f.lit(ALWAYS))
+    return f.exists(spans, lambda span: (span["first"] <= until) & (span["last"] >= first))

@@ -1,0 +1,128 @@
+"""The job ``metrics``: the journal becomes answers. New events restate the dates that they touch, and no others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import click
+
+from app import __version__
+from app.pipeline.cli_options import Launch
+from app.pipeline.console import progress, say, summarize
+from app.pipeline.datasets import Manifest, Store, run_id
+from app.pipeline.days import DAY_MS, Range, State, before, changed, lost_otherwise, midnight, state_of
+from app.pipeline.errors import JobFailed
+from app.pipeline.journals import Snapshot, existing
+from app.pipeline.locks import only_one
+from app.pipeline.losses import losses_of
+from app.pipeline.measuring import DATASETS, Measuring
+
+_TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
+
+
+def metrics(launch: Launch, root: str, within: Range, force: bool = False) -> Manifest:
+    """Run the job and tell its result; the manifest of the run. Raises JobFailed."""
+    with launch.spark("metrics") as spark:
+        store = Store(spark, root)
+        journal = existing(spark, root)
+        with only_one(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
+            manifest, unchanged = _Job(store, journal, within).run(force)
+        places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
+    told = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
+    summarize(launch.summary, {**told, "unchanged": unchanged, "paths": places})
+    _tell(told, root, unchanged)
+    return manifest
+
+
+class _Job:
+    def __init__(self, store: Store, journal: Snapshot, within: Range) -> None:
+        self._store = store
+        self._journal = journal
+        self._within = within
+        self._losses = losses_of(journal.missing())
+        self._now = state_of(journal.dates(), self._losses)
+        self._former = self._usable()
+        self._stated: State = self._former.get("state", {})
+
+    def run(self, force: bool) -> tuple[Manifest, bool]:
+        """The manifest, and whether it was there already."""
+        days = changed(self._stated, self._now, self._within, everything=force)
+        if not days and self._former:
+            return self._former, True
+        if not days:
+            raise JobFailed(f"{self._store.root} has no journal of these dates")
+        state = {**self._stated, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
+        # What is done again must not be written over what is read meanwhile.
+        again = {"again": self._former.get("run_id")} if force else {}
+        run = run_id("metrics", sorted(state.items()), again)
+        say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
+        began = time.monotonic()
+        with progress(self._store.spark, "metrics"):
+            facts = self._measured(days, run)
+        facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
+        return self._store.publish(DATASETS, run, facts), False
+
+    def _usable(self) -> Manifest:
+        """The manifest of the current run; empty where nothing that was stated can be kept."""
+        found = [self._store.manifest(dataset) or {} for dataset in DATASETS]
+        same = {(each.get("run_id"), each.get("code_version")) for each in found}
+        return found[0] if len(same) == 1 and found[0].get("code_version") == __version__ else {}
+
+    def _measured(self, days: list[date], run: str) -> dict[str, Any]:
+        followed = before(days[0], self._within.lookback_days)
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= followed]
+        records = self._journal.records(window)
+        measuring = Measuring(self._store, run, records, self._losses, self._former.get("parts", {}))
+        measuring.events(days)
+        touched = measuring.touched(days)
+        for day in lost_otherwise(self._stated, self._now, days):
+            # Whatever was open then has lost something, perhaps.
+            touched |= {
+                each for each in measuring.days("lifecycle") if before(day, self._within.lookback_days) <= each <= day
+            }
+        measuring.messages(sorted(day for day in touched if day >= followed))
+        last = self._last()
+        as_of = min(midnight(last) + DAY_MS - 1, self._last_at(last))
+        measuring.still_open(as_of, last)
+        return {
+            "parts": measuring.parts,
+            "counts": measuring.totals(days, _TOTALS),
+            "dates": [day.isoformat() for day in days],
+            "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
+            "not_followed": sorted(day.isoformat() for day in touched if day < followed),
+            "as_of": as_of,
+            "at_least": bool(self._losses),
+            "options": {
+                "from": self._within.first and self._within.first.isoformat(),
+                "to": self._within.last and self._within.last.isoformat(),
+                "lookback_days": self._within.lookback_days,
+            },
+        }
+
+    def _last(self) -> date:
+        """The last day of the range of which there is a journal."""
+        return max(
+            day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
+        )
+
+    def _last_at(self, day: date) -> int:
+        row = self._journal.records([day.isoformat()]).agg({"at": "max"}).first()
+        assert row is not None
+        return int(row[0])
+
+
+def _tell(told: Mapping[str, Any], root: str, unchanged: bool) -> None:
+    if unchanged:
+        say(f"Nothing has changed since run {told['run_id']}; --force does it again.")
+    at_least = "at least " if told["at_least"] else ""
+    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in told["counts"].items() if count)
+    click.echo(f"{len(told['dates'])} dates, messages of {len(told['message_dates'])}: {at_least}{counts or 'nothing'}")
+    if told["not_followed"]:
+        click.echo(
+            f"Left as they were, because they are further back than --lookback-days: messages of "
+            f"{told['not_followed'][0]} to {told['not_followed'][-1]}"
+        )
+    click.echo(f"In {root}: {', '.join(DATASETS)}")

@@ -1,0 +1,83 @@
+"""A histogram that merges exactly and comes out the same every time: buckets of 2 % each.
+
+Bucket ``b`` holds the values from 1.02^b up to 1.02^(b+1); bucket -1 holds 0 and less. Two are merged by adding the
+counts of like buckets. A percentile is the middle of the bucket that holds the value of that rank, so it is at most 1 %
+off, and never more than the largest value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+BASE = 1.02
+_NUMERATOR, _DENOMINATOR = 51, 50
+_LARGEST = 2**63 - 1
+NOTHING = -1
+"""The bucket of 0 and less."""
+PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
+
+
+@cache
+def _least() -> tuple[int, ...]:
+    """The least whole number of each bucket, as far as 64 bits go."""
+    found: list[int] = []
+    power, divisor = 1, 1
+    while power <= _LARGEST * divisor:
+        found.append(-(-power // divisor))
+        power, divisor = power * _NUMERATOR, divisor * _DENOMINATOR
+    return tuple(found)
+
+
+def bucket_of(value: Column) -> Column:
+    """The bucket of an integer; null of null."""
+    from pyspark.sql import functions as f
+
+    # The logarithm may be on the wrong side of a bound, by its last digit; whole numbers decide.
+    near = f.floor(f.ln(value.cast("double")) / f.lit(math.log(BASE))).cast("int")
+    least = f.lit(list(_least()))
+    too_high = (value < f.get(least, near)).cast("int")
+    too_low = (value >= f.get(least, near + 1)).cast("int")
+    exact = near - f.coalesce(too_high, f.lit(0)) + f.coalesce(too_low, f.lit(0))
+    return f.when(value > 0, exact).when(value <= 0, NOTHING).cast("int")
+
+
+def middle_of(bucket: Column) -> Column:
+    """The value that stands for those in a bucket."""
+    from pyspark.sql import functions as f
+
+    return f.when(bucket == NOTHING, 0.0).otherwise(f.round(f.pow(f.lit(BASE), bucket + 0.5), 3))
+
+
+def percentiles(
+    histogram: DataFrame, keys: Sequence[str], more: Mapping[str, Callable[[str], Column]] | None = None
+) -> DataFrame:
+    """Per ``keys``: ``n``, ``sum``, ``max``, ``buckets`` (array of bucket and n) and each of :data:`PERCENTILES`.
+
+    ``histogram``: rows of ``keys``, ``bucket``, ``n``, ``sum`` and ``max``, a bucket any number of times: coarser keys
+    than those it was made for merge it. ``more``: other columns, and what folds them.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    folded = {"n": f.sum, "sum": f.sum, "max": f.max, **(more or {})}
+    totals = [fold(name).alias(name) for name, fold in folded.items()]
+    merged = histogram.groupBy(*keys, "bucket").agg(*totals)
+    group = Window.partitionBy(*keys)
+    ranked = merged.withColumns({"rank": f.sum("n").over(group.orderBy("bucket")), "of": f.sum("n").over(group)})
+
+    def percentile(percent: int) -> Column:
+        # The first rank that is not below percent/100 of all, without fractions.
+        reached = f.col("rank") * 100 >= f.col("of") * percent
+        return f.least(middle_of(f.min(f.when(reached, f.col("bucket")))), f.max("max").cast("double"))
+
+    return ranked.groupBy(*keys).agg(
+        *totals,
+        f.sort_array(f.collect_list(f.struct("bucket", "n"))).alias("buckets"),
+        *(percentile(percent).alias(name) for name, percent in PERCENTILES.items()),
+    )

@@ -1,0 +1,100 @@
+"""``pipeline metrics``: dates are stated when something touches them, and only then."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.pipeline.measuring import DATASETS
+from tests.pipeline.histories import DAY, START, Days, land, row
+from tests.pipeline.ingested import Run
+from tests.pipeline.test_metrics_numbers import check
+
+FACTS = {"job": "urn:j", "lang": "go", "trace_id": "late", "message_id": "late", "created_at": START + 5, "bytes": 7}
+
+
+@pytest.fixture
+def run(spark, tmp_path):
+    return Run(spark, tmp_path)
+
+
+def measured(run):
+    return {name: run.store.read(name) for name in DATASETS}
+
+
+def runs_of(run, dataset):
+    """By date, the run that stated it."""
+    return run.store.manifest(dataset)["parts"][dataset]
+
+
+@pytest.mark.timeout(240)
+def test_a_late_event_restates_what_it_touches(run):
+    rows = land(run.landing, Days(150, days=3).rows(), "a")
+    rows += land(run.landing, [row("accepted", START + 9, 0, **FACTS)], "b")
+    run()
+    first = run(command="metrics")
+    assert (first["unchanged"], first["at_least"], first["not_followed"]) == (False, False, [])
+    assert first["counts"]["accepted"] == sum(each["event"] == "accepted" for each in rows)
+    check(measured(run), rows, (), max(each["at"] for each in rows))
+
+    again = run(command="metrics")
+    assert again["unchanged"]
+    assert again["run_id"] == first["run_id"]
+    run(command="compact")
+    assert run(command="metrics")["unchanged"], "the same records in other files"
+    assert run.store.runs("throughput") == [first["run_id"]]
+
+    late = [row("delivered", START + 2 * DAY + 1, 0, **FACTS), row("acked", START + 2 * DAY + 2, 0, **FACTS)]
+    rows += land(run.landing, late, "c")
+    run()
+    second = run(command="metrics")
+    assert second["dates"] == ["2026-01-03"]
+    assert "2026-01-01" in second["message_dates"]
+    of_events, of_messages = runs_of(run, "throughput"), runs_of(run, "latency_hist")
+    assert {day for day, by in of_events.items() if by == second["run_id"]} == {"2026-01-03"}
+    assert {of_events["2026-01-01"], of_events["2026-01-02"]} == {first["run_id"]}
+    assert {day for day, by in of_messages.items() if by == second["run_id"]} == set(second["message_dates"])
+    check(measured(run), rows, (), max(each["at"] for each in rows))
+
+    third = run("--force", "--to", "2026-01-01", command="metrics")
+    assert third["dates"] == ["2026-01-01"]
+    assert third["run_id"] != second["run_id"]
+    check({**measured(run), "open": run.store.read("open", second["run_id"])}, rows, (), second["as_of"])
+
+
+@pytest.mark.timeout(240)
+def test_what_is_missing_makes_it_at_least(run):
+    rows = [row("accepted", START + 1000 * number, 0, **{**FACTS, "message_id": f"m{number}"}) for number in range(200)]
+    kept = land(run.landing, rows[:90], "a") + land(run.landing, rows[100:], "a", first_seq=101)
+    run()
+    summary = run("--lookback-days", "2", command="metrics")
+    assert summary["at_least"]
+    assert "at least 190 accepted" in run.output
+    spans = [(kept[89]["at"], kept[90]["at"])]
+    check(measured(run), kept, spans, kept[-1]["at"])
+
+    land(run.landing, rows[90:100], "a", first_seq=91)
+    run()
+    assert not run(command="metrics")["at_least"]
+    check(measured(run), rows_of(rows), (), rows[-1]["at"])
+
+    old = {**FACTS, "created_at": START - 40 * DAY, "message_id": "old"}
+    land(run.landing, [row("delivered", START + 60_000, 0, **old)], "b")
+    run()
+    assert run("--lookback-days", "2", command="metrics")["not_followed"] == ["2025-11-22"]
+    assert "further back than --lookback-days" in run.output
+    run("--from", "2026-01-02", code=0, command="metrics")
+    assert "Nothing has changed" in run.output
+
+
+def rows_of(rows):
+    return [{**each, "node": "a", "seq": number} for number, each in enumerate(rows, 1)]
+
+
+def test_without_a_journal_there_is_nothing_to_measure(run):
+    run(code=1, command="metrics")
+    assert "run `babelgate pipeline ingest` first" in run.output
+    land(run.landing, Days(3).rows(), "a")
+    run()
+    run("--from", "2027-01-01", code=1, command="metrics")
+    assert "no journal of these dates" in run.output
+    run("--from", "2027-01-01", "--to", "2026-01-01", code=2, command="metrics")

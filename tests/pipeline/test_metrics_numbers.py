@@ -1,0 +1,173 @@
+"""Every number of ``metrics`` against a second computation, over histories of every shape."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from fractions import Fraction
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.pipeline.schemas import DATASETS
+from app.pipeline.transforms_events import payload, rates, throughput
+from app.pipeline.transforms_histogram import bucket_of
+from app.pipeline.transforms_lives import EVENTS, lifecycle, placed
+from app.pipeline.transforms_messages import latency, latency_hist, open_messages, traces
+from tests.pipeline import oracle
+from tests.pipeline.histories import DAY, START, Days, frame, row
+
+OF = ("queue", "job", "lang", "broker")
+AT = ("date", "grain", "at")
+
+
+def table(dataset, rows, keys):
+    """The rows by their keys, each with all columns of the dataset's schema and no other."""
+    found = {}
+    assert set(rows.columns) == set(DATASETS[dataset].columns)
+    for each in rows.collect():
+        values = each.asDict()
+        key = tuple(values.pop(name) for name in keys)
+        assert key not in found
+        found[key] = values
+    return found
+
+
+def computed(journal, folder, spans, as_of):
+    """Every dataset by its name, as the job chains them."""
+    made = {"throughput": throughput(journal, spans).cache(), "payload": payload(journal, spans)}
+    made["rates"] = rates(made["throughput"])
+    lifecycle(placed(journal), spans).write.parquet(str(folder / "lives"))
+    made["lifecycle"] = lives = journal.sparkSession.read.parquet(str(folder / "lives"))
+    made["latency_hist"] = latency_hist(lives).cache()
+    made["latency"] = latency(made["latency_hist"])
+    made["open"] = open_messages(lives, as_of)
+    made["traces"] = traces(lives)
+    return made
+
+
+def check(made, rows, spans, as_of):
+    """Compare all datasets with what the rows come to."""
+    counts = oracle.throughput(rows, spans)
+    assert table("throughput", made["throughput"], (*AT, *OF)) == counts
+    assert table("rates", made["rates"], (*AT, *OF)) == oracle.rates(counts)
+    check_payload(table("payload", made["payload"], (*AT, "event", *OF)), oracle.payloads(rows), spans)
+
+    lived = oracle.lives(rows, spans)
+    found = table("lifecycle", made["lifecycle"], ("message_id", "created_at", "queue"))
+    for life in found.values():
+        life["hops"] = [tuple(hop) for hop in life["hops"]]
+    assert found == lived
+    check_latency(made["latency_hist"], made["latency"], oracle.latencies(lived))
+    still = table("open", made["open"].where(f"as_of = {as_of}"), ("queue", "state", "from_seconds", "below_seconds"))
+    assert {key: each["n"] for key, each in still.items()} == oracle.still_open(lived, as_of)
+    told = table("traces", made["traces"], ("trace_id",))
+    for trace in told.values():
+        trace["ids"] = [hop["message_id"] for hop in trace.pop("hops")]
+    assert {key: each for (key,), each in told.items()} == oracle.traces(lived)
+    return lived
+
+
+def check_payload(found, expected, spans):
+    assert found.keys() == expected.keys()
+    for key, sizes in expected.items():
+        each = found[key]
+        assert (each["n"], each["sum_bytes"], each["max_bytes"]) == (len(sizes), sum(sizes), max(sizes))
+        assert each["at_least"] == oracle.of_row(key[1], key[2], spans)
+        assert [tuple(pair) for pair in each["buckets"]] == buckets(sizes)
+        for percent in (50, 95, 99):
+            assert each[f"p{percent}_bytes"] == pytest.approx(oracle.percentile(sizes, percent), rel=0.0101)
+
+
+def buckets(values):
+    counted = defaultdict(int)
+    for value in values:
+        counted[oracle.bucket(value)] += 1
+    return sorted(counted.items())
+
+
+def check_latency(histogram, percentiles, expected):
+    keys = (*AT, "kind", *OF)
+    by_key = defaultdict(dict)
+    for key, cell in table("latency_hist", histogram, (*keys, "bucket")).items():
+        by_key[key[:-1]][key[-1]] = cell
+    found = table("latency", percentiles, keys)
+    assert by_key.keys() == found.keys() == expected.keys()
+    for key, told in expected.items():
+        times = [ms for ms, _, _ in told]
+        cells = by_key[key]
+        assert sorted((bucket, cell["n"]) for bucket, cell in cells.items()) == buckets(times)
+        assert sum(cell["sum_ms"] for cell in cells.values()) == sum(times)
+        each = found[key]
+        assert (each["n"], each["sum_ms"], each["max_ms"]) == (len(times), sum(times), max(times))
+        assert each["skewed"] == sum(skewed for _, skewed, _ in told)
+        assert each["at_least"] == any(at_least for _, _, at_least in told)
+        for percent in (50, 95, 99):
+            assert each[f"p{percent}_ms"] == pytest.approx(oracle.percentile(times, percent), rel=0.0101)
+
+
+SPANS = ((START + 60_000, START + 61_000), (START + 2 * DAY, START + 2 * DAY + 5))
+
+
+@pytest.mark.timeout(240)
+def test_days_of_plausible_traffic(spark, tmp_path):
+    rows = list(Days(2500, seed=7).rows())
+    as_of = START + 2 * DAY
+    lived = check(computed(frame(spark, tmp_path, rows), tmp_path, SPANS, as_of), rows, SPANS, as_of)
+    outcomes = {life["outcome"] for life in lived.values()}
+    assert outcomes == {"acked", "dead_lettered", "open"}
+    assert any(life["skewed"] for life in lived.values())
+    assert any(life["at_least"] for life in lived.values())
+    assert any(life["last_queue"] != key[2] for key, life in lived.items())
+
+
+times = st.integers(0, 40).map(lambda step: START + step * (DAY // 13))
+events = st.fixed_dictionaries(
+    {
+        "event": st.sampled_from([*EVENTS, *EVENTS, "gap", "of_a_later_version"]),
+        "at": times,
+        "node": st.sampled_from(["n1", "n2"]),
+        "message_id": st.sampled_from(["a", "a", "b", None]),
+        "queue": st.sampled_from(["q1", "q2", "q/3"]),
+        "to_queue": st.sampled_from([None, "q1", "q2", "q4"]),
+        "job": st.sampled_from(["urn:j", None]),
+        "lang": st.sampled_from(["go", None]),
+        "trace_id": st.sampled_from(["t", None]),
+        "attempts": st.sampled_from([0, 1, None]),
+        "created_at": st.sampled_from([START, START, START + DAY, None, -1, 1_767_225_600, 2**62]),
+        "bytes": st.sampled_from([0, 1, 300, None]),
+        "outcome": st.sampled_from(["failed", "unknown_urn", None]),
+    }
+)
+histories = st.lists(st.lists(events, min_size=1, max_size=9), min_size=60, max_size=120)
+
+
+@settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
+@given(histories=histories)
+@pytest.mark.timeout(240)
+def test_histories_that_make_no_sense(spark, tmp_path_factory, histories):
+    rows = []
+    for number, history in enumerate(histories):
+        for each in history:
+            own = {name: each[name] and f"{each[name]}-{number}" for name in ("message_id", "trace_id")}
+            facts = {**each, **own}
+            rows.append(row(facts.pop("event"), facts.pop("at"), len(rows), **facts))
+    folder = tmp_path_factory.mktemp("history")
+    as_of = START + DAY + 777
+    check(computed(frame(spark, folder, rows), folder, SPANS, as_of), rows, SPANS, as_of)
+
+
+def test_buckets_are_exact_at_every_bound(spark):
+    """The logarithm is a float: it must not put a whole number on the wrong side of a bound."""
+    expected = {0: -1, -1: -1, -(2**63): -1, 2**63 - 1: 2205}
+    for exponent in range(2205):
+        bound = Fraction(51, 50) ** exponent
+        least = -(-bound.numerator // bound.denominator)
+        following = Fraction(51, 50) ** (exponent + 1)
+        if least < following:
+            expected[least] = exponent
+            expected[-(-following.numerator // following.denominator) - 1] = exponent
+    assert sorted(expected)[-2] > 2**62
+    numbers = spark.createDataFrame([(number,) for number in expected], "ms bigint")
+    found = {each.ms: each.bucket for each in numbers.withColumn("bucket", bucket_of(numbers.ms)).collect()}
+    assert found == expected
