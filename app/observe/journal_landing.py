@@ -118,8 +118,11 @@ class Landing:
             self._store.put(path, segment.landed(first_at(path, segment)))
             path.unlink()
             self.landed += 1
-        if segment.owner in self._adopted and sum(each.name.startswith(segment.owner) for each in self._waiting) == 1:
-            self._adopted.pop(segment.owner).release()
+        if segment.owner in self._adopted:
+            with self._changed:  # the writer adds to them
+                left = sum(each.name.startswith(segment.owner) for each in self._waiting)
+            if left == 1:
+                self._adopted.pop(segment.owner).release()
 
     def _adopt(self) -> None:
         try:

@@ -68,12 +68,13 @@ class Segments:
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
-        os.close(descriptor)
         complete = self._directory / self._next.file_name
+        # Whatever fails from here on, the next file has another name; what is left of this one lands later.
+        self._next = Segment(self._next.node, self._next.epoch, self._next.number + 1)
+        os.close(descriptor)
         if not self._size:
             os.unlink(f"{complete}{OPEN}")
             return
-        self._next = Segment(self._next.node, self._next.epoch, self._next.number + 1)
         os.rename(f"{complete}{OPEN}", complete)
         self._closed(complete)
 

@@ -102,7 +102,20 @@ def test_a_disk_that_was_full_from_the_start_leaves_no_empty_segment(tmp_path: P
     assert writing.closed == [] and list((tmp_path / "open").iterdir()) == []
     writing.segments.append(some_lines())
     writing.segments.close()
-    assert writing.closed == [f"{OWNER}-000001.ndjson"]
+    assert writing.closed == [f"{OWNER}-000002.ndjson"]
+
+
+def test_a_file_that_cannot_be_closed_does_not_end_the_journal(tmp_path: Path, writing: Writing) -> None:
+    """close(2) may tell of an earlier write that failed."""
+    writing.segments.append(some_lines())
+    (path,) = (tmp_path / "open").iterdir()
+    os.close(next(int(each.name) for each in Path("/proc/self/fd").iterdir() if os.path.realpath(each) == str(path)))
+    with pytest.raises(OSError):
+        writing.segments.close()
+    writing.segments.append(some_lines())
+    writing.segments.close()
+    assert writing.closed == [f"{OWNER}-000002.ndjson"]
+    assert numbers(records(path)) == [1, 2, 3], "it lands with the next start"
 
 
 def test_only_its_owner_reads_an_open_file(tmp_path: Path, writing: Writing) -> None:
