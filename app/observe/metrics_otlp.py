@@ -75,7 +75,10 @@ class OtlpMetrics:
         """Send the last numbers, for at most 3 s; idempotent."""
         thread, self._thread = self._thread, None
         if thread is not None:
-            self._last = await self._collect()
+            try:
+                self._last = await self._collect()
+            except Exception:
+                log.exception("numbers not collected")
             self._stop.set()
             await bounded(thread.join)
 
@@ -87,6 +90,9 @@ class OtlpMetrics:
             except TimeoutError:
                 collecting.cancel()
                 log.warning("numbers not collected in time")
+            except Exception:
+                # A cancelled collection among them: the next one may go well.
+                log.exception("numbers not collected")
         if self._last is not None:
             self._export(self._last)
         for exporter in self._exporters:

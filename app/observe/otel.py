@@ -8,6 +8,7 @@ collector that nobody runs would cost every process a thread and a line in the l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import os
 import threading
@@ -80,8 +81,7 @@ async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS
         try:
             shutdown()
         finally:
-            # Who waited may be gone, and its loop with it.
-            if not loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # who waited is gone, and its loop with it
                 loop.call_soon_threadsafe(done.set)
 
     # A thread of an executor would be waited for at the end of the process.

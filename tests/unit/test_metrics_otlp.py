@@ -125,6 +125,33 @@ async def test_a_collector_that_is_not_there_delays_the_end_a_little() -> None:
             await asyncio.sleep(0.2)
 
 
+async def test_numbers_that_cannot_be_had_once_are_sent_later(receiver: OtlpReceiver) -> None:
+    failures = iter([RuntimeError("no numbers"), TimeoutError(), asyncio.CancelledError()])
+    made = counted()
+
+    async def collect() -> Snapshot:
+        for failure in failures:
+            raise failure
+        return made.snapshot()
+
+    sender = OtlpMetrics(collect, [exporter(receiver, "http")], Resource({}), 0.01)
+    await sender.start()
+    try:
+        await asyncio.to_thread(receiver.until, lambda: newest(receiver, catalogue.PUBLISHED))
+    finally:
+        await sender.close()
+
+
+async def test_an_end_without_last_numbers_is_an_end(receiver: OtlpReceiver) -> None:
+    async def collect() -> Snapshot:
+        raise RuntimeError("no numbers")
+
+    sender = OtlpMetrics(collect, [exporter(receiver, "http")], Resource({}), 3_600)
+    await sender.start()
+    await sender.close()
+    assert receiver.metrics == []
+
+
 async def nothing() -> Snapshot:
     return {}
 
