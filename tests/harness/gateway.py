@@ -19,7 +19,7 @@ import yaml
 
 from tests.harness.local import free_port
 
-START_SECONDS = 25
+START_SECONDS = 60
 STOP_SECONDS = 25
 _LISTENING = re.compile(rb'"event":"listening","url":"(https?)://[^"]*?:(\d+)')
 _ROOT = Path(__file__).parents[2]
