@@ -31,9 +31,10 @@ from app.journaling import journal
 from app.keys import token_keys
 from app.leases import TokenSealer
 from app.observe import tracing_setup
-from app.observe.events import Observe, fan_out
+from app.observe.events import Observe
 from app.observe.metrics import Metrics
 from app.observe.metrics_otlp import otlp_metrics
+from app.observe.observers import fan_out
 from app.observe.tracing import Tracing
 from app.pacing import Pacer
 from app.peer_port import PeerPort

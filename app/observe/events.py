@@ -7,9 +7,6 @@ from typing import Literal
 
 from msgspec import Struct
 
-from app.observe.logs import get_logger
-from app.observe.sparing import Sparing
-
 EventKind = Literal[
     "accepted",
     "delivered",
@@ -84,20 +81,3 @@ class Call(Struct, frozen=True):
 
 Observe = Callable[[Event | Call], None]
 """Takes each event and each call as it happens; must not block, and must not raise."""
-
-
-_spared = Sparing(get_logger("babelgate.observe"))
-
-
-def fan_out(observers: Sequence[Observe]) -> Observe:
-    """One observer that tells all of ``observers``; what one of them raises is logged, because what was reported has
-    happened, and its caller is to be told that."""
-
-    def observe(reported: Event | Call) -> None:
-        for each in observers:
-            try:
-                each(reported)
-            except Exception:
-                _spared.warning("not all was observed", queue=reported.queue, exc_info=True)
-
-    return observe

@@ -6,7 +6,8 @@ import pytest
 
 from app.gateway import Gateway
 from app.leases import TokenSealer
-from app.observe.events import Call, Event, fan_out
+from app.observe.events import Call, Event
+from app.observe.observers import fan_out
 from app.rights import ANYONE
 from app.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
