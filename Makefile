@@ -70,6 +70,7 @@ docs: .venv/installed openapi
 lock:
 	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
+	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
 
 up:

@@ -29,28 +29,52 @@ def instructions() -> list[tuple[str, str]]:
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
 
 
-def arguments(instruction: str) -> list[str]:
-    return [rest for word, rest in instructions() if word == instruction]
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """The instructions of each stage, by its name; the last one, which is what is built by default, has none."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    for word, rest in instructions():
+        if word == "FROM":
+            _, _, name = rest.partition(" AS ")
+            found[name] = []
+        found[name].append((word, rest))
+    assert list(found)[-1] == ""
+    return found
 
 
-def test_the_image_runs_without_root() -> None:
-    (user,) = arguments("USER")
+def arguments(instruction: str, stage: str = "") -> list[str]:
+    return [rest for word, rest in stages()[stage] if word == instruction]
+
+
+@pytest.mark.parametrize("stage", ["", "pipeline"])
+def test_an_image_runs_without_root(stage: str) -> None:
+    (user,) = arguments("USER", stage)
     uid, gid = user.split(":")
     assert int(uid) > 0 < int(gid)
-    assert f"-o {uid} -g {gid}" in " ".join(arguments("RUN")), "its state directory belongs to it"
+    assert f"-o {uid} -g {gid}" in " ".join(arguments("RUN", stage)), "its state directory belongs to it"
 
 
-def test_the_image_installs_with_checked_hashes_only() -> None:
-    installs = [step for run in arguments("RUN") for step in run.split("&&") if "pip install" in step]
+@pytest.mark.parametrize("stage", ["build", "build-pipeline"])
+def test_an_image_installs_with_checked_hashes_only(stage: str) -> None:
+    installs = [step for run in arguments("RUN", stage) for step in run.split("&&") if "pip install" in step]
     assert installs
     assert all("--require-hashes" in step or "--no-deps --no-build-isolation ." in step for step in installs)
 
 
 def test_every_copied_file_exists_and_is_let_in() -> None:
     let_in = set(re.findall(r"^!(\S+)$", (ROOT / ".dockerignore").read_text(), re.M))
-    copied = {source for rest in arguments("COPY") if "--from" not in rest for source in rest.split()[:-1]}
+    copies = [rest for word, rest in instructions() if word == "COPY" and "--from" not in rest]
+    copied = {source for rest in copies for source in rest.split()[:-1]}
     assert copied == let_in
     assert all((ROOT / name).exists() for name in copied)
+
+
+def test_the_image_for_the_pipeline_has_java_and_the_jobs_as_its_entry() -> None:
+    assert "openjdk-17-jre-headless" in " ".join(arguments("RUN", "pipeline"))
+    (entry,) = arguments("ENTRYPOINT", "pipeline")
+    assert json.loads(entry) == ["pipeline"]
+    assert "docker/pipeline /usr/local/bin/pipeline" in arguments("COPY", "pipeline")
+    assert os.access(ROOT / "docker" / "pipeline", os.X_OK)
 
 
 def test_the_image_says_nothing_about_who_may_come_in() -> None:

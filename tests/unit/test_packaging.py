@@ -109,7 +109,9 @@ def test_every_core_dependency_is_used() -> None:
     assert names(PROJECT["dependencies"]) - used == INDIRECT
 
 
-@pytest.mark.parametrize("lock", ["requirements.txt", "requirements-dev.txt", "requirements-build.txt"])
+@pytest.mark.parametrize(
+    "lock", ["requirements.txt", "requirements-dev.txt", "requirements-build.txt", "requirements-spark.txt"]
+)
 def test_a_lock_file_is_exact_and_hashed(lock: str) -> None:
     text = (ROOT / lock).read_text()
     entries = re.split(r"\n(?=[a-z0-9])", text)[1:]
@@ -122,8 +124,9 @@ def test_a_lock_file_is_exact_and_hashed(lock: str) -> None:
 
 def test_the_lock_files_agree() -> None:
     """The tests run with the versions that are deployed."""
-    runtime, dev = (pins(name) for name in ("requirements.txt", "requirements-dev.txt"))
-    assert runtime.items() <= dev.items()
+    runtime, jobs, dev = (pins(f"requirements{name}.txt") for name in ("", "-spark", "-dev"))
+    assert runtime.items() | jobs.items() <= dev.items()
+    assert names(PROJECT["dependencies"] + EXTRAS["spark"]) <= jobs.keys()
     assert names(PROJECT["dependencies"] + [line for extra in DEPLOYED for line in EXTRAS[extra]]) <= runtime.keys()
     assert names(EXTRAS["dev"]) - {"babelgate"} <= dev.keys()
 
