@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from app.pipeline.datasets import Store
+from app.pipeline.files import FileStatus
 from app.pipeline.schemas import LEDGER
 
 if TYPE_CHECKING:
@@ -119,8 +120,7 @@ class Ledger:
         from pyspark.sql import functions as f
 
         spark = self._store.spark
-        files = [each for each in self._store.files.list(self.pieces(run)) if each.url.endswith(".parquet")]
-        if not files:
+        if not self._files(run):
             return spark.createDataFrame([], LEDGER.ddl)
         rank = f.array_position(
             f.array(*map(f.lit, ("accepted", "replayed", "rejected", "unknown", "left"))), f.col("status")
@@ -138,11 +138,8 @@ class Ledger:
         return best.select(*identity, "best.*").select(*LEDGER.columns)
 
     def last_at(self, run: str) -> int | None:
-        """When a message of the run was last told of, Unix ms; None: never."""
-        from pyspark.sql import functions as f
-
-        (row,) = self.lines(run).agg(f.max("at")).collect()
-        return None if row[0] is None else int(row[0])
+        """When a task of the run last wrote something down, Unix ms; None: never."""
+        return max((each.modified_at for each in self._files(run)), default=None)
 
     def publish(self, run: str, rows: int, facts: dict[str, Any], done: bool) -> dict[str, Any]:
         """Make the dataset of the pieces, which are gone afterwards when the run is ``done``. Its manifest."""
@@ -152,6 +149,12 @@ class Ledger:
         if done:
             self._store.files.remove(self.pieces(run))
         return manifest
+
+    def _files(self, run: str) -> list[FileStatus]:
+        listed = self._store.files.list(self.pieces(run))
+        return [
+            each for each in listed if each.url.endswith(".parquet") and not each.url.rpartition("/")[2].startswith(".")
+        ]
 
 
 def told(rows: Sequence[Any]) -> dict[str, int]:

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Callable
 
 _FIRST_SECONDS = 0.25
 _LONGEST_SECONDS = 30.0
 
+Clock = Callable[[], float]
+
 
 class Pace:
-    """At most ``rate`` messages a second over any while; None: as fast as they are taken."""
+    """At most ``rate`` messages a second; None: as fast as they are taken. ``clock``: seconds, from any beginning."""
 
-    def __init__(self, rate: float | None) -> None:
+    def __init__(self, rate: float | None, clock: Clock = time.monotonic) -> None:
         self._rate = rate
+        self._clock = clock
         self._free_at = 0.0
 
     def seconds(self, count: int) -> float:
         """How long to wait before ``count`` messages are sent, which then count as sent."""
         if self._rate is None:
             return 0.0
-        now = time.monotonic()
+        now = self._clock()
         begin = max(now, self._free_at)
         self._free_at = begin + count / self._rate
         return begin - now
@@ -29,8 +33,9 @@ class Pace:
 class Circuit:
     """Opens when nothing got through for ``give_up_seconds``, however often it was tried, and stays open."""
 
-    def __init__(self, give_up_seconds: float) -> None:
+    def __init__(self, give_up_seconds: float, clock: Clock = time.monotonic) -> None:
         self._give_up = give_up_seconds
+        self._clock = clock
         self._failing_since: float | None = None
         self._failures = 0
         self.is_open = False
@@ -42,7 +47,7 @@ class Circuit:
     def failed(self, retry_after: float | None = None) -> float:
         """Nothing did. How long to wait before the next try, in seconds, of which no two tasks wait the same; 0 when
         the circuit is open."""
-        now = time.monotonic()
+        now = self._clock()
         if self._failing_since is None:
             self._failing_since = now
         left = self._failing_since + self._give_up - now

@@ -40,15 +40,16 @@ class Sends:
         self.root = str(folder / "out")
         self.store = Store(spark, self.root)
         self.url = "http://127.0.0.1:9"
-        self.output = ""
+        self.output = self.shown = ""
 
     def __call__(self, command: str, *arguments: object, code: int = 0) -> Any:
         """The summary of a run that ends with ``code``; None where it wrote none."""
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
-        given = [command, *map(str, arguments), "--output", self.root, "--url", self.url, "--summary", str(summary)]
+        url = () if command in ("validate", "ingest") else ("--url", self.url)
+        given = [command, "--output", self.root, "--summary", str(summary), *url, *map(str, arguments)]
         result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
-        self.output = result.output
+        self.output, self.shown = result.output, result.stdout
         assert result.exit_code == code, result.output
         return json.loads(summary.read_text()) if summary.exists() else None
 

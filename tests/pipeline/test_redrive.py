@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import random
+
 import pytest
 
 from tests.harness.gateway import gateway
+from tests.harness.local import free_port
 from tests.pipeline.sending import Sends, body, drained, envelopes, write
+
+DEAD = {"dead_letter": {"reason": "failed"}}
 
 
 @pytest.fixture
@@ -20,20 +26,20 @@ def running(tmp_path, sends):
         yield process
 
 
+def of(told):
+    """The counts that are not 0."""
+    return {name: count for name, count in told["counts"].items() if count}
+
+
 def test_every_message_goes_once(sends, running, tmp_path):
     many = [body(number, f"q{number % 3}") for number in range(300)]
     write(tmp_path / "in.ndjson", *many, many[0], body(1, "q1", attempts=4))
     told = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies")
-    assert told["counts"] == {
-        "selected": 300,
-        "duplicates": 2,
-        "accepted": 300,
-        "replayed": 0,
-        "rejected": 0,
-        "unknown": 0,
-        "left": 0,
-    }
-    assert [line["status"] for line in sends.ledger()] == ["accepted"] * 300
+    assert of(told) == {"selected": 300, "duplicates": 2, "accepted": 300}
+    assert told["by_queue"] == {f"q{number}": {"accepted": 100} for number in range(3)}
+    lines = sends.ledger()
+    assert {(line["status"], line["http_status"], line["attempts"]) for line in lines} == {("accepted", 201, 1)}
+    assert len({line["idempotency_key"] for line in lines}) == 300
     found = envelopes(running, "q1")
     assert sorted(each["data"]["number"] for each in found) == list(range(1, 300, 3))
     assert {each["attempts"] for each in found if each["meta"]["id"] == "id-1"} == {4}, "the last that was found"
@@ -41,4 +47,156 @@ def test_every_message_goes_once(sends, running, tmp_path):
     again = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies")
     assert again["completed_at"] == told["completed_at"]
     assert "nothing is left to send" in sends.output
-    assert drained(running, "q1") == {}
+    other = sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 2)
+    assert of(other) == {"selected": 2, "duplicates": 2, "accepted": 2}, "another run has other keys"
+    assert drained(running, "q1") == {"id-1": 1}
+    sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 3, code=2)
+    assert "Run once-more was begun with other options: limit." in sends.output
+
+
+def test_messages_are_sent_as_they_were_asked_for(sends, running, tmp_path):
+    write(tmp_path / "in", body(1, "old", **DEAD), body(2, "old"), body(3, "older", attempts=0))
+    told = sends("backfill", tmp_path / "in", "--from", "bodies", "--to-queue", "new", code=4)
+    assert of(told) == {"selected": 3, "accepted": 2, "rejected": 1}
+    assert told["codes"] == {"reserved_key": 1}
+    assert [line["code"] for line in sends.ledger()] == ["reserved_key", None, None]
+    assert "1 messages were rejected" in sends.output
+    assert [(each["meta"]["queue"], each["attempts"]) for each in envelopes(running, "new")] == [("new", 3), ("new", 0)]
+
+    given = "--from", "bodies", "--drop-dead-letter", "--reset-attempts", "--select", "queue = 'old'"
+    assert of(sends("backfill", tmp_path / "in", *given)) == {"selected": 2, "accepted": 2}
+    found = envelopes(running, "old")
+    assert {each["attempts"] for each in found} == {0}
+    assert not any("dead_letter" in each for each in found)
+    assert drained(running, "older") == {}
+
+
+def test_quarantine_goes_back_and_tells_what_is_still_wrong(sends, running, tmp_path):
+    no_id = b'{"job":"urn:a","trace_id":"t","data":{},"meta":{"queue":"q","schema_version":2},"attempts":0}'
+    fixable = body(1, trace_id="t", data={})[:-1] + b',"dead_letter":7}'
+    write(tmp_path / "in", body(0), no_id, fixable, b"no json", b'{"job":"urn:b"}')
+    result = sends("validate", tmp_path / "in")
+    assert result["counts"]["quarantined"] == 4
+    told = sends("redrive", sends.root, code=4)
+    assert of(told) == {"selected": 4, "accepted": 1, "rejected": 3}
+    assert told["codes"] == {"unsupported_schema_version": 1, "no_queue": 2}
+    names = {line["message_id"] for line in sends.ledger()}
+    assert names >= {"id-1", f"sha256:{hashlib.sha256(no_id).hexdigest()}"}
+    assert drained(running, "q") == {"id-1": 1}
+    assert of(sends("backfill", sends.root)) == {"selected": 1, "accepted": 1}
+    assert drained(running, "q") == {"id-0": 1}
+
+
+def test_an_export_of_dead_letters(sends, running, tmp_path):
+    with running.client() as client:
+        for number in range(3):
+            client.post("/queues/q/messages", content=body(number), headers={"content-type": "application/json"})
+        received = client.post("/queues/q/messages:receive", json={"max_messages": 3}).json()["messages"]
+        tokens = [message["ack_token"] for message in received]
+        assert client.post("/queues/q/messages:reject", json={"ack_tokens": tokens}).status_code == 200
+        (tmp_path / "dead.json").write_bytes(client.get("/queues/q/dead-letters").content)
+    told = sends("redrive", tmp_path / "dead.json", "--from", "dead-letters", "--reset-attempts", "--to-queue", "again")
+    assert of(told) == {"selected": 3, "accepted": 3}
+    assert drained(running, "again") == {"id-0": 1, "id-1": 1, "id-2": 1}
+
+
+def test_a_dry_run_tells_and_sends_nothing(sends, tmp_path):
+    write(tmp_path / "in", *(body(number, f"q{number % 2}") for number in range(25)), b'{"job":"urn:b"}', body(1, "q1"))
+    sends("backfill", tmp_path / "in", "--from", "bodies", "--dry-run")
+    assert "26 messages would be sent to http://127.0.0.1:9; nothing was." in sends.output
+    assert [line.split() for line in sends.shown.splitlines()[1:3]] == [["13", "q0"], ["12", "q1"]]
+    assert "(no queue: --to-queue names one)" in sends.output
+    assert "1 further rows have the id of one of them" in sends.output
+    assert "q0  id-0  1000  b'{" in sends.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_selection_is_the_same_however_the_rows_lie(sends, running, tmp_path):
+    bodies = [body(number, "q", trace_id="t") for number in range(200)]
+    for name in ("first", "second"):
+        random.Random(name).shuffle(bodies)
+        write(tmp_path / name, *bodies)
+        given = "--from", "bodies", "--select", "created_at % 2 = 1", "--limit", 7
+        assert of(sends("backfill", tmp_path / name, *given)) == {"selected": 7, "accepted": 7}
+        assert drained(running, "q") == {f"id-{number}": 1 for number in range(1, 15, 2)}
+
+
+def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
+    write(tmp_path / "in", body(1), body(2, "other"))
+    given = "backfill", tmp_path / "in", "--from", "bodies"
+    for select, wrong in (("nothing = 1", "nothing"), ("queue ==", "syntax"), ("attempts", "boolean")):
+        sends(*given, "--select", select, code=2)
+        assert "--select" in sends.output
+        assert wrong in sends.output.lower()
+    sends(*given, "--run-id", "a/b", code=2)
+    sends(*given, "--url", "localhost:1", code=2)
+    sends("backfill", tmp_path / "nowhere", "--from", "bodies", code=2)
+    sends("backfill", tmp_path, code=1)
+    assert "has no dataset accepted" in sends.output
+    sends(*given, code=1)
+    assert "No gateway answers at http://127.0.0.1:9." in sends.output
+    digest = hashlib.sha256(b"secret").hexdigest()
+    auth = {"tokens": [{"name": "shop", "sha256": digest, "rights": {"q": ["send"]}}]}
+    with gateway(tmp_path, {"auth": auth, "queues": {"q": {"broker": "local"}}, "default": None}) as process:
+        sends.url = process.url
+        sends(*given, code=1)
+        assert "401 unauthenticated" in sends.output
+        sends(*given, "--token", "secret", "--to-queue", "other", code=2)
+        assert "for the queue other: 404 queue_not_found" in sends.output
+        assert "secret" not in sends.output
+        told = sends(*given, "--token", "secret", "--select", "queue = 'q'")
+        assert of(told) == {"selected": 1, "accepted": 1}
+    assert not any(b"secret" in path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+
+
+def test_where_nobody_keeps_keys_nothing_is_sent(sends, tmp_path):
+    write(tmp_path / "in", body(1))
+    with gateway(tmp_path, {"idempotency": {"store": "none"}}) as process:
+        sends.url = process.url
+        sends("backfill", tmp_path / "in", "--from", "bodies", code=1)
+        assert "422 idempotency_unsupported" in sends.output
+        assert "1 messages are left" in sends.output
+        assert drained(process, "q") == {}
+
+
+@pytest.mark.redis
+def test_a_circuit_opens_and_the_rest_is_sent_later(sends, tmp_path):
+    write(tmp_path / "in", *(body(number, "up" if number % 2 else "down") for number in range(40)))
+    down = {"local": "sqlite:///babelgate.db", "down": {"url": f"redis://127.0.0.1:{free_port()}", "required": False}}
+    config = {
+        "port": free_port(),
+        "queues": {"down": {"broker": "down"}},
+        "default": {"broker": "local"},
+        "brokers": down,
+    }
+    given = "backfill", tmp_path / "in", "--from", "bodies", "--parallelism", 1, "--give-up-seconds", 1.5
+    with gateway(tmp_path, config) as process:
+        sends.url = process.url
+        told = sends(*given, code=4)
+        assert told["counts"]["left"] + told["counts"]["accepted"] == 40
+        assert told["by_queue"]["down"] == {"left": 20}
+        assert set(told["codes"]) == {"broker_unavailable"}
+        assert f"{told['counts']['left']} messages are left" in sends.output
+        sent = told["counts"]["accepted"]
+    config["queues"] = {}
+    with gateway(tmp_path, config) as process:
+        told = sends(*given)
+        assert of(told) == {"selected": 40, "accepted": 40}
+        assert sent < 40
+        assert drained(process, "up") + drained(process, "down") == {f"id-{number}": 1 for number in range(40)}
+
+
+def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_path):
+    write(tmp_path / "in", *(body(number) for number in range(10)))
+    given = "backfill", tmp_path / "in", "--from", "bodies"
+    with gateway(tmp_path, {"idempotency": {"store": "none"}}) as process:
+        sends.url = process.url
+        sends(*given, code=1)
+    (run,) = (path.name.removeprefix("run=") for path in (tmp_path / "out" / "ledger" / "v=1" / "_pieces").iterdir())
+    write(tmp_path / "in", *(body(number) for number in range(12)))
+    with gateway(tmp_path, {"port": int(sends.url.rpartition(":")[2])}) as process:
+        sends(*given, code=2)
+        assert f"Go on with --run-id {run}" in sends.output
+        assert of(sends(*given, "--run-id", run)) == {"selected": 12, "accepted": 12}
+        assert "have changed since it was begun" in sends.output
+        assert len(drained(process, "q")) == 12

@@ -1,0 +1,133 @@
+"""kill -9 while messages are sent: of the command, of its Python workers, of the gateway. Every message arrives once.
+
+``TEST_KILLS=10`` deals ten blows a test, where CI deals one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.harness.gateway import GatewayProcess, gateway
+from tests.pipeline.conftest import CONF
+from tests.pipeline.sending import Sends, body, drained, write
+
+KILLS = int(os.environ.get("TEST_KILLS", "1"))
+RATE = 100
+COUNT = RATE * 4 + RATE * 3 * (KILLS - 1)
+"""Messages that take long enough for so many blows."""
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(120 + 90 * KILLS)]
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with gateway(tmp_path) as process:
+        yield process
+
+
+def given(tmp_path: Path) -> list[str]:
+    """Arguments of a run that lasts."""
+    path = write(tmp_path / "in", *(body(number) for number in range(COUNT)))
+    return ["backfill", str(path), "--from", "bodies", "--max-rate", str(RATE), "--parallelism", "2"]
+
+
+def arrived(gateway: GatewayProcess) -> int:
+    with gateway.client() as client:
+        return int(client.get("/queues/q").json()["stats"]["depth"])
+
+
+def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes] | None = None) -> None:
+    deadline = time.monotonic() + 90
+    while not condition():
+        assert time.monotonic() < deadline, "nothing arrives"
+        assert process is None or process.poll() is None, "it has ended"
+        time.sleep(0.05)
+
+
+def test_of_the_command(running: GatewayProcess, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "app", "pipeline", *given(tmp_path), "--url", running.url]
+    command += ["--output", str(tmp_path / "out"), "--master", "local[2]"]
+    command += [part for key, value in CONF.items() for part in ("--conf", f"{key}={value}")]
+    for _ in range(KILLS):
+        before = arrived(running)
+        with (tmp_path / "log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log)
+        try:
+            wait_for(lambda before=before: arrived(running) > before + RATE // 2, process)
+            time.sleep(random.uniform(0, 1))
+        finally:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL)
+            process.wait()
+    at_the_end = arrived(running)
+    assert at_the_end < COUNT, "it was killed too late"
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert f"{COUNT} messages: " in ended.stdout
+    assert drained(running, "q") == {f"id-{number}": 1 for number in range(COUNT)}
+
+
+def test_of_its_workers(spark, running: GatewayProcess, tmp_path: Path) -> None:
+    sends = Sends(spark, tmp_path)
+    sends.url = running.url
+    struck = []
+
+    def strike() -> None:
+        before = arrived(running)
+        wait_for(lambda: arrived(running) > before + RATE // 4)
+        # Those that are at work, and perhaps one that waits for work.
+        for victim in workers():
+            struck.append(victim.pid)
+            victim.kill()
+
+    _while(strike, lambda: sends(*given(tmp_path)))
+    assert len(struck) >= KILLS
+    assert sum(line["status"] in ("accepted", "replayed") for line in sends.ledger()) == COUNT
+    assert drained(running, "q") == {f"id-{number}": 1 for number in range(COUNT)}
+
+
+def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
+    sends = Sends(spark, tmp_path)
+    sends.url = running.url
+
+    def strike() -> None:
+        before = arrived(running)
+        wait_for(lambda: arrived(running) > before + RATE // 4)
+        time.sleep(random.uniform(0, 0.3))
+        running.kill()
+        running.start()
+
+    _while(strike, lambda: sends(*given(tmp_path)))
+    lines = sends.ledger()
+    assert {line["status"] for line in lines} <= {"accepted", "replayed"}
+    assert any(line["attempts"] > 1 for line in lines), "the blow hit nothing"
+    assert drained(running, "q") == {f"id-{number}": 1 for number in range(COUNT)}
+
+
+def _while(strike: Callable[[], None], run: Callable[[], object]) -> None:
+    """``strike`` so often while ``run`` runs, which has to end well."""
+    with ThreadPoolExecutor(1) as pool:
+        blows = pool.submit(lambda: [strike() for _ in range(KILLS)])
+        run()
+        assert blows.done(), "the blows came too late"
+        blows.result()
+
+
+def workers() -> list[psutil.Process]:
+    """Spark's Python workers of this process: the children of its daemons."""
+    below = psutil.Process().children(recursive=True)
+    daemons = [each for each in below if "pyspark.daemon" in " ".join(each.cmdline())]
+    pids = {each.pid for each in daemons}
+    return [each for each in daemons if each.ppid() in pids]
