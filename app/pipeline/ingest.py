@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import signal
 import threading
 import time
@@ -21,7 +20,7 @@ from app.pipeline.console import progress, say, summarize
 from app.pipeline.datasets import Store, run_id
 from app.pipeline.errors import JobFailed
 from app.pipeline.files import Files
-from app.pipeline.ingesting import Ingest, Landed, Totals
+from app.pipeline.ingesting import Ingest, Landed, Totals, literal
 from app.pipeline.journals import gaps
 from app.pipeline.locks import only_one
 from app.pipeline.schemas import JOURNAL, JOURNAL_GAPS
@@ -102,7 +101,7 @@ class _Job:
             .option("pathGlobFilter", _NAMES)
             .option("maxFilesPerTrigger", str(self._max_files))
             .option("maxFileAge", _FOREVER)
-            .load(re.sub(r"([\\{}\[\]*?])", r"\\\1", self._landing))
+            .load(literal(self._landing))
             .selectExpr(*_LISTED)
         )
         writer = files.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)

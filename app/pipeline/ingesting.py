@@ -219,7 +219,7 @@ class Ingest:
         if not urls:
             return None
         try:
-            frame = reader.load([_literal(url) for url in urls])
+            frame = reader.load([literal(url) for url in urls])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -238,6 +238,6 @@ class Ingest:
                     self._store.files.remove(each.url)
 
 
-def _literal(url: str) -> str:
+def literal(url: str) -> str:
     """``url`` as a pattern that matches nothing else."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", url)

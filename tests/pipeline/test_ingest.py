@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from app.observe.journal import encode
+from app.pipeline.ingesting import LARGEST_BYTES, Ingest, Landed
 from app.pipeline.journals import read_journal, read_missing
 from app.pipeline.locks import only_one
 from app.pipeline.schemas import JOURNAL, JOURNAL_GAPS
@@ -230,6 +231,23 @@ def test_a_batch_that_was_done_is_not_done_again(run):
     summary = run()
     assert (summary["batches"], summary["records"]) == (1, 2)
     assert run.keys() == run.expected()
+
+
+def test_files_that_cannot_be_read_at_all_are_told(run):
+    writer = Writer(run.landing)
+    gone, there = writer.land(3), writer.land(3)
+    gone.unlink()
+    listed = [Landed(f"file:{gone}", 100, 0), Landed(f"file:{there}", there.stat().st_size, 0)]
+    huge = Landed(f"file:{run.landing}/huge.ndjson", LARGEST_BYTES + 1, 0)
+    made = Ingest(run.store).batch("by-hand", [*listed, huge])
+    assert (made.records, made.damaged_files, made.corrupt) == (3, 2, 2)
+    assert {(row.src_file, row.reason) for row in run.corrupt()} == {
+        (f"file:{gone}", "missing_file"),
+        (huge.url, "too_large_file"),
+    }
+    assert len(Ingest(run.store).known.damaged) == 2
+    only = Ingest(run.store).batch("nothing", [Landed(f"file:{gone}-2.ndjson", 1, 0)])
+    assert (only.records, only.corrupt) == (0, 1)
 
 
 def test_an_empty_folder_is_a_journal_of_nothing(run):
