@@ -96,10 +96,11 @@ async def redrive(
         for slice_ in [] if dry_run else chunks(ready, target.capabilities.max_batch):
             sent, refused = await _send(target, slice_)
             problems += refused
+            if sent:
+                # They are sent, whatever becomes of their removal.
+                observe(_redriven(source, target, sent))
             _, cursor = await store.remove_dead(source.native, sent, cursor)
             redriven += len(sent)
-            if sent:
-                observe(_redriven(source, target, sent))
             if not sent:  # the target is down, or refuses all: more of the same would change nothing
                 complete, reached_end = False, True
                 break

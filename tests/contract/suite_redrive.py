@@ -157,6 +157,7 @@ class TestRedrive:
         with pytest.raises(BrokerUnavailable):
             await process.redrive()
         assert await dead_numbers(process) == list(range(5))
+        assert sum(event.count for event in process.events if event.kind == "redriven") == 5, "they were sent"
         again = await world.process()
         assert (await again.redrive()).redriven == 5
         assert set(await numbers(again)) == set(range(5))
