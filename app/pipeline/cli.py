@@ -6,10 +6,23 @@ import click
 
 from app.pipeline.cli_ingest import compact, ingest
 from app.pipeline.cli_metrics import metrics
+from app.pipeline.cli_report import report
 from app.pipeline.cli_sending import backfill, redrive, replay
 from app.pipeline.cli_validate import validate
+from app.pipeline.cli_where import message, trace
 
-COMMANDS: tuple[click.Command, ...] = (validate, ingest, compact, metrics, redrive, replay, backfill)
+COMMANDS: tuple[click.Command, ...] = (
+    validate,
+    ingest,
+    compact,
+    metrics,
+    report,
+    message,
+    trace,
+    redrive,
+    replay,
+    backfill,
+)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})

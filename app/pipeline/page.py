@@ -82,7 +82,7 @@ def _trend(figures: Figures) -> list[Chart]:
 
     return [
         chart("Messages accepted", lambda each: each.accepted, count, "var(--c1)"),
-        chart("Wait of 95 in 100, at most", lambda each: each.wait_p95_ms, duration, "var(--c2)"),
+        chart("Wait, 95 % within", lambda each: each.wait_p95_ms, duration, "var(--c2)"),
         chart("Dead-lettered", lambda each: each.dead_lettered, count, "var(--bad)"),
     ]
 
@@ -108,13 +108,13 @@ def _slowest(figures: Figures) -> Chart | None:
     if not jobs:
         return None
     rows = [(name_of(job.name), job.e2e_p95_ms or 0, duration(job.e2e_p95_ms)) for job in jobs]
-    heads = "Job", "Half within", "95 in 100 within", "99 in 100 within", "Longest"
+    heads = "Job", "Half within", "95 % within", "99 % within", "Longest"
     table = [
         (name_of(job.name), *map(duration, (job.e2e_p50_ms, job.e2e_p95_ms, job.e2e_p99_ms, job.e2e_max_ms)))
         for job in jobs
     ]
     words = f"Slowest: {rows[0][0]}, {rows[0][2]}"
-    hint = "from created to acked, 95 in 100 within"
+    hint = "from created to acked, 95 % within"
     return Chart("Slowest jobs", hint, charts.bars(rows, "var(--c2)"), words, Table(heads, table))
 
 
@@ -137,14 +137,11 @@ def _dead_letters(figures: Figures) -> Chart | None:
     found = figures.dead_letters
     if not found:
         return None
-    by_reason = Counter[str]()
-    for each in found:
-        by_reason[each.reason] += each.count
-    rows = [(reason, number, count(number)) for reason, number in by_reason.most_common(_MOST_BARS)]
+    rows = [(f"{each.reason}, in {name_of(each.queue)}", each.count, count(each.count)) for each in found[:_MOST_BARS]]
     table = [(each.reason, name_of(each.queue), count(each.count)) for each in found]
     words = f"Most frequent: {rows[0][0]}, {rows[0][2]}"
     shown = Table(("Reason", "Queue", "Messages"), table[:_MOST_ROWS], 2, len(table[_MOST_ROWS:]))
-    return Chart("Dead letters by reason", "messages", charts.bars(rows, "var(--bad)"), words, shown)
+    return Chart("Dead letters by reason", "messages, by queue", charts.bars(rows, "var(--bad)"), words, shown)
 
 
 def _violations(figures: Figures) -> Chart | None:

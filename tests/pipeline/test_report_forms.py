@@ -141,7 +141,7 @@ def test_a_browser_draws_the_charts(width, dark):
     marks = {each["title"]: each["marks"] for each in drawn["figures"]}
     assert {title: len(found) for title, found in marks.items()} == {
         "Messages accepted": 24,
-        "Wait of 95 in 100, at most": 24,
+        "Wait, 95 % within": 24,
         "Dead-lettered": 24,
         "Slowest jobs": 4,
         "Most failing jobs": 3,

@@ -1,0 +1,146 @@
+"""``pipeline report``: its numbers, from the journal through ``metrics``, and those of ``validate``."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from app.pipeline.cli import pipeline
+from tests.pipeline.sample_report import HOSTILE
+from tests.pipeline.told import DAY, Landing
+
+HOUR = 3_600_000
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(pipeline, list(map(str, arguments)), catch_exceptions=False)
+    assert result.exit_code == code, result.output
+    return result
+
+
+@pytest.fixture(scope="module")
+def root(spark, tmp_path_factory):
+    """Three days, of which the second is quiet: two queues, a message that is done at the second attempt, one that is
+    dead, one that is open, four records that are missing."""
+    folder = tmp_path_factory.mktemp("report")
+    landing = Landing(folder)
+    landing.event("accepted", 0, "m1")
+    landing.event("delivered", 1_000, "m1")
+    landing.event("nacked", 2_000, "m1")
+    landing.event("delivered", 12_000, "m1", attempts=1)
+    landing.event("acked", 13_000, "m1", attempts=1)
+    facts = {"queue": "emails", "job": HOSTILE, "lang": "go", "broker": "other"}
+    landing.event("accepted", HOUR, "m2", created_at=landing.at(HOUR), **facts)
+    landing.event("delivered", HOUR + 4_000, "m2", created_at=landing.at(HOUR), **facts)
+    landing.event("rejected", HOUR + 5_000, "m2", created_at=landing.at(HOUR), **facts)
+    landing.event("dead_lettered", HOUR + 5_000, "m2", created_at=landing.at(HOUR), **{**facts, "outcome": "failed"})
+    landing.event("poison", HOUR + 6_000, None, queue="emails", job=None, lang=None, broker="other", outcome="bad_json")
+    landing.event("accepted", 2 * DAY, "m3", created_at=landing.at(2 * DAY), seq=15)
+    landing.event("delivered", 2 * DAY + 9_000, "m3", created_at=landing.at(2 * DAY), seq=16)
+    landing.event("accepted", 2 * DAY + HOUR, "m4", created_at=landing.at(2 * DAY + HOUR), seq=17)
+    landing.event("delivered", 2 * DAY + HOUR + 2_000, "m4", created_at=landing.at(2 * DAY + HOUR), seq=18)
+    landing.event("acked", 2 * DAY + HOUR + 3_000, "m4", created_at=landing.at(2 * DAY + HOUR), seq=19)
+    landing.land()
+    bodies = folder / "bodies.ndjson"
+    meta = '"meta":{"id":"i","queue":"q","lang":"%s","schema_version":1,"created_at":5}'
+    good = '{"job":"urn:a","trace_id":"t","data":{},' + meta + ',"attempts":0}\n'
+    bodies.write_text(good % "php" + good % "php" + good.replace('"trace_id":"t",', "") % "php" + good % "go" + "{\n")
+    root = folder / "root"
+    run("ingest", landing.folder, "--output", root)
+    run("validate", bodies, "--output", root)
+    run("metrics", root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def figures(root):
+    run("report", root, "--output", root / "all.json")
+    return json.loads((root / "all.json").read_bytes())
+
+
+def by_name(groups, *measures):
+    return {group["name"]: tuple(group[measure] for measure in measures) for group in groups}
+
+
+def test_the_total(figures):
+    total = figures["total"]
+    expected = {"accepted": 4, "delivered": 5, "retried": 1, "acked": 2, "nacked": 1, "rejected": 1, "dead_lettered": 2}
+    assert {name: total[name] for name in expected} == expected
+    assert (total["retry_rate"], total["dead_letter_rate"], total["poison"]) == (1 / 5, 2 / 4, 1)
+    assert (total["wait_max_ms"], total["e2e_max_ms"]) == (9_000, 13_000)
+    assert total["wait_p50_ms"] == pytest.approx(2_000, rel=0.011)
+    assert total["wait_p95_ms"] == pytest.approx(9_000, rel=0.011)
+    assert (figures["first_date"], figures["last_date"]) == ("2026-01-01", "2026-01-03")
+
+
+def test_by_queue_job_language_and_broker(figures):
+    measures = "accepted", "delivered", "acked", "dead_lettered"
+    assert by_name(figures["queues"], *measures) == {"orders": (3, 4, 2, 0), "emails": (1, 1, 0, 2)}
+    assert by_name(figures["jobs"], *measures) == {
+        "urn:babel:orders:created": (3, 4, 2, 0),
+        HOSTILE: (1, 1, 0, 1),
+        None: (0, 0, 0, 1),
+    }
+    assert by_name(figures["languages"], *measures) == {"php": (3, 4, 2, 0), "go": (1, 1, 0, 1), None: (0, 0, 0, 1)}
+    assert by_name(figures["brokers"], "wait_max_ms") == {"main": (9_000,), "other": (4_000,)}
+
+
+def test_the_trend_has_every_day(figures):
+    assert figures["unit"] == "day"
+    assert [(each["name"], each["accepted"], each["wait_max_ms"]) for each in figures["trend"]] == [
+        ("2026-01-01", 2, 4_000),
+        ("2026-01-02", 0, None),
+        ("2026-01-03", 2, 9_000),
+    ]
+
+
+def test_what_needs_attention(figures):
+    assert figures["dead_letters"] == [
+        {"reason": "failed", "queue": "emails", "count": 1},
+        {"reason": "poison: bad_json", "queue": "emails", "count": 1},
+    ]
+    (still,) = figures["open"]
+    assert (still["queue"], still["state"], still["count"]) == ("orders", "leased", 1)
+    assert (figures["lost"], figures["in_holes"], figures["total"]["at_least"]) == (0, 4, True)
+    assert figures["checked"] == [
+        {"lang": "php", "checked": 3, "quarantined": 1},
+        {"lang": "go", "checked": 1, "quarantined": 0},
+        {"lang": None, "checked": 1, "quarantined": 1},
+    ]
+    assert [(each["lang"], each["count"]) for each in figures["violations"]] == [("php", 1), (None, 1)]
+
+
+def test_one_day_is_told_by_the_hour(root):
+    run("report", root, "--output", root / "day.json", "--from", "2026-01-03", "--to", "2026-01-03")
+    figures = json.loads((root / "day.json").read_bytes())
+    assert figures["unit"] == "hour"
+    assert [group["name"] for group in figures["trend"]] == [f"2026-01-03T{hour:02d}" for hour in range(24)]
+    assert [group["accepted"] for group in figures["trend"]] == [1, 1, *[0] * 22]
+    assert figures["total"]["accepted"] == 2
+
+
+def test_the_same_numbers_in_every_form_and_the_same_bytes_again(root, figures):
+    shown = run("report", root, "--output", root / "report.html", "--note", "<b>Note</b>")
+    page = (root / "report.html").read_text()
+    assert "2026-01-01 to 2026-01-03" in shown.output
+    assert "&lt;b&gt;Note&lt;/b&gt;" in page and HOSTILE not in page
+    assert "4 that never arrived" in page
+    run("report", root, "--output", root / "report.csv", "--summary", root / "summary.json")
+    assert "total,,wait_max_ms,9000\n" in (root / "report.csv").read_text()
+    summary = json.loads((root / "summary.json").read_text())
+    assert (summary["bytes"], summary["at_least"]) == ((root / "report.csv").stat().st_size, True)
+    before = (root / "all.json").read_bytes()
+    run("report", root, "--output", root / "all.json")
+    assert (root / "all.json").read_bytes() == before
+
+
+def test_it_says_what_is_not_there(root, tmp_path):
+    shown = run("report", root, "--output", tmp_path / "r.html", "--from", "2027-01-01", code=1)
+    assert "has no events from 2027-01-01 to the end" in shown.stderr
+    assert "has no dataset throughput" in run("report", tmp_path, "--output", tmp_path / "r.html", code=1).stderr
+    shown = run("report", root, "--output", tmp_path / "no" / "r.json", code=1)
+    assert "cannot be written: No such file or directory" in shown.stderr
+    shown = run("report", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2)
+    assert "--from is later than --to" in shown.stderr
