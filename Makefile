@@ -7,11 +7,16 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run install test test-deps test-broker bench check fmt openapi docs lock up down
+.PHONY: run demo install test test-deps test-broker bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
 	$(BIN)/babelgate serve $(ARGS)
+
+# A day of traffic through a gateway of its own, and the report of it.
+demo: .venv/installed-dev
+	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
+	$(BIN)/python -m app.demo $(ARGS)
 
 install: .venv/installed
 

@@ -96,6 +96,10 @@ class Client:
         """Acknowledge messages; the result per token."""
         return self._json("POST", queue, "/messages:ack", content=msgspec.json.encode({"ack_tokens": ack_tokens}))
 
+    def settle(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
+        """End leases as ``order`` says: ``acks``, ``nacks``, ``rejects``, ``extends``; the result per token."""
+        return self._json("POST", queue, "/messages:settle", content=msgspec.json.encode(order))
+
     def queues(self) -> list[dict[str, Any]]:
         """All queues the caller may see."""
         found: list[dict[str, Any]] = self._json("GET", None, "")["queues"]

@@ -55,6 +55,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.server", "app.client"),
     ("app.pipeline",),
     ("app.cli",),
+    ("app.demo",),
     ("app.__main__",),
 ]
 
@@ -67,10 +68,10 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "opentelemetry": ("app.observe",),
     "structlog": ("app.observe",),
     "yaml": ("app.sources", "app.http.openapi", "app.cli"),
-    "uvicorn": ("app.server", "app.protocol", "app.listener"),
+    "uvicorn": ("app.server", "app.protocol", "app.listener", "app.demo"),
     "httptools": ("app.protocol",),
-    "click": ("app.cli", "app.pipeline"),
-    "rich": ("app.cli", "app.pipeline.console"),
+    "click": ("app.cli", "app.pipeline", "app.demo"),
+    "rich": ("app.cli", "app.pipeline.console", "app.pipeline.telling"),
     "pyspark": ("app.pipeline",),
     "py4j": ("app.pipeline",),
     "pyarrow": ("app.pipeline",),

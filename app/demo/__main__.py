@@ -1,0 +1,72 @@
+"""``python -m app.demo``: a gateway, a day of traffic through it, and the report of that day."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.demo.clockwork import Clock, gateway
+from app.demo.day import Day, live
+from app.demo.shop import QUEUES
+from app.pipeline.cli import pipeline
+from app.pipeline.session import check_environment, session
+
+_NOTE = (
+    "Demonstration: made-up traffic of a made-up shop, through a real gateway whose clock was wound by hand, so that a "
+    "day passes in a minute. Waits are those of consumers that look for work at intervals, not of the gateway."
+)
+_CONF = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "1g"}
+
+
+@click.command()
+@click.option(
+    "--directory", type=click.Path(path_type=Path), help="Where to work: new, or empty.  [default: a new one]"
+)
+@click.option("--date", "day", type=click.DateTime(["%Y-%m-%d"]), help="The day to live, UTC.  [default: yesterday]")
+@click.option("--seed", default=7, show_default=True, help="Another number is another day.")
+def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
+    """Live a day of a shop's messages, and make the report of it."""
+    check_environment()
+    folder = directory or Path(tempfile.mkdtemp(prefix="babelgate-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    if any(folder.iterdir()):
+        raise click.UsageError(f"{folder} is not empty")
+    day = day or datetime.now(UTC) - timedelta(days=1)
+    midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    lived = _live(folder, Clock(round(midnight.timestamp() * 1000)), seed)
+    root = folder / "root"
+    with session("demo", conf=_CONF, log=folder / "spark.log"):
+        _run("ingest", folder / "landing", "--output", root)
+        _run("validate", folder / "sent.ndjson", "--output", root)
+        _run("metrics", root)
+        _run("report", root, "--output", folder / "report.html", "--note", _NOTE)
+        _run("trace", lived.traces["reject"], root)
+    click.secho(f"\nThe report: {(folder / 'report.html').absolute().as_uri()}", bold=True)
+
+
+def _live(folder: Path, clock: Clock, seed: int) -> Day:
+    began = time.monotonic()
+    with gateway(folder, clock, QUEUES) as url:
+        click.echo(f"{url} lives {datetime.fromtimestamp(clock.now / 1000, UTC):%Y-%m-%d}:")
+        with click.progressbar(length=24, label="hours", show_eta=False) as bar:
+            lived = live(url, clock, folder / "sent.ndjson", seed, lambda hour: bar.update(int(hour) - bar.pos))
+            bar.update(24 - bar.pos)
+    told = ", ".join(f"{count:,} {what}" for what, count in lived.told.items())
+    click.echo(f"{told}, in {time.monotonic() - began:.0f} s")
+    return lived
+
+
+def _run(*arguments: Any) -> None:
+    given = [str(argument) for argument in arguments]
+    click.secho(f"\n$ babelgate pipeline {shlex.join(given)}", bold=True)
+    pipeline.main(given, prog_name="babelgate pipeline", standalone_mode=False)
+
+
+if __name__ == "__main__":
+    demo()

@@ -1,0 +1,70 @@
+"""A real gateway on a real port, with a clock that is wound by hand: its day takes as long as the work takes."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from app.observe import logs
+from app.server import uvicorn_config
+from app.settings import load
+from app.wiring import build_app
+
+START_SECONDS = 30
+STOP_SECONDS = 30
+
+
+class Clock:
+    """Unix ms; stands still until it is wound."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+
+    def __call__(self) -> int:
+        return self.now
+
+    def wind(self, to: int) -> None:
+        """Go to a later time; never back."""
+        self.now = max(self.now, to)
+
+
+@contextmanager
+def gateway(folder: Path, clock: Clock, queues: dict[str, Any]) -> Iterator[str]:
+    """A gateway with its state and its journal in ``folder``, until the block ends; its URL.
+
+    Its journal has landed when it has ended. Raises RuntimeError when it does not start, or does not end.
+    """
+    state = folder / "gateway"
+    state.mkdir()
+    given = {
+        "state_dir": str(state),
+        "port": 0,
+        "queues": {name: {"broker": "local", **policy} for name, policy in queues.items()},
+        "journal": {"landing": str(folder / "landing"), "node": "demo"},
+    }
+    logs.configure("warning", "console")
+    settings = load(None, {}, given)
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn_config(lambda: build_app(settings, clock=clock), settings))
+    thread = threading.Thread(target=server.run, args=([listener],), name="gateway", daemon=True)
+    thread.start()
+    waiting = threading.Event()
+    for _ in range(START_SECONDS * 20):
+        if server.started or not thread.is_alive():
+            break
+        waiting.wait(0.05)
+    if not server.started:
+        raise RuntimeError("the gateway has not started")
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(STOP_SECONDS)
+        if thread.is_alive():
+            raise RuntimeError("the gateway has not stopped")

@@ -1,0 +1,127 @@
+"""One day of traffic through a gateway: everything that happens, in the order of the clock."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import IO, Any
+
+import msgspec
+
+from app.client import Client, Received
+from app.demo import shop
+from app.demo.clockwork import Clock
+
+HOUR_MS = 3_600_000
+SENT_EVERY_MS = 30_000
+"""Producers hand over what they have so often."""
+BROKEN = 0.012
+"""So many more bodies break the contract; they are in the dump only, as no gateway takes them."""
+
+
+class _Envelope(msgspec.Struct):
+    job: str
+    trace_id: str
+
+
+class Day:
+    """From ``clock`` on, ``hours`` hours of it. Every body that a producer sent is also a line of ``dump``."""
+
+    def __init__(self, client: Client, clock: Clock, dump: IO[bytes], seed: int, hours: float = 24) -> None:
+        self.told: Counter[str] = Counter()
+        """What the gateway answered: accepted, acked, nacked, rejected."""
+        self.traces: dict[str, str] = {}
+        """A trace id, by what became of one of its messages."""
+        self._client = client
+        self._clock = clock
+        self._dump = dump
+        self._start = clock.now
+        self._length = round(hours * HOUR_MS)
+        self._chance = Random(seed)
+        self._waiting: defaultdict[str, list[bytes]] = defaultdict(list)
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._order = 0
+
+    def live(self, tell: Callable[[float], None]) -> None:
+        """Let it all happen; ``tell`` hears the hour, often."""
+        for hour, kind in shop.arrivals(self._chance):
+            self._at(round(hour * HOUR_MS), partial(self._begin, kind))
+        for at in range(0, self._length, SENT_EVERY_MS):
+            self._at(at, self._hand_over)
+        for consumer in shop.CONSUMERS:
+            phase = self._chance.randrange(consumer.every)
+            for at in range(phase, self._length // 1000, consumer.every):
+                self._at(at * 1000, partial(self._take, consumer))
+        while self._events:
+            at, _, happen = heapq.heappop(self._events)
+            self._clock.wind(self._start + at)
+            happen()
+            tell(at / HOUR_MS)
+
+    def _at(self, at: int, happen: Callable[[], None]) -> None:
+        # What would come later is not done: it stays open.
+        if at < self._length:
+            self._order += 1
+            heapq.heappush(self._events, (at, self._order, happen))
+
+    @property
+    def _hour(self) -> float:
+        return (self._clock.now - self._start) / HOUR_MS
+
+    def _begin(self, kind: shop.Kind) -> None:
+        self._send(kind, shop.new_id(self._chance))
+
+    def _send(self, kind: shop.Kind, trace_id: str) -> None:
+        def made() -> dict[str, Any]:
+            return shop.envelope(kind, self._clock.now, trace_id, self._chance)
+
+        body = shop.encoded(made())
+        self._waiting[kind.queue].append(body)
+        self._dump.write(body + b"\n")
+        if self._chance.random() < BROKEN * (4 if kind.lang == "php" else 1):
+            self._dump.write(shop.broken(made(), self._chance) + b"\n")
+
+    def _hand_over(self) -> None:
+        for queue, bodies in self._waiting.items():
+            if bodies:
+                answer = self._client.publish_batch(queue, b"\n".join(bodies), "application/x-ndjson")
+                self.told["accepted"] += answer["accepted"]
+                bodies.clear()
+
+    def _take(self, consumer: shop.Consumer) -> None:
+        if not shop.is_at_work(consumer.queue, self._hour):
+            return
+        taken = self._client.receive(consumer.queue, consumer.takes, 0, None)
+        self.told["delivered"] += len(taken)
+        if taken:
+            done = self._clock.now - self._start + consumer.works * 1000
+            self._at(done, partial(self._settle, consumer.queue, taken))
+
+    def _settle(self, queue: str, taken: list[Received]) -> None:
+        order: dict[str, list[Any]] = {"acks": [], "nacks": [], "rejects": []}
+        for each in taken:
+            facts = msgspec.json.decode(each.envelope, type=_Envelope)
+            verdict = shop.verdict(facts.job, self._hour, self._chance)
+            if verdict == "ack":
+                order["acks"].append(each.ack_token)
+                for follower in shop.FOLLOWERS.get(facts.job, ()):
+                    self._send(follower, facts.trace_id)
+            elif verdict != "lose":
+                order[f"{verdict}s"].append({"ack_tokens": [each.ack_token], "error": shop.reason(facts.job)})
+            self.traces[verdict] = facts.trace_id
+        if any(order.values()):
+            answer = self._client.settle(queue, order)
+            for result in answer["results"]:
+                self.told[f"{result['action']}ed" if result["status"] == 200 else "lease lost"] += 1
+
+
+def live(url: str, clock: Clock, dump: Path, seed: int, tell: Callable[[float], None], hours: float = 24) -> Day:
+    """A day, or its first ``hours``, through the gateway at ``url``; what became of it."""
+    with Client(url) as client, dump.open("wb") as file:
+        day = Day(client, clock, file, seed, hours)
+        day.live(tell)
+    return day

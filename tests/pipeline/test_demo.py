@@ -1,0 +1,48 @@
+"""The demo's day: what its clients are told is what the journal tells, and its clock is the gateway's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import msgspec
+import pytest
+
+from app.demo import shop
+from app.demo.clockwork import Clock, gateway
+from app.demo.day import HOUR_MS, live
+from tests.harness.journal import read
+
+START = 1_767_225_600_000
+"""2026-01-01T00:00:00Z."""
+
+
+@pytest.mark.timeout(120)
+def test_the_journal_tells_what_the_clients_were_told(tmp_path):
+    clock = Clock(START)
+    hours: list[float] = []
+    with gateway(tmp_path, clock, shop.QUEUES) as url:
+        day = live(url, clock, tmp_path / "sent.ndjson", 7, hours.append, hours=6)
+    records = read(tmp_path / "landing")
+    events = Counter(record.event for record in records)
+    assert {kind: events[kind] for kind in ("accepted", "delivered", "acked", "nacked", "rejected")} == {
+        kind: day.told[kind] for kind in ("accepted", "delivered", "acked", "nacked", "rejected")
+    }
+    assert events["accepted"] > 300 and events["nacked"] > 3
+    assert {record.lang for record in records} >= {"php", "java", "go", "node", "python"}
+    assert all(START <= record.at < START + 6 * HOUR_MS for record in records)
+    assert hours == sorted(hours) and hours[-1] > 5.9
+    sent = (tmp_path / "sent.ndjson").read_bytes().splitlines()
+    assert len(sent) > events["accepted"], "those that break the contract are there too"
+    traced = Counter(record.trace_id for record in records if record.event == "accepted")
+    assert traced[day.traces["ack"]] >= 1 and max(traced.values()) == 4, "order, payment, stock, receipt"
+
+
+def test_a_seed_is_a_day_in_five_accents():
+    assert list(shop.arrivals(Random(3))) == list(shop.arrivals(Random(3)))
+    bodies = [
+        shop.encoded(shop.envelope(kind, START, "t", Random(3)))
+        for kind in (shop.ORDER, shop.PAYMENT, shop.STOCK, shop.RECEIPT, shop.WELCOME)
+    ]
+    assert len(set(bodies)) == 5
+    assert all(msgspec.json.decode(body)["trace_id"] == "t" for body in bodies)
