@@ -135,13 +135,18 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
     assert "has no dataset accepted" in sends.output
     sends(*given, code=1)
     assert "No gateway answers at http://127.0.0.1:9." in sends.output
-    digest = hashlib.sha256(b"secret").hexdigest()
-    auth = {"tokens": [{"name": "shop", "sha256": digest, "rights": {"q": ["send"]}}]}
-    with gateway(tmp_path, {"auth": auth, "queues": {"q": {"broker": "local"}}, "default": None}) as process:
+    digests = [hashlib.sha256(token).hexdigest() for token in (b"secret", b"useless")]
+    rights = {"*": ["send"]}, {"x": ["send"]}
+    tokens = [{"name": f"t{n}", "sha256": digests[n], "rights": rights[n]} for n in range(2)]
+    with gateway(
+        tmp_path, {"auth": {"tokens": tokens}, "queues": {"q": {"broker": "local"}}, "default": None}
+    ) as process:
         sends.url = process.url
         sends(*given, code=1)
         assert "401 unauthenticated" in sends.output
-        sends(*given, "--token", "secret", "--to-queue", "other", code=2)
+        sends(*given, "--token", "useless", code=1)
+        assert "403 forbidden" in sends.output
+        sends(*given, "--token", "secret", code=2)
         assert "for the queue other: 404 queue_not_found" in sends.output
         assert "secret" not in sends.output
         told = sends(*given, "--token", "secret", "--select", "queue = 'q'")
@@ -200,3 +205,33 @@ def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_pa
         assert of(sends(*given, "--run-id", run)) == {"selected": 12, "accepted": 12}
         assert "have changed since it was begun" in sends.output
         assert len(drained(process, "q")) == 12
+
+
+@pytest.mark.timeout(240)
+def test_from_the_journal(sends, tmp_path):
+    """What was accepted is sent again; of the dead letters, those that still lie there."""
+    journal = {"landing": str(tmp_path / "journal"), "compression": "gzip", "bodies": True}
+    with gateway(tmp_path, {"journal": journal}) as process:
+        with process.client() as client:
+            for number in range(6):
+                client.post("/queues/q/messages", content=body(number), headers={"content-type": "application/json"})
+            received = client.post("/queues/q/messages:receive", json={"max_messages": 6}).json()["messages"]
+            by_id = {message["envelope"]["meta"]["id"]: message["ack_token"] for message in received}
+            client.post("/queues/q/messages:ack", json={"ack_tokens": [by_id["id-0"], by_id["id-1"]]})
+            rejected = {"ack_tokens": [by_id[f"id-{number}"] for number in (2, 3, 4)]}
+            assert client.post("/queues/q/messages:reject", json=rejected).status_code == 200
+            listed = client.get("/queues/q/dead-letters").json()["dead_letters"]
+            assert len(listed) == 3
+            redriven = client.post("/queues/q/dead-letters:redrive", json={"limit": 1}).json()
+            assert redriven["redriven"] == 1
+        assert process.stop() == 0
+        process.start()
+        sends.url = process.url
+        sends("ingest", tmp_path / "journal")
+        told = sends("redrive", sends.root, "--from", "journal", "--to-queue", "dead", "--reset-attempts")
+        assert of(told) == {"selected": 2, "accepted": 2}
+        left = {each["id"] for each in listed} - {listed[0]["id"]}
+        assert drained(process, "dead") == dict.fromkeys(left, 1)
+        told = sends("replay", sends.root, "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
+        assert of(told) == {"selected": 5, "accepted": 5}
+        assert drained(process, "again") == {f"id-{number}": 1 for number in range(5)}

@@ -1,0 +1,66 @@
+"""Keys beside the queue: what nobody knows is told, and is published again only when somebody says so."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.harness.gateway import gateway
+from tests.harness.proxy import Proxy
+from tests.pipeline.sending import Sends, body, drained, write
+
+COUNT = 20
+
+
+@contextmanager
+def in_between(host: str, port: int) -> Iterator[Proxy]:
+    """A proxy that runs in a thread."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    running = Proxy(host, port)
+    try:
+        asyncio.run_coroutine_threadsafe(running.start(), loop).result()
+        yield running
+        asyncio.run_coroutine_threadsafe(running.stop(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(240)
+def test_what_nobody_knows(spark, rabbit, tmp_path, queue):
+    sends = Sends(spark, tmp_path)
+    write(tmp_path / "in", *(body(number, queue) for number in range(COUNT)))
+    given = "backfill", tmp_path / "in", "--from", "bodies", "--parallelism", 1
+    each = {f"id-{number}": 1 for number in range(COUNT)}
+    with in_between("127.0.0.1", rabbit.port) as between:
+        brokers = {"rabbit": rabbit.url().replace(f":{rabbit.port}", f":{between.port}"), "keys": "sqlite:///keys.db"}
+        config = {"brokers": brokers, "default": {"broker": "rabbit"}, "idempotency": {"store": "keys"}}
+        with gateway(tmp_path, config) as process:
+            sends.url = process.url
+            with process.client() as client:
+                url = f"/queues/{queue}/messages"
+                assert client.post(url, json={"job": "urn:a", "data": {}}).status_code == 201
+            assert len(drained(process, queue)) == 1
+            between.drop_replies = True
+            told = sends(*given, code=4)
+            between.drop_replies = False
+            assert told["counts"]["unknown"] == COUNT
+            assert told["codes"] == {"outcome_unknown": COUNT}
+            assert f"Of {COUNT} messages nobody knows whether they were published" in sends.output
+            first = {line["message_id"]: line["idempotency_key"] for line in sends.ledger()}
+
+            sends(*given, code=4)
+            sends(*given, "--unknown", "skip")
+            assert drained(process, queue) == each, "the broker had them, and nothing was sent again"
+            told = sends(*given, "--unknown", "publish")
+            assert (told["counts"]["accepted"], told["counts"]["unknown"]) == (COUNT, 0)
+            assert drained(process, queue) == each, "once more, because it was said so"
+            assert not set(first.values()) & {line["idempotency_key"] for line in sends.ledger()}

@@ -1,0 +1,49 @@
+"""What the data source is told is checked when it is made; no Spark."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from app.pipeline.sending_http import Target
+from app.pipeline.source_options import parsed
+
+
+def test_defaults():
+    options = parsed({"queue": "orders"})
+    assert (options.queue, options.path, options.limit, options.body_column) == ("orders", None, 100, "body")
+    assert options.target.url.startswith("http")
+    options = parsed({"path": "/journal", "max_segments": "7", "corrupt": "skip"})
+    assert (options.queue, options.path, options.max_segments, options.skip_corrupt) == (None, "/journal", 7, True)
+    assert parsed({"queue": "q", "url": "https://gate", "token": "t"}).target == Target("https://gate", "t")
+
+
+@pytest.mark.parametrize(
+    ("given", "wrong"),
+    [
+        ({}, "give either queue"),
+        ({"queue": "q", "path": "/p"}, "give either queue"),
+        ({"queue": "a/b"}, "'a/b' is no name of a queue"),
+        ({"queue": "q", "limit": "101"}, "limit is an integer from 1 to 100, not '101'"),
+        ({"queue": "q", "limit": "ten"}, "limit is an integer"),
+        ({"queue": "q", "max_segments": "3"}, "max_segments says nothing of a queue"),
+        ({"path": "/p", "key_column": "k"}, "key_column says nothing of a journal"),
+        ({"path": "/p", "corrupt": "maybe"}, "corrupt is fail or skip, not 'maybe'"),
+        ({"queue": "q", "url": "localhost:8080"}, "url 'localhost:8080' is no http URL"),
+        ({"queue": "q", "max_rate": "0"}, "max_rate is a number above 0"),
+        ({"queue": "q", "give_up_seconds": "nan"}, "give_up_seconds is a number above 0"),
+        ({"queue": "q", "run_id": "a b"}, "run_id is not"),
+        ({"queue": "q", "queues": "x"}, "there is no option queues; there are body_column, corrupt"),
+    ],
+)
+def test_what_is_wrong_is_said(given, wrong):
+    with pytest.raises(ValueError, match=re.escape(wrong)):
+        parsed(given)
+
+
+def test_all_that_is_wrong_is_said_at_once_and_no_token():
+    with pytest.raises(ValueError, match="limit") as refused:
+        parsed({"queue": "a/b", "limit": "0", "token": "se\ncret"})
+    assert str(refused.value).count(";") == 2
+    assert "cret" not in str(refused.value)
