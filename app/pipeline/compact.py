@@ -31,8 +31,8 @@ def compact(
 ) -> dict[str, Any]:
     """Run the job and tell its result. ``target_mib``: the size of a file; ``force``: every date, not only those with
     new batches. Raises JobFailed."""
-    began = time.monotonic()
     with launch.spark("compact") as spark:
+        began = time.monotonic()
         store = Store(spark, root)
         with only_one(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
             before = snapshot(store)

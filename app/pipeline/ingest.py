@@ -48,8 +48,8 @@ def ingest(
     ``max_files``: of a batch. Raises UsageError for a landing folder that is not there, JobFailed.
     """
     _check(landing)
-    began = time.monotonic()
     with launch.spark("ingest") as spark:
+        began = time.monotonic()
         landed = Files(spark, landing)
         if not landed.is_folder(landing):
             raise click.UsageError(f"{landing}: there is no such folder")

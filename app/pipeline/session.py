@@ -109,8 +109,10 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     if local:
         settings.setIfMissing("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers would otherwise be whatever python3 comes first in their PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable) or sys.executable)
+    # Workers would otherwise be whatever python3 comes first in their PATH. As in spark-submit, the setting wins.
+    os.environ["PYSPARK_PYTHON"] = (
+        settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
+    )
     started = SparkSession.builder.config(conf=settings).getOrCreate()
     package = _packed(folder)
     if package is not None:
