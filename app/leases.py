@@ -19,7 +19,8 @@ from app.observe.events import Facts
 
 MAX_TOKEN_LENGTH = 2400
 _MAX_FACTS_BYTES = 1024
-"""Facts that take more (a job's name, a foreign id may have any length) stay out of the token."""
+"""Facts that take more (a job's name, a foreign id may have any length) stay out of the token, but for which message it
+is."""
 _VERSION = "1"
 _MAC_BYTES = 18
 _MAC_LENGTH = 24
@@ -27,6 +28,7 @@ _MAC_LENGTH = 24
 NO_FACTS = Facts()
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Facts).decode
+_NOTHING = _encode(NO_FACTS)
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -65,17 +67,10 @@ class TokenSealer:
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
-        try:
-            facts = _encode(lease.facts)
-        except UnicodeEncodeError:
-            # A foreign id may hold half a character.
-            facts = _encode(NO_FACTS)
-        if len(facts) > _MAX_FACTS_BYTES:
-            facts = _encode(NO_FACTS)
         fields = (
             f"{self._head}{lease.queue}\n{lease.broker}\n{lease.handle}\n"
             f"{lease.receiver}\n{lease.deadline}\n{lease.attempts}\n"
-        ).encode("ascii") + facts
+        ).encode("ascii") + (_told(lease.facts) or _told(_essence(lease.facts)) or _NOTHING)
         text = urlsafe_b64encode(fields + b"  "[: -len(fields) % 3])
         return (text + _mac(self._mac, text)).decode("ascii")
 
@@ -98,6 +93,20 @@ class TokenSealer:
         except ValueError:
             raise InvalidAckToken from None
         return Lease(of_queue, broker, handle, receiver, int(deadline), int(attempts), _decode(facts))
+
+
+def _told(facts: Facts) -> bytes:
+    """``facts`` as text; empty where it is too long, or a foreign id holds half a character."""
+    try:
+        text = _encode(facts)
+    except UnicodeEncodeError:
+        return b""
+    return text if len(text) <= _MAX_FACTS_BYTES else b""
+
+
+def _essence(facts: Facts) -> Facts:
+    """Which message it is, and what is measured by."""
+    return Facts(facts.attempts, facts.message_id, created_at=facts.created_at, size=facts.size)
 
 
 def _mac(keyed: hmac.HMAC, text: bytes) -> bytes:

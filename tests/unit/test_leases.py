@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from app.errors import InvalidAckToken
 from app.leases import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
+from app.observe.events import Facts
 
 KEY = TokenKey("k1", b"a" * 32)
 OTHER = TokenKey("k2", b"b" * 32)
@@ -103,3 +104,17 @@ def test_the_first_key_signs_and_all_verify() -> None:
 def test_a_sealer_needs_a_key() -> None:
     with pytest.raises(ValueError, match="key"):
         TokenSealer([])
+
+
+@pytest.mark.parametrize("trace_id", ["t" * 2000, "\ud800"], ids=["long", "half a character"])
+def test_what_cannot_be_in_a_token_does_not_take_the_message_id_with_it(trace_id: str) -> None:
+    facts = Facts(1, "an id", trace_id, "urn:babel:test:x", 1_700_000_000_000, "go", 17, "00-" + "a" * 52)
+    sealer = TokenSealer([KEY])
+    opened = sealer.open(sealer.seal(Lease("q", "b", "1", "r", 0, 1, facts)), "q")
+    assert opened.facts == Facts(1, "an id", created_at=1_700_000_000_000, size=17)
+
+
+@pytest.mark.parametrize("message_id", ["i" * 2000, "\ud800"], ids=["long", "half a character"])
+def test_facts_may_have_nothing_that_fits(message_id: str) -> None:
+    sealer = TokenSealer([KEY])
+    assert sealer.open(sealer.seal(Lease("q", "b", "1", "r", 0, 1, Facts(1, message_id))), "q").facts == Facts()
