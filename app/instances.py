@@ -52,7 +52,11 @@ def _made(parent: Path) -> tuple[Path, int]:
 
 
 def _is_free(directory: Path) -> bool:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except FileNotFoundError:
+        # Its gateway has just ended, and taken it away.
+        return False
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
