@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -75,14 +76,19 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _close(self) -> None:
-        # Others settle here for as long as there is something to settle: until the brokers take it back.
-        await self.gateway.drain()
-        if self._port is not None:
-            await self._port.close()
-        for part in self._parts:
-            await part.close()
-        await self.gateway.close()
-        if self._peers is not None:
-            await self._peers.close()
-        # Nothing happens any more that either would miss.
+        """End all of it, from the outside in; what fails to end keeps nothing else from it, and is raised then."""
+        async with AsyncExitStack() as ending:
+            # Nothing happens any more that either would miss.
+            ending.push_async_callback(self._stop_observing)
+            if self._peers is not None:
+                ending.push_async_callback(self._peers.close)
+            ending.push_async_callback(self.gateway.close)
+            for part in reversed(self._parts):
+                ending.push_async_callback(part.close)
+            # Others settle here for as long as there is something to settle: until the brokers take it back.
+            if self._port is not None:
+                ending.push_async_callback(self._port.close)
+            await self.gateway.drain()
+
+    async def _stop_observing(self) -> None:
         await asyncio.gather(self.gateway.tracing.close(), *([self._journal.close()] if self._journal else []))
