@@ -78,7 +78,13 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pandas": ("app.pipeline",),
     "jinja2": ("app.pipeline.page",),
     "vl_convert": ("app.pipeline.charts",),
-    "httpx": ("app.cli", "app.client", "app.brokers.rabbitmq_management"),
+    "httpx": (
+        "app.cli",
+        "app.client",
+        "app.brokers.rabbitmq_management",
+        "app.pipeline.sending",
+        "app.pipeline.source",
+    ),
     "httpcore": ("app.peers",),
 }
 
