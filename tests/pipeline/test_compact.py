@@ -149,6 +149,7 @@ def test_a_count_that_does_not_fit_changes_nothing(run):
     Writer(run.landing, "late").land(4)
     run()
     (batch,) = snapshot(run.store).batches
+    assert batch.folder is not None
     folder = Path(run.store.folder("journal").removeprefix("file:")) / batch.folder
     next(folder.glob("*.parquet")).unlink()
     pointer = run.store.current("journal")

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections import defaultdict
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ async def traffic(client, broker):
 
 def counters(text):
     """By name and queue, with what else is in the labels."""
-    found = defaultdict(dict)
+    found: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
     for name, labels, value in re.findall(r"^(babelgate_\w+)\{(.*?)\} (\S+)$", text, re.M):
         told = dict(re.findall(r'(\w+)="(.*?)"', labels))
         queue = told.pop("queue", None)

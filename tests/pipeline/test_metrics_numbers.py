@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -80,7 +81,7 @@ def check_payload(found, expected, spans):
 
 
 def buckets(values):
-    counted = defaultdict(int)
+    counted: defaultdict[int, int] = defaultdict(int)
     for value in values:
         counted[oracle.bucket(value)] += 1
     return sorted(counted.items())
@@ -88,7 +89,7 @@ def buckets(values):
 
 def check_latency(histogram, percentiles, expected):
     keys = (*AT, "kind", *OF)
-    by_key = defaultdict(dict)
+    by_key: defaultdict[tuple[Any, ...], dict[int, Any]] = defaultdict(dict)
     for key, cell in table("latency_hist", histogram, (*keys, "bucket")).items():
         by_key[key[:-1]][key[-1]] = cell
     found = table("latency", percentiles, keys)
@@ -146,7 +147,7 @@ histories = st.lists(st.lists(events, min_size=1, max_size=9), min_size=60, max_
 @given(histories=histories)
 @pytest.mark.timeout(240)
 def test_histories_that_make_no_sense(spark, tmp_path_factory, histories):
-    rows = []
+    rows: list[Any] = []
     for number, history in enumerate(histories):
         for each in history:
             own = {name: each[name] and f"{each[name]}-{number}" for name in ("message_id", "trace_id")}
