@@ -101,9 +101,10 @@ def _send(
     key_retention_seconds: float,
     **asked: Any,
 ) -> None:
-    from app.pipeline.sending import Order, sending
+    from app.pipeline.sending import sending
     from app.pipeline.sending_bodies import Changes
     from app.pipeline.sending_http import Target
+    from app.pipeline.sending_order import Order
 
     secret = (token or (token_file.read() if token_file else "")).strip()
     if not (secret.isascii() and secret.isprintable()):

@@ -78,15 +78,13 @@ class Pieces:
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """What a run is. ``options`` and ``inputs``: what its id is made of; ``started_at``: Unix ms."""
+    """What a run is. ``options``: those that its id is made of; ``inputs``: their digest; ``started_at``: Unix ms."""
 
     run_id: str
     job: str
     options: dict[str, Any]
-    inputs: list[Any]
+    inputs: str
     started_at: int
-    selected: int = 0
-    tries: int = 0
 
 
 class Ledger:

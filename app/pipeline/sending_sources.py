@@ -43,9 +43,9 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> So
     """The bodies in files, read and judged as ``validate`` does. Raises UsageError, JobFailed."""
     from app.pipeline.judging import COLUMNS, judge
     from app.pipeline.planning import plan
-    from app.pipeline.validate import _files as found_in
+    from app.pipeline.validate import files_of
 
-    files = found_in(urls)
+    files = files_of(urls)
     tasks = plan(files, reading.form)
     judging = partial(judge, tasks=tasks, reading=reading, run="")
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))

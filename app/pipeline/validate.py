@@ -57,7 +57,7 @@ def validate(
 
     Raises UsageError for an input that is not there, JobFailed, QualityBroken.
     """
-    files = _files(inputs)
+    files = files_of(inputs)
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
     run = run_id("validate", made_of, reading._asdict())
     done = None if force else unchanged(output, DATASETS, run)
@@ -79,7 +79,8 @@ def validate(
     return manifest
 
 
-def _files(inputs: Sequence[str]) -> list[InputFile]:
+def files_of(inputs: Sequence[str]) -> list[InputFile]:
+    """The files that a command was told of. Raises UsageError, JobFailed."""
     found: dict[str, InputFile] = {}
     for url in inputs:
         try:

@@ -48,9 +48,10 @@ def arrived(gateway: GatewayProcess) -> int:
         return int(client.get("/queues/q").json()["stats"]["depth"])
 
 
-def wait_for(condition: Callable[[], object], process: subprocess.Popen[bytes] | None = None) -> None:
+def wait_for(gateway: GatewayProcess, more_than: int, process: subprocess.Popen[bytes] | None = None) -> None:
+    """Until more than so many have arrived."""
     deadline = time.monotonic() + 90
-    while not condition():
+    while arrived(gateway) <= more_than:
         assert time.monotonic() < deadline, "nothing arrives"
         assert process is None or process.poll() is None, "it has ended"
         time.sleep(0.05)
@@ -65,7 +66,7 @@ def test_of_the_command(running: GatewayProcess, tmp_path: Path) -> None:
         with (tmp_path / "log").open("ab") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log)
         try:
-            wait_for(lambda before=before: arrived(running) > before + RATE // 2, process)
+            wait_for(running, before + RATE // 2, process)
             time.sleep(random.uniform(0, 1))
         finally:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -86,7 +87,7 @@ def test_of_its_workers(spark, running: GatewayProcess, tmp_path: Path) -> None:
 
     def strike() -> None:
         before = arrived(running)
-        wait_for(lambda: arrived(running) > before + RATE // 4)
+        wait_for(running, before + RATE // 4)
         # Those that are at work, and perhaps one that waits for work.
         for victim in workers():
             struck.append(victim.pid)
@@ -104,7 +105,7 @@ def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
 
     def strike() -> None:
         before = arrived(running)
-        wait_for(lambda: arrived(running) > before + RATE // 4)
+        wait_for(running, before + RATE // 4)
         time.sleep(random.uniform(0, 0.3))
         running.kill()
         running.start()
@@ -118,8 +119,13 @@ def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
 
 def _while(strike: Callable[[], None], run: Callable[[], object]) -> None:
     """``strike`` so often while ``run`` runs, which has to end well."""
+
+    def strike_all() -> None:
+        for _ in range(KILLS):
+            strike()
+
     with ThreadPoolExecutor(1) as pool:
-        blows = pool.submit(lambda: [strike() for _ in range(KILLS)])
+        blows = pool.submit(strike_all)
         run()
         assert blows.done(), "the blows came too late"
         blows.result()

@@ -1,0 +1,190 @@
+"""A run that sends: what is left of it, one action of Spark that sends that, and the ledger of all that was sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.pipeline.console import progress, say
+from app.pipeline.datasets import Manifest, Store
+from app.pipeline.errors import JobFailed
+from app.pipeline.schemas import LEDGER, ddl
+from app.pipeline.sending_http import Busy, Gateway, Refused
+from app.pipeline.sending_ledger import Begun, Ledger, told
+from app.pipeline.sending_order import Order, digest_of
+from app.pipeline.sending_tasks import COUNTS, STOPPED, Sending, send
+from app.pipeline.sending_telling import refusal
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_STALE_MARGIN_MS = 60_000
+
+
+class Run:
+    """One run of one command. The caller holds its lock."""
+
+    def __init__(self, store: Store, order: Order, run: str, inputs: Sequence[Any]) -> None:
+        self._store = store
+        self._spark: SparkSession = store.spark
+        self._order = order
+        self._run = run
+        self._inputs = digest_of(inputs)
+        self._ledger = Ledger(store)
+
+    def finished(self) -> Manifest | None:
+        """The manifest of the run where nothing is left to do."""
+        manifest = self._store.manifest(LEDGER.name, self._run)
+        if manifest is None or not manifest["done"]:
+            return None
+        self._check_options(manifest["options"])
+        if manifest["inputs"] != self._inputs:
+            raise click.UsageError(f"Run {self._run} is done, and had other inputs: take another --run-id.")
+        self._store.point([LEDGER.name], self._run)
+        self._store.files.remove(self._ledger.pieces(self._run))
+        say(f"Run {self._run} is done: nothing is left to send.")
+        return manifest
+
+    def go(self, rows: DataFrame) -> Manifest:
+        """Send what was not sent yet."""
+        began = time.monotonic()
+        begun = self._begin()
+        planned, plan = self._plan(rows)
+        pending = sum(row["n"] for row in plan if row["pending"])
+        queues = sorted({row["target_queue"] for row in plan if row["pending"] and row["target_queue"]})
+        say(
+            f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
+            f"to {len(queues)} queues of {self._order.target.url}"
+        )
+        self._check(queues, pending)
+        self._ledger.begin(begun)
+        refused = self._send(planned, self._tasks(pending)) if pending else None
+        return self._finish(plan, refused, time.monotonic() - began)
+
+    def _begin(self) -> Begun:
+        known = self._ledger.begun(self._run)
+        options = self._order.made_of()
+        if known is not None:
+            self._check_options(known.options)
+            if known.inputs != self._inputs:
+                say(f"warning: the inputs of run {self._run} have changed since it was begun")
+            return known
+        for other in self._ledger.others():
+            if (
+                (other.job, other.options) == (self._order.job, options)
+                and self._order.run_id is None
+                and self._is_open(other)
+            ):
+                raise click.UsageError(
+                    f"Run {other.run_id}, with these options, is not finished, and its inputs have changed since. "
+                    f"Go on with --run-id {other.run_id}, or begin another run with an id of your own."
+                )
+        return Begun(self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000)
+
+    def _is_open(self, run: Begun) -> bool:
+        manifest = self._store.manifest(LEDGER.name, run.run_id)
+        return manifest is None or manifest["counts"]["left"] > 0
+
+    def _check_options(self, options: Mapping[str, Any]) -> None:
+        mine = self._order.made_of()
+        other = sorted(name for name in mine if options.get(name) != mine[name])
+        if other:
+            raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
+
+    def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any]]:
+        """The messages to send, and counts by (target_queue, pending)."""
+        from pyspark.sql import functions as f
+
+        settled = self._ledger.lines(self._run).select(
+            "message_id", "target_queue", f.col("status").alias("was"), f.col("idempotency_key").alias("under")
+        )
+        again = self._order.unknown == "publish"
+        pending = f.col("was").isNull() | (f.col("was") == "left")
+        pending = pending | (f.col("was") == "unknown") if again else pending
+        joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
+        plan = (
+            joined.groupBy("target_queue", "pending")
+            .agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("duplicates"))
+            .collect()
+        )
+        return joined.where("pending"), plan
+
+    def _check(self, queues: Sequence[str], pending: int) -> None:
+        """What would come to nothing is told before anything is sent."""
+        order = self._order
+        if order.max_rate is not None and pending / order.max_rate > order.retention_seconds:
+            say(
+                f"warning: this takes {pending / order.max_rate / 3600:.1f} h at least, and the gateway keeps keys for "
+                f"{order.retention_seconds / 3600:.1f} h: should it be killed, start it again within that time"
+            )
+        last = self._ledger.last_at(self._run)
+        age = 0 if last is None else time.time_ns() // 1_000_000 - last + _STALE_MARGIN_MS
+        if pending and age > order.retention_seconds * 1000 and order.unknown != "publish":
+            raise JobFailed(
+                f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
+                f"({order.retention_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
+                "--unknown publish goes on all the same."
+            )
+        gateway = Gateway(order.target)
+        try:
+            for queue in queues:
+                answer = gateway.check(queue)
+                if isinstance(answer, Refused):
+                    raise refusal(answer, queue)
+                if isinstance(answer, Busy) and answer.http_status is None:
+                    raise JobFailed(f"No gateway answers at {order.target.url}.")
+        finally:
+            gateway.close()
+
+    def _tasks(self, pending: int) -> int:
+        slots = self._order.parallelism or self._spark.sparkContext.defaultParallelism
+        return max(1, min(slots, pending))
+
+    def _send(self, planned: DataFrame, tasks: int) -> Any:
+        """The one action that sends. The row of a gateway that takes no request, None when all went well."""
+        order = self._order
+        rate = None if order.max_rate is None else order.max_rate / tasks
+        job = Sending(
+            self._run, order.target, order.changes, self._ledger.pieces(self._run), rate, order.give_up_seconds
+        )
+        parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
+            "target_queue", "created_at", "message_id"
+        )
+        chosen = parts.select("message_id", "target_queue", "was", "under", "body")
+        with progress(self._spark, order.job):
+            counted = chosen.mapInArrow(partial(send, sending=job), ddl(COUNTS)).collect()
+        return next((row for row in counted if row["status"] == STOPPED), None)
+
+    def _finish(self, plan: Sequence[Any], refused: Any, seconds: float) -> Manifest:
+        lines = self._ledger.lines(self._run)
+        by = lines.groupBy("target_queue", "status", "code").count().withColumnRenamed("count", "n").collect()
+        counts = told(by)
+        codes: dict[str, int] = {}
+        queues: dict[str, dict[str, int]] = {}
+        for row in by:
+            if row["code"] is not None:
+                codes[row["code"]] = codes.get(row["code"], 0) + row["n"]
+            queue = queues.setdefault(row["target_queue"], {})
+            queue[row["status"]] = queue.get(row["status"], 0) + row["n"]
+        facts = {
+            "job": self._order.job,
+            "options": self._order.made_of(),
+            "inputs": self._inputs,
+            "counts": {
+                "selected": sum(row["n"] for row in plan),
+                "duplicates": sum(row["duplicates"] for row in plan),
+                **counts,
+            },
+            "codes": codes,
+            "by_queue": queues,
+            "seconds": round(seconds, 3),
+        }
+        done = counts["left"] == counts["unknown"] == 0
+        manifest = self._ledger.publish(self._run, sum(counts.values()), facts, done)
+        if refused is not None:
+            raise refusal(Refused(refused["n"], refused["code"], refused["detail"]), None, counts["left"])
+        return manifest

@@ -1,0 +1,70 @@
+"""What the commands that send tell people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.pipeline.datasets import Manifest
+from app.pipeline.errors import JobFailed, Partial
+from app.pipeline.sending_http import Refused
+from app.pipeline.sending_order import Order
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHOWN = 10
+_WRONG_TARGET = frozenset({400, 404, 405})
+"""The command was told a URL or a queue that is not there."""
+
+
+def refusal(answer: Refused, queue: str | None, left: int | None = None) -> click.ClickException:
+    """How a command ends whose requests the gateway does not take."""
+    where = "" if queue is None else f" for the queue {queue}"
+    rest = "" if left is None else f" {left} messages are left."
+    text = f"The gateway refuses{where}: {answer.http_status} {answer.code}: {answer.detail}{rest}"
+    return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
+
+
+def show(rows: DataFrame, order: Order) -> None:
+    """What would be sent."""
+    from pyspark.sql import functions as f
+
+    counts = (
+        rows.groupBy("target_queue").agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("more")).collect()
+    )
+    total = sum(row["n"] for row in counts)
+    click.echo(f"{total} messages would be sent to {order.target.url}; nothing was.")
+    for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
+        click.echo(f"  {row['n']:>10}  {row['target_queue'] or '(no queue: --to-queue names one)'}")
+    more = sum(row["more"] for row in counts)
+    if more:
+        click.echo(f"  {more} further rows have the id of one of them, and would not be sent")
+    first = rows.orderBy(f.col("created_at").asc_nulls_last(), "message_id", "target_queue").limit(_SHOWN)
+    for row in first.select("message_id", "target_queue", "created_at", "body").collect():
+        body = row["body"] or b""
+        click.echo(f"{row['target_queue']}  {row['message_id']}  {row['created_at']}  {bytes(body[:120])!r}")
+
+
+def tell(manifest: Manifest, path: str, order: Order) -> None:
+    """What was sent. Raises Partial when that is not all."""
+    counts = manifest["counts"]
+    click.echo(
+        f"{counts['selected']} messages: {counts['accepted']} accepted, {counts['replayed']} that were there already, "
+        f"{counts['rejected']} rejected, {counts['unknown']} unknown, {counts['left']} left"
+    )
+    if counts["duplicates"]:
+        click.echo(f"  {counts['duplicates']} further rows had the id of one of them, and were not sent")
+    for code, count in sorted(manifest["codes"].items(), key=lambda each: -each[1]):
+        click.echo(f"  {count:>10}  {code}")
+    click.echo(f"ledger: {path}")
+    if counts["left"]:
+        raise Partial(f"{counts['left']} messages are left: the same command goes on with them.")
+    if counts["unknown"] and order.unknown != "skip":
+        raise Partial(
+            f"Of {counts['unknown']} messages nobody knows whether they were published: "
+            "--unknown publish sends them under a new key, --unknown skip leaves them."
+        )
+    if counts["rejected"]:
+        raise Partial(f"{counts['rejected']} messages were rejected: the ledger tells which, and why.")
