@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -25,8 +26,16 @@ from tests.pipeline.sending import Sends, body, drained, write
 
 KILLS = int(os.environ.get("TEST_KILLS", "1"))
 RATE = 100
-COUNT = RATE * 4 + RATE * 3 * (KILLS - 1)
-"""Messages that take long enough for so many blows."""
+AT_ONCE = 3
+"""So many blows a job survives that hit its workers: a task that was tried four times fails it."""
+
+
+def enough(blows: int) -> int:
+    """Messages that take long enough for so many blows."""
+    return RATE * 4 + RATE * 3 * (blows - 1)
+
+
+COUNT = enough(KILLS)
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(120 + 90 * KILLS)]
 
@@ -37,9 +46,9 @@ def running(tmp_path: Path) -> Iterator[GatewayProcess]:
         yield process
 
 
-def given(tmp_path: Path) -> list[str]:
+def given(tmp_path: Path, count: int = COUNT) -> list[str]:
     """Arguments of a run that lasts."""
-    path = write(tmp_path / "in", *(body(number) for number in range(COUNT)))
+    path = write(tmp_path / "in", *(body(number) for number in range(count)))
     return ["backfill", str(path), "--from", "bodies", "--max-rate", str(RATE), "--parallelism", "2"]
 
 
@@ -90,13 +99,16 @@ def test_of_its_workers(spark, running: GatewayProcess, tmp_path: Path) -> None:
         wait_for(running, before + RATE // 4)
         # Those that are at work, and perhaps one that waits for work.
         for victim in workers():
-            struck.append(victim.pid)
-            victim.kill()
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+                struck.append(victim.pid)
 
-    _while(strike, lambda: sends(*given(tmp_path)))
+    for number, blows in enumerate(min(KILLS - dealt, AT_ONCE) for dealt in range(0, KILLS, AT_ONCE)):
+        count = enough(blows)
+        _while(strike, partial(sends, *given(tmp_path, count), "--run-id", f"run-{number}"), blows)
+        assert sum(line["status"] in ("accepted", "replayed") for line in sends.ledger()) == count
+        assert drained(running, "q") == {f"id-{number}": 1 for number in range(count)}
     assert len(struck) >= KILLS
-    assert sum(line["status"] in ("accepted", "replayed") for line in sends.ledger()) == COUNT
-    assert drained(running, "q") == {f"id-{number}": 1 for number in range(COUNT)}
 
 
 def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
@@ -117,23 +129,30 @@ def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
     assert drained(running, "q") == {f"id-{number}": 1 for number in range(COUNT)}
 
 
-def _while(strike: Callable[[], None], run: Callable[[], object]) -> None:
+def _while(strike: Callable[[], None], run: Callable[[], object], blows: int = KILLS) -> None:
     """``strike`` so often while ``run`` runs, which has to end well."""
 
     def strike_all() -> None:
-        for _ in range(KILLS):
+        for _ in range(blows):
             strike()
 
     with ThreadPoolExecutor(1) as pool:
-        blows = pool.submit(strike_all)
+        striking = pool.submit(strike_all)
         run()
-        assert blows.done(), "the blows came too late"
-        blows.result()
+        assert striking.done(), "the blows came too late"
+        striking.result()
 
 
 def workers() -> list[psutil.Process]:
     """Spark's Python workers of this process: the children of its daemons."""
     below = psutil.Process().children(recursive=True)
-    daemons = [each for each in below if "pyspark.daemon" in " ".join(each.cmdline())]
+    daemons = [each for each in below if _is_daemon(each)]
     pids = {each.pid for each in daemons}
     return [each for each in daemons if each.ppid() in pids]
+
+
+def _is_daemon(process: psutil.Process) -> bool:
+    # One that has just ended has no command line.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "pyspark.daemon" in " ".join(process.cmdline())
+    return False
