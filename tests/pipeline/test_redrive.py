@@ -170,7 +170,10 @@ def test_where_nobody_keeps_keys_nothing_is_sent(sends, tmp_path):
 @pytest.mark.redis
 def test_a_circuit_opens_and_the_rest_is_sent_later(sends, tmp_path):
     write(tmp_path / "in", *(body(number, "up" if number % 2 else "down") for number in range(40)))
-    down = {"local": "sqlite:///babelgate.db", "down": {"url": f"redis://127.0.0.1:{free_port()}", "required": False}}
+    down = {
+        "local": f"sqlite:///{tmp_path}/messages.db",
+        "down": {"url": f"redis://127.0.0.1:{free_port()}", "required": False},
+    }
     config = {
         "port": free_port(),
         "queues": {"down": {"broker": "down"}},

@@ -41,7 +41,10 @@ def test_what_nobody_knows(spark, rabbit, tmp_path, queue):
     given = "backfill", tmp_path / "in", "--from", "bodies", "--parallelism", 1
     each = {f"id-{number}": 1 for number in range(COUNT)}
     with in_between("127.0.0.1", rabbit.port) as between:
-        brokers = {"rabbit": rabbit.url().replace(f":{rabbit.port}", f":{between.port}"), "keys": "sqlite:///keys.db"}
+        brokers = {
+            "rabbit": rabbit.url().replace(f":{rabbit.port}", f":{between.port}"),
+            "keys": f"sqlite:///{tmp_path}/keys.db",
+        }
         config = {"brokers": brokers, "default": {"broker": "rabbit"}, "idempotency": {"store": "keys"}}
         with gateway(tmp_path, config) as process:
             sends.url = process.url
