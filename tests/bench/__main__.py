@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvloop
 
-from tests.bench import cases, codec, idle, raw
+from tests.bench import cases, codec, idle, observing, raw
 from tests.bench.reporting import Sample, Samples, goals, sample, table
 from tests.bench.servers import Server, all_servers, cpu_seconds
 
@@ -79,6 +79,9 @@ def main() -> None:
         if samples:
             table(samples)
             goals(chosen, samples)
+        if arguments.only in ("", "observing"):
+            print()
+            observing.table("redis", max(CONNECTIONS), round(8000 * arguments.scale), arguments.repetitions)
         if not arguments.skip_idle and arguments.only in ("", "idle"):
             print()
             for broker in ("sqlite", "redis", "rabbitmq"):

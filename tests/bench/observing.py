@@ -111,15 +111,18 @@ def main() -> None:
     parser.add_argument("--operations", type=int, default=8000)
     parser.add_argument("--rounds", type=int, default=9)
     arguments = parser.parse_args()
-    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores")
-    print(f"single publish, {arguments.broker}, {arguments.connections} connections, {arguments.rounds} rounds\n")
+    print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
+    table(arguments.broker, arguments.connections, arguments.operations, arguments.rounds)
+
+
+def table(broker: str, connections: int, operations: int, rounds: int) -> None:
+    """Measure, and print one row for each way of observing."""
+    print(f"single publish, {broker}, {connections} connections, {rounds} rounds")
     with (
         tempfile.TemporaryDirectory() as directory,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        taken = runner.run(
-            run(Path(directory), arguments.broker, arguments.connections, arguments.operations, arguments.rounds)
-        )
+        taken = runner.run(run(Path(directory), broker, connections, operations, rounds))
     width = max(map(len, taken))
     print(f"{'observed by':{width}}  {'CPU µs a message':>16}  {'more than nothing: least / median / greatest':>44}")
     for name, samples in taken.items():
