@@ -120,9 +120,14 @@ async def test_a_collector_that_fails_is_no_matter(receiver: OtlpReceiver) -> No
 
 
 async def test_a_collector_that_is_not_there_delays_the_end_a_little() -> None:
-    async with asyncio.timeout(10):
-        async with sending(HttpExporter(endpoint="http://127.0.0.1:1", timeout=60), counted()):
-            await asyncio.sleep(0.2)
+    stubborn = HttpExporter(endpoint="http://127.0.0.1:1", timeout=60)
+    try:
+        async with asyncio.timeout(10):
+            async with sending(stubborn, counted()):
+                await asyncio.sleep(0.2)
+    finally:
+        # Its thread would go on trying beside other tests, and draw from the random numbers of all.
+        stubborn.shutdown()
 
 
 async def test_numbers_that_cannot_be_had_once_are_sent_later(receiver: OtlpReceiver) -> None:
