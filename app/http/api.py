@@ -91,7 +91,7 @@ class Api:
             if trace.context is None and path in OPEN:
                 # Probes would be most of all traces.
                 trace.decline()
-        if not self._ended:
+        if not self._ended and exchange.trace is None:
             await carry_out(exchange, self._serve)
             return
         began = time.perf_counter()
@@ -101,6 +101,8 @@ class Api:
             took = time.perf_counter() - began
             for tell in self._ended:
                 tell(exchange, took)
+            # They know each other; without this each request would be left to the collector of cycles.
+            exchange.trace = None
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path

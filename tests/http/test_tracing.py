@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 from typing import Any
 
@@ -14,6 +15,7 @@ from app.gateway import Gateway
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
+from app.http.traced import RequestTrace
 from app.leases import TokenSealer
 from app.observe.tracing import Tracing
 from app.observe.tracing_context import of_trace_id
@@ -272,6 +274,19 @@ async def test_what_is_not_sampled_makes_no_span(make, sampling):
         await world.post(":settle", {"acks": [message["ack_token"] for message in messages]}, **traceparent)
         await world.post(":validate", DRAFT, **traceparent)
         await world.post("", {"no": "job"}, **traceparent)
+
+
+async def test_a_request_that_is_over_waits_for_no_collector(make):
+    """What refers to itself stays until the collector of cycles comes, which costs more than the request."""
+    world = await make()
+    await world.publish()
+    gc.collect()
+    gc.disable()
+    try:
+        await world.publish(traceparent=UNSAMPLED)
+        assert not any(type(each) is RequestTrace for each in gc.get_objects())
+    finally:
+        gc.enable()
 
 
 async def test_a_ratio_decides_by_the_trace_id_and_everybody_alike(make):
