@@ -6,8 +6,9 @@ in nearly every event, so a late event says itself which day it touches: a messa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
+from app.observe.journal import JournalEvent
 from app.pipeline.losses import Losses, overlaps
 
 if TYPE_CHECKING:
@@ -15,17 +16,8 @@ if TYPE_CHECKING:
 
 MAX_HOPS = 256
 """More are counted, and not kept: an id that a producer uses for all its messages must not fill a task's memory."""
-EVENTS = (
-    "accepted",
-    "delivered",
-    "acked",
-    "nacked",
-    "rejected",
-    "lease_expired",
-    "dead_lettered",
-    "redriven",
-    "poison",
-)
+EVENTS = tuple(event for event in get_args(JournalEvent) if event != "gap")
+"""What can happen to a message."""
 OLDEST_MS = 1_000_000_000_000
 """September 2001: a ``created_at`` before it is no time in milliseconds (in seconds, it would be)."""
 AHEAD_MS = 86_400_000

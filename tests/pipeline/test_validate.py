@@ -75,7 +75,7 @@ def test_its_verdicts_and_bytes_are_those_of_the_endpoint(run, tmp_path):
     suite = locate()
     if suite is None:
         missing("the conformance suite", "run: python -m tests.harness.conformance")
-    bodies = list(dict.fromkeys([*BY_HAND, *of_the_suite(suite), *generated(1200)]))
+    bodies = list(dict.fromkeys([*BY_HAND, *of_the_suite(suite), *generated(1600)]))
     with gateway(tmp_path) as process, process.client() as client:
         url = "/queues/q/messages:validate?mode=consume"
         expected = [verdict_of_http(client.post(url, content=body)) for body in bodies]
@@ -88,7 +88,7 @@ def test_its_verdicts_and_bytes_are_those_of_the_endpoint(run, tmp_path):
 
     # A line is a body, less the end of the line; one that is blank is none.
     lines = [(body, each) for body, each in zip(bodies, expected, strict=True) if is_line(body)]
-    assert len(lines) > 400
+    assert len(lines) > 500
     (tmp_path / "bodies.ndjson").write_bytes(b"\n".join(body for body, _ in lines))
     run(tmp_path / "bodies.ndjson")
     assert verdicts_of_spark(run) == [each for _, each in lines]
