@@ -9,6 +9,7 @@ import contextlib
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 
@@ -64,6 +66,13 @@ def wait_for(gateway: GatewayProcess, more_than: int, process: subprocess.Popen[
         assert time.monotonic() < deadline, "nothing arrives"
         assert process is None or process.poll() is None, "it has ended"
         time.sleep(0.05)
+
+
+def missed(gateway: GatewayProcess) -> None:
+    """Until somebody has called the gateway that is gone; it could be back between two calls."""
+    with socket.create_server(("127.0.0.1", httpx.URL(gateway.url).port or 0)) as nobody:
+        nobody.settimeout(30)
+        nobody.accept()[0].close()
 
 
 def test_of_the_command(running: GatewayProcess, tmp_path: Path) -> None:
@@ -120,6 +129,7 @@ def test_of_the_gateway(spark, running: GatewayProcess, tmp_path: Path) -> None:
         wait_for(running, before + RATE // 4)
         time.sleep(random.uniform(0, 0.3))
         running.kill()
+        missed(running)
         running.start()
 
     _while(strike, lambda: sends(*given(tmp_path)))
