@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from app.brokers import registry
 from app.brokers.binding import Binding, NativeQueue, Outgoing
-from app.claims import Claim, Settling, Terms, Verdict
+from app.claims import Claim, KeepsKeys, Settling, Terms, Verdict
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported
 from app.idempotency import NONE, OWN, KeyPolicy, Keys, fingerprint
@@ -112,15 +115,35 @@ async def test_what_is_owed_is_bounded() -> None:
     assert len(store.heard) == MAX_OWED
 
 
-async def test_only_a_store_that_is_used_is_swept(tmp_path: Path) -> None:
+async def test_a_store_is_swept_of_the_keys_of_a_process_before(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    binding = registry.connect("a", f"sqlite:///{path}", {}, now_ms)
+    assert isinstance(binding, KeepsKeys)
+    try:
+        taken = [settling.claim for settling in settlings(3)]
+        await binding.keys.reserve(taken, b"t" * 16, TERMS)
+        await binding.keys.settle(settlings(3), Terms(retention_seconds=0.001))
+        await asyncio.sleep(0.005)
+        await Keys({"a": binding}, KeyPolicy(OWN)).sweep()
+    finally:
+        await binding.close()
+    with closing(sqlite3.connect(path)) as reader:
+        assert reader.execute("SELECT count(*) FROM keys").fetchone() == (0,)
+
+
+async def test_a_store_that_fails_keeps_no_other_from_being_swept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     inner = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
-    used, unused = KeptBy(inner, Deaf()), KeptBy(inner, Deaf())
-    keys = Keys({"a": used, "b": unused}, KeyPolicy(OWN))
-    keys.store(Rule("*", used).route("q"))
+    one, other = KeptBy(inner, Deaf()), KeptBy(inner, Deaf())
+    other.keys.down = False
+    keys = Keys({"a": one, "b": other}, KeyPolicy(OWN))
     await keys.sweep()
-    used.keys.down = False
+    assert caplog.records == [], "nobody uses keys there"
+    keys.store(Rule("*", one).route("q"))
     await keys.sweep()
-    assert (used.keys.swept, unused.keys.swept) == (2, 0)
+    assert len(caplog.records) == 1
+    assert (one.keys.swept, other.keys.swept) == (2, 2)
 
 
 def test_nobody_keeps_keys(tmp_path: Path) -> None:
