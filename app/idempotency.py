@@ -158,14 +158,7 @@ class Once:
     async def _reserved(self, messages: Sequence[Pair], store: KeyStore, debts: Debts) -> list[Verdict]:
         """Reserve, publish, settle."""
         token = os.urandom(TOKEN_BYTES)
-        claims = [claim for _, claim in messages if claim is not None]
-        terms = self._keys.policy.terms
-        try:
-            answers = iter(await store.reserve(claims, token, terms))
-        except OutcomeUnknown as error:
-            # The keys may be reserved, the messages are not published: so the keys are to be free.
-            debts.owe([Settling(claim, token, "free") for claim in claims])
-            raise BrokerUnavailable(error.broker, error.reason) from error
+        answers = iter(await self._reserve([claim for _, claim in messages if claim is not None], token, store, debts))
         verdicts: list[Verdict] = [None if claim is None else next(answers) for _, claim in messages]
         granted = [index for index, verdict in enumerate(verdicts) if verdict is None]
         outcomes: Sequence[Outcome] = []
@@ -181,6 +174,21 @@ class Once:
                 settlings.append(Settling(claim, token, _fate(outcome)))
             verdicts[index] = outcome
         await debts.settle(settlings)
+        return verdicts
+
+    async def _reserve(self, claims: Sequence[Claim], token: bytes, store: KeyStore, debts: Debts) -> list[Verdict]:
+        """A verdict per claim. Where the store fails each has its error, and what came without a key goes its way."""
+        try:
+            verdicts = list(await store.reserve(claims, token, self._keys.policy.terms))
+        except BabelgateError as error:
+            verdicts = [error] * len(claims)
+        lost: list[Settling] = []
+        for index, verdict in enumerate(verdicts):
+            if isinstance(verdict, OutcomeUnknown):
+                # The key may be reserved, the message is not published: so the key is to be free.
+                lost.append(Settling(claims[index], token, "free"))
+                verdicts[index] = BrokerUnavailable(verdict.broker, verdict.reason)
+        debts.owe(lost)
         return verdicts
 
 

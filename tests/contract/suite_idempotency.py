@@ -191,7 +191,9 @@ class TestIdempotency:
             with pytest.raises(BrokerUnavailable) as refusal:
                 await once(process, "during", {"n": 1})
             assert refusal.value.broker == world.store.name
-            await process.publish({"n": 1})
+            bodies = [entry("during", {"n": 1}), draft({"n": 1})]
+            results = await process.gateway.publish_many(ANYONE, world.queue, bodies)
+            assert [type(result) for result in results] == [BrokerUnavailable, Receipt]
 
         async def published() -> bool:
             try:

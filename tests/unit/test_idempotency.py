@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from app.brokers import registry
-from app.brokers.binding import Binding, NativeQueue, Outgoing
-from app.claims import Claim, KeepsKeys, Settling, Terms, Verdict
+from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
+from app.claims import Claim, KeepsKeys, KeyStore, Settling, Terms, Verdict
 from app.clock import now_ms
-from app.errors import BrokerUnavailable, IdempotencyUnsupported
-from app.idempotency import NONE, OWN, KeyPolicy, Keys, fingerprint
+from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
+from app.idempotency import NONE, OWN, KeyPolicy, Keys, Once, Pair, fingerprint
 from app.idempotency_debts import MAX_OWED, Debts
 from app.routing import Rule
 from tests.harness.passing import Passing
@@ -113,6 +113,37 @@ async def test_what_is_owed_is_bounded() -> None:
     store.down = False
     await debts.close()
     assert len(store.heard) == MAX_OWED
+
+
+class Forgetful(Deaf):
+    """A store that reserves, and cannot say whether it did: as a file does whose commit failed half way."""
+
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+        return [OutcomeUnknown("forgetful", "disk I/O error")] * len(claims)
+
+
+async def test_a_reservation_that_may_have_been_made_is_given_back_and_nothing_is_published(tmp_path: Path) -> None:
+    store = Forgetful()
+    store.down = False
+    keeper = KeptBy(registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms), store)
+    binding = registry.connect("b", f"sqlite:///{tmp_path}/b.db", {}, now_ms)
+    keys = Keys({"a": keeper, "b": binding}, KeyPolicy("a"))
+    sent: list[bytes] = []
+
+    async def send(messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        sent.extend(message.body for message in messages)
+        return [None] * len(messages)
+
+    async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
+        raise AssertionError("the queue is on another broker")
+
+    once = Once(Rule("*", binding).route("q"), keys, send, send_once)
+    claims = [settling.claim for settling in settlings(2)]
+    outcomes = await once.publish([(Outgoing(b"0"), claims[0]), (Outgoing(b"1"), None), (Outgoing(b"2"), claims[1])])
+    assert [type(outcome) for outcome in outcomes] == [BrokerUnavailable, type(None), BrokerUnavailable]
+    assert sent == [b"1"], "what has no key goes its way"
+    await keys.close()
+    assert [(each.claim.key, each.fate) for each in store.heard] == [("k0", "free"), ("k1", "free")]
 
 
 async def test_a_store_is_swept_of_the_keys_of_a_process_before(tmp_path: Path) -> None:
