@@ -89,7 +89,10 @@ class Publisher:
     ) -> Projection:
         """What a publish would write, with the request's context where it would be that of a span to be made."""
         route = lane.route
-        outgoing = carrying(trace, route, lane.outgoing(self._read(lane, body, trace), delay_seconds, ordering_key))
+        publication = self._read(lane, body, trace)
+        outgoing = carrying(trace, route, lane.outgoing(publication, delay_seconds, ordering_key))
+        if publication.idempotency_key is not None:
+            _claim(lane, publication, None, fingerprint(body, delay_seconds, ordering_key))
         return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers)
 
     def _read(self, lane: Lane, body: bytes, trace: Trace | None) -> Publication:

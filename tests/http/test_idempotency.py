@@ -163,6 +163,20 @@ async def test_without_a_store_a_key_is_refused_and_never_ignored(serve, connect
     assert await depth(client) == 1
 
 
+async def test_a_dry_run_refuses_the_key_that_a_publish_refuses(serve, connect):
+    url = f"{MESSAGES}:validate"
+    client = await connect(await serve())
+    entry = {"envelope": DRAFT, "idempotency_key": "k"}
+    for _ in range(2):
+        assert (await publish(client, None, entry, url)).status_code == 200
+    long = await publish(client, None, {"envelope": DRAFT | {"trace_id": "t" * 1000}, "idempotency_key": "k"}, url)
+    assert (long.status_code, long.json()["code"]) == (422, "answer_too_large")
+    assert (await publish(client, None, entry)).headers.get("idempotency-replayed") is None
+    without = await connect(await serve(idempotency={"store": "none"}))
+    refused = await publish(without, None, entry, url)
+    assert (refused.status_code, refused.json()["code"]) == (422, "idempotency_unsupported")
+
+
 async def test_who_may_not_publish_learns_nothing_of_a_key(serve, connect, token_config):
     app = await serve(auth=token_config(shop={"*": ["send"]}, reader={"*": ["listen"]}))
     shop, reader = await connect(app, "shop"), await connect(app, "reader")
