@@ -31,57 +31,67 @@ _SAMPLE_SECONDS = 0.2
 _MIB = 1024 * 1024
 
 
+class Used(NamedTuple):
+    """Wall and CPU seconds, to the last sample of the processes; peaks in bytes."""
+
+    seconds: float
+    cpu_seconds: float
+    jvm_bytes: int
+    python_bytes: int
+
+
 class Figures(NamedTuple):
-    """``seconds`` of the work alone, ``total_seconds`` with the start of its processes; peaks in bytes."""
+    """``seconds`` of the work alone; the rest is of all its processes, their start included."""
 
     way: str
     rows: int
     cores: int
     seconds: float
-    total_seconds: float
-    jvm_bytes: int
-    python_bytes: int
+    used: Used
 
 
-def watched(command: Sequence[str]) -> tuple[str, float, int, int]:
-    """What ``command`` printed, its seconds, and the peaks of its JVM and of its Python processes."""
+def watched(command: Sequence[str]) -> tuple[str, Used]:
+    """What ``command`` printed, and what it used."""
     began = time.monotonic()
     jvm = python = 0
+    cpu = 0.0
     with tempfile.TemporaryFile("w+") as printed:
         process = subprocess.Popen(command, stdout=printed, stderr=subprocess.DEVNULL)
         while process.poll() is None:
-            sizes = list(_sizes(process.pid))
-            jvm = max(jvm, sum(size for is_java, size in sizes if is_java))
-            python = max(python, sum(size for is_java, size in sizes if not is_java))
+            seen = list(_processes(process.pid))
+            jvm = max(jvm, sum(size for name, size, _ in seen if name == "java"))
+            python = max(python, sum(size for name, size, _ in seen if name.startswith("python")))
+            cpu = max(cpu, sum(seconds for _, _, seconds in seen))
             time.sleep(_SAMPLE_SECONDS)
         if process.returncode:
             raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
         printed.seek(0)
-        return printed.read(), time.monotonic() - began, jvm, python
+        return printed.read(), Used(time.monotonic() - began, cpu, jvm, python)
 
 
-def _sizes(pid: int) -> Iterator[tuple[bool, int]]:
+def _processes(pid: int) -> Iterator[tuple[str, int, float]]:
+    """Name, resident bytes, and CPU seconds with those of its children that have ended."""
     with suppress(psutil.NoSuchProcess):
         root = psutil.Process(pid)
         for each in [root, *root.children(recursive=True)]:
             with suppress(psutil.NoSuchProcess):
-                yield each.name() == "java", each.memory_info().rss
+                yield each.name(), each.memory_info().rss, sum(each.cpu_times()[:4])
 
 
 def job(rows: int, cores: int, memory: str, name: str, *arguments: str) -> Figures:
     """A command of ``babelgate pipeline``, as a user runs it."""
     with tempfile.NamedTemporaryFile(suffix=".json") as summary:
         launch = ["--master", f"local[{cores}]", "--conf", f"spark.driver.memory={memory}", "--summary", summary.name]
-        _, total, jvm, python = watched([sys.executable, "-m", "app", "pipeline", name, *arguments, *launch])
+        _, used = watched([sys.executable, "-m", "app", "pipeline", name, *arguments, *launch])
         seconds = json.loads(Path(summary.name).read_text())["seconds"]
-    return Figures(name, rows, cores, seconds, total, jvm, python)
+    return Figures(name, rows, cores, seconds, used)
 
 
 def rival(rows: int, cores: int, way: str, folder: Path, output: Path) -> Figures:
     """A way of ``pipeline_rivals``."""
     words = ["-m", "tests.bench.pipeline_rivals", way, str(folder), str(output), str(cores)]
-    printed, total, jvm, python = watched([sys.executable, *words])
-    return Figures(way, rows, cores, float(printed), total, jvm, python)
+    printed, used = watched([sys.executable, *words])
+    return Figures(way, rows, cores, float(printed), used)
 
 
 def measured(folder: Path, rows: int, cores: Iterable[int], memory: str) -> Iterator[Figures]:
@@ -111,7 +121,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     head = f"{'':10} {'rows':>9} {'cores':>5} {'seconds':>8} {'rows/s':>8} {'µs/row':>7} {'total s':>8}"
-    head += f" {'JVM MiB':>8} {'Python MiB':>10}"
+    head += f" {'CPU s':>6} {'JVM MiB':>8} {'Python MiB':>10}"
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory() as folder:
             for number, each in enumerate(measured(Path(folder), rows, arguments.cores, arguments.memory)):
@@ -123,9 +133,10 @@ def main() -> None:
 
 def line(taken: Figures) -> str:
     """A row of the table; rates are of the work alone."""
-    seconds, jvm, python = taken.seconds, taken.jvm_bytes / _MIB, taken.python_bytes / _MIB
-    numbers = f"{seconds:8.1f} {taken.rows / seconds:8.0f} {seconds / taken.rows * 1e6:7.1f} {taken.total_seconds:8.1f}"
-    return f"{taken.way:10} {taken.rows:9} {taken.cores:5} {numbers} {jvm:8.0f} {python:10.0f}"
+    seconds, used = taken.seconds, taken.used
+    numbers = f"{seconds:8.1f} {taken.rows / seconds:8.0f} {seconds / taken.rows * 1e6:7.1f} {used.seconds:8.1f}"
+    sizes = f"{used.cpu_seconds:6.1f} {used.jvm_bytes / _MIB:8.0f} {used.python_bytes / _MIB:10.0f}"
+    return f"{taken.way:10} {taken.rows:9} {taken.cores:5} {numbers} {sizes}"
 
 
 if __name__ == "__main__":
