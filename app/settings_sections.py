@@ -231,7 +231,7 @@ class JournalSettings(Section):
         pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
         description="What this gateway is called in its records; none: the host's name.",
     )
-    compression: Literal["gzip", "zstd"] = Field(default="gzip", description="How closed segments are compressed.")
+    compression: Literal["gzip", "zstd"] = Field(default="zstd", description="How closed segments are compressed.")
     segment_bytes: int = Field(
         default=67_108_864, ge=65_536, le=1_073_741_824, description="A segment is closed at this size, uncompressed."
     )

@@ -13,6 +13,8 @@ from tempfile import TemporaryFile
 from typing import IO, Any, Literal, Protocol
 from urllib.parse import unquote, urlsplit
 
+import zstandard
+
 from app.errors import ConfigError
 from app.masking import mask_url
 from app.observe.journal import COMPRESSED, PART
@@ -48,8 +50,6 @@ class Store(Protocol):
 
 def store(landing: str, compression: Compression) -> Store:
     """The store that ``landing`` names: a path, or a URL. Raises ConfigError naming ``journal.landing``."""
-    if compression == "zstd":
-        _require("zstandard", "journal.compression", "zstd")
     scheme = _SCHEME.match(landing)
     if scheme is None:
         return Directory(Path(landing), compression)
@@ -97,7 +97,7 @@ class Remote:
     """A store of fsspec, with the credentials that its library finds in the environment."""
 
     def __init__(self, url: str, scheme: str, compression: Compression) -> None:
-        fsspec = _require("fsspec", _KEY, mask_url(url))
+        fsspec = _fsspec(url)
         try:
             fsspec.get_filesystem_class(scheme)
         except (ImportError, ValueError) as error:
@@ -158,16 +158,15 @@ def compress(source: Path, target: Path, compression: Compression) -> None:
 def _pack(plain: IO[bytes], packed: IO[bytes], compression: Compression) -> None:
     level = _LEVELS[compression]
     if compression == "zstd":
-        import zstandard
-
         zstandard.ZstdCompressor(level, write_checksum=True).copy_stream(plain, packed, read_size=_CHUNK)
     else:
         with gzip.GzipFile("", "wb", level, packed, mtime=0) as file:
             shutil.copyfileobj(plain, file, _CHUNK)
 
 
-def _require(module: str, key: str, what: str) -> Any:
+def _fsspec(url: str) -> Any:
     try:
-        return importlib.import_module(module)
+        return importlib.import_module("fsspec")
     except ImportError:
-        raise ConfigError(key=key, reason=f"{what} needs the package {module}: install babelgate[journal]") from None
+        reason = f"{mask_url(url)} needs the package fsspec: install babelgate[journal]"
+        raise ConfigError(key=_KEY, reason=reason) from None

@@ -42,7 +42,7 @@ class Options(Struct, frozen=True, kw_only=True):
     landing: str
     open_directory: Path
     node: str | None = None
-    compression: Compression = "gzip"
+    compression: Compression = "zstd"
     segment_bytes: int = 67_108_864
     segment_seconds: float = 60
     bodies: bool = False

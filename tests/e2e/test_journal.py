@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 from pathlib import Path
@@ -15,7 +14,7 @@ from msgspec import UNSET
 
 from app.observe.journal import Record
 from tests.harness.gateway import GatewayProcess, gateway
-from tests.harness.journal import landed, lines, read
+from tests.harness.journal import landed, lines, read, unpacked
 from tests.harness.local import free_port
 from tests.harness.s3 import s3_server
 
@@ -91,7 +90,7 @@ def test_the_life_of_a_message(tmp_path: Path) -> None:
     first = found[0]
     assert first.lang == "go" and first.bytes is not None and first.bytes > 100
     assert first.created_at is not None and first.created_at <= first.at
-    files = b"".join(gzip.decompress(path.read_bytes()) for path in landed(tmp_path / "landing"))
+    files = b"".join(unpacked(path.read_bytes(), path.name) for path in landed(tmp_path / "landing"))
     for secret in (TOKEN, SHA256, "4111", "a secret", "ack_token"):
         assert secret.encode() not in files
 
@@ -117,8 +116,8 @@ def test_a_store_that_comes_back(tmp_path: Path) -> None:
         with gateway(tmp_path, config, environ=found_by) as process:
             assert process.stop() == 0
         (name,) = files.find("journals")
-        assert name.startswith("journals/prod/date=") and name.endswith(".ndjson.gz")
-        found = lines(gzip.decompress(files.cat(name)), name)
+        assert name.startswith("journals/prod/date=") and name.endswith(".ndjson.zst")
+        found = lines(unpacked(files.cat(name), name), name)
     assert told(found) == LIFE
     assert {record.message_id for record in found} == {message_id}
     bodies = {record.event: bytes(record.envelope) for record in found if record.envelope is not UNSET}

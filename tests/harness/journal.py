@@ -34,12 +34,14 @@ def landed(landing: Path) -> list[Path]:
 
 def records(path: Path) -> list[Record]:
     """All of a file, open, closed or landed; fails on a line that is torn or is no record."""
-    packed = path.read_bytes()
-    if path.suffix == ".gz":
-        packed = gzip.decompress(packed)
-    elif path.suffix == ".zst":
-        packed = zstandard.ZstdDecompressor().stream_reader(packed).read()
-    return lines(packed, path.name)
+    return lines(unpacked(path.read_bytes(), path.name), path.name)
+
+
+def unpacked(packed: bytes, name: str) -> bytes:
+    """The text of a file, by the ending of its name."""
+    if name.endswith(".gz"):
+        return gzip.decompress(packed)
+    return zstandard.ZstdDecompressor().stream_reader(packed).read() if name.endswith(".zst") else packed
 
 
 def lines(text: bytes, name: str) -> list[Record]:

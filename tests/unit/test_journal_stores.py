@@ -14,6 +14,7 @@ import zstandard
 
 from app.errors import ConfigError
 from app.observe.journal_stores import Compression, compress, store
+from tests.harness.journal import unpacked
 from tests.harness.s3 import s3_server
 
 NAME = "date=2023-11-14/hour=22/a-018bcfe568001a2b3c4d-000001.ndjson"
@@ -26,13 +27,6 @@ def source(tmp_path: Path) -> Path:
     path.parent.mkdir()
     path.write_bytes(TEXT)
     return path
-
-
-def unpacked(path: Path) -> bytes:
-    packed = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(packed)
-    return zstandard.ZstdDecompressor().stream_reader(packed).read()
 
 
 def files_below(path: Path) -> list[str]:
@@ -48,7 +42,7 @@ def test_a_directory(tmp_path: Path, source: Path, compression: Compression, end
     for _ in range(2):
         place.put(source, NAME)
     assert files_below(landing) == [NAME + ending]
-    assert unpacked(landing / (NAME + ending)) == TEXT
+    assert unpacked((landing / (NAME + ending)).read_bytes(), NAME + ending) == TEXT
 
 
 def test_a_segment_that_lands_twice_is_the_same_file(tmp_path: Path, source: Path) -> None:
