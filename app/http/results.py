@@ -16,7 +16,8 @@ def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
         replayed = True if type(outcome) is Replay else None
         return EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed)
     found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
-    return EntryResult(index, status_of(outcome), code=outcome.problem_code, detail=outcome.detail, errors=found)
+    status, code = status_of(outcome), outcome.problem_code
+    return EntryResult(index, status, code=code, detail=outcome.detail, retryable=outcome.retryable, errors=found)
 
 
 def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:
@@ -30,4 +31,5 @@ def _token_result(result: SettleResult) -> TokenResult:
     error = result.error
     if error is None:
         return TokenResult(result.index, result.action, 200, lease_expires_at=result.lease_expires_at)
-    return TokenResult(result.index, result.action, status_of(error), error.problem_code, error.detail)
+    told = error.problem_code, error.detail, error.retryable
+    return TokenResult(result.index, result.action, status_of(error), *told)

@@ -21,6 +21,7 @@ MAX_SECONDS = 31_536_000
 Token = Annotated[str, Meta(description="An ack token of a received message.", min_length=1, max_length=1024)]
 Tokens = Annotated[list[Token], Meta(min_length=1, max_length=MAX_TOKENS)]
 Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[0])]
+Retryable = Annotated[bool | None, Meta(description="Of a failure: whether the same may succeed later.")]
 LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[60])]
 
 Read = TypeVar("Read", bound=Struct)
@@ -127,6 +128,7 @@ class EntryResult(Struct, frozen=True, omit_defaults=True):
     trace_id: str | None = None
     code: str | None = None
     detail: str | None = None
+    retryable: Retryable = None
     errors: list[Defect] | None = None
     replayed: Annotated[
         bool | None, Meta(description="True: its idempotency key was answered before, and nothing was written.")
@@ -167,6 +169,7 @@ class TokenResult(Struct, frozen=True, omit_defaults=True):
     status: Annotated[int, Meta(ge=200, le=599)]
     code: str | None = None
     detail: str | None = None
+    retryable: Retryable = None
     lease_expires_at: int | None = None
 
 

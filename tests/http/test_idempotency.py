@@ -144,6 +144,21 @@ async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
     assert await depth(client) == 0
 
 
+async def test_an_entry_of_a_batch_tells_whether_to_send_it_again(app, client):
+    entry = json.dumps({"envelope": DRAFT, "idempotency_key": "k"}).encode()
+    claim = Claim("emails", "k", fingerprint(entry, None, None), b"{}")
+    store = app.gateway.bindings["local"].keys
+    await store.reserve([claim], b"t" * 16, Terms())
+
+    async def told():
+        [result] = (await publish(client, None, b"[%b]" % entry, f"{MESSAGES}:batch")).json()["results"]
+        return result["status"], result["code"], result["retryable"]
+
+    assert await told() == (409, "idempotency_in_progress", True)
+    await store.settle([Settling(claim, b"t" * 16, "unknown")], Terms())
+    assert await told() == (504, "outcome_unknown", False)
+
+
 async def test_a_full_store(serve, connect):
     client = await connect(await serve(idempotency={"max_keys": 1}))
     assert (await publish(client, "a")).status_code == 201

@@ -143,7 +143,7 @@ async def test_faults_of_a_broker_are_told_apart(faulty, fault, status, retry_af
     assert ("retry-after" in answer.headers) is retry_after
     problem(await client.get("/queues/q"), status, fault.code)
     entry = (await client.post("/queues/q/messages:batch", json=[DRAFT])).json()["results"][0]
-    assert (entry["status"], entry["code"]) == (status, fault.code)
+    assert (entry["status"], entry["code"], entry["retryable"]) == (status, fault.code, fault.retryable)
 
 
 @pytest.mark.parametrize(("method", "path"), [("POST", "/queues/q/messages"), ("GET", "/queues/q")])
