@@ -75,7 +75,8 @@ class Gateway:
         """
         self.bindings = bindings
         self.router = router
-        self.overview = Overview(router, bindings, required, urls or {})
+        self._keys = Keys(bindings, idempotency or KeyPolicy())
+        self.overview = Overview(router, bindings, required, urls or {}, self._keys)
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
@@ -93,7 +94,6 @@ class Gateway:
         self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
         """What this process holds of each broker."""
         self._lanes: dict[str, Lane] = {}
-        self._keys = Keys(bindings, idempotency or KeyPolicy())
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 

@@ -28,7 +28,7 @@ from app.errors import (
     Problem,
 )
 from app.idempotency_debts import Debts
-from app.model import Receipt, Replay
+from app.model import KeysInfo, Receipt, Replay
 from app.observe.logs import get_logger
 from app.routing import Route
 
@@ -65,7 +65,7 @@ class Keys:
 
     def store(self, route: Route) -> tuple[KeyStore, Debts]:
         """Who keeps the keys of a queue. Raises IdempotencyUnsupported."""
-        name = route.broker if self.policy.store == OWN else self.policy.store
+        name = self._name(route)
         if name in self._stores:
             self._used.add(name)
             return self._stores[name], self._debts[name]
@@ -73,6 +73,13 @@ class Keys:
         if name != NONE:
             reason = f"the broker {name!r} keeps none, and idempotency.store names no other"
         raise IdempotencyUnsupported(queue=route.queue, reason=reason)
+
+    def info(self, route: Route) -> KeysInfo | None:
+        """How the keys of a queue are kept; None: not at all."""
+        name, terms = self._name(route), self.policy.terms
+        if name not in self._stores:
+            return None
+        return KeysInfo(name, name == route.broker, terms.retention_seconds, terms.max_keys)
 
     async def sweep(self) -> None:
         """Remove the keys past their retention, whichever process took them."""
@@ -88,6 +95,9 @@ class Keys:
     async def close(self) -> None:
         """Tell the stores what they have not been told; idempotent."""
         await asyncio.gather(*(debts.close() for debts in self._debts.values()))
+
+    def _name(self, route: Route) -> str:
+        return route.broker if self.policy.store == OWN else self.policy.store
 
 
 def chosen_key(given: str | None, member: str | None) -> str:

@@ -144,8 +144,19 @@ class RedriveResult:
 
 
 @dataclass(frozen=True, slots=True)
+class KeysInfo:
+    """How the idempotency keys of a queue are kept: by which ``broker``, and with the message ``in_one_transaction`` or
+    beside it."""
+
+    broker: str
+    in_one_transaction: bool
+    retention_seconds: float
+    max_keys: int
+
+
+@dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue as operators see it."""
+    """A queue as operators see it. ``idempotency`` None: nobody keeps keys for it."""
 
     queue: str
     broker: str
@@ -153,6 +164,7 @@ class QueueInfo:
     stats: Stats
     capabilities: Capabilities
     policy: Mapping[str, Any]
+    idempotency: KeysInfo | None
 
 
 @dataclass(frozen=True, slots=True)

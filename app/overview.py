@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from app.brokers.binding import Binding, Lists, Stats
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
+from app.idempotency import Keys
 from app.model import BrokerInfo, QueueInfo
 from app.rights import Caller, Right
 from app.routing import Route, Router
@@ -18,10 +19,16 @@ class Overview:
     """What a gateway tells its operators. Every verb but ``missing`` checks the right of its Caller (Forbidden)."""
 
     def __init__(
-        self, router: Router, bindings: Mapping[str, Binding], required: frozenset[str], urls: Mapping[str, str]
+        self,
+        router: Router,
+        bindings: Mapping[str, Binding],
+        required: frozenset[str],
+        urls: Mapping[str, str],
+        keys: Keys,
     ) -> None:
         """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs."""
         self._router = router
+        self._keys = keys
         self._bindings = bindings
         self._required = required
         self._urls = urls
@@ -29,12 +36,12 @@ class Overview:
     async def queues(self, caller: Caller) -> list[QueueInfo]:
         """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
         names = [name for name in await known_queues(self._router, self._bindings) if caller.rights(name)]
-        return list(await asyncio.gather(*(queue_info(self._router.route(name), strict=False) for name in names)))
+        return list(await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in names)))
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
         """One queue. Raises the broker's error."""
         caller.require_any(queue)
-        return await queue_info(self._router.route(queue), strict=True)
+        return await self._info(self._router.route(queue), strict=True)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
         """All configured brokers, each asked for at most 2 s; needs the right to manage some queue."""
@@ -44,6 +51,17 @@ class Overview:
             for name, binding in self._bindings.items()
         )
         return list(await asyncio.gather(*asked))
+
+    async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
+        """The queue with its counts; with a broker down, all unknown unless ``strict`` (raises BrokerError)."""
+        try:
+            stats = await route.binding.stats(route.native)
+        except BrokerError:
+            if strict:
+                raise
+            stats = Stats()
+        native, policy, keys = route.native.name, asdict(route.policy), self._keys.info(route)
+        return QueueInfo(route.queue, route.broker, native, stats, route.capabilities, policy, keys)
 
     async def missing(self) -> list[str]:
         """The required brokers that do not answer; asks no other, for at most 2 s."""
@@ -79,17 +97,6 @@ def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
     except (QueueNotFound, InvalidParameter):
         return False
     return route.binding is binding and route.native.name == native_name
-
-
-async def queue_info(route: Route, *, strict: bool) -> QueueInfo:
-    """The queue with its counts; with a broker down, all unknown unless ``strict`` (raises BrokerError)."""
-    try:
-        stats = await route.binding.stats(route.native)
-    except BrokerError:
-        if strict:
-            raise
-        stats = Stats()
-    return QueueInfo(route.queue, route.broker, route.native.name, stats, route.capabilities, asdict(route.policy))
 
 
 async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:

@@ -114,6 +114,13 @@ class Policy(View):
     dead_letter_retention_seconds: float | None
 
 
+class IdempotencyKeys(View):
+    broker: str = Field(description="Who keeps the keys.")
+    in_one_transaction: bool = Field(description="With the message: exactly once; else beside it: at most once.")
+    retention_seconds: float
+    max_keys: int
+
+
 class Queue(View):
     queue: str
     broker: str
@@ -121,6 +128,7 @@ class Queue(View):
     stats: Stats
     capabilities: Capabilities
     policy: Policy
+    idempotency: IdempotencyKeys | None = Field(description="`null`: an idempotency key is 422.")
 
 
 class QueueList(View):

@@ -201,6 +201,28 @@ async def test_who_may_not_publish_learns_nothing_of_a_key(serve, connect, token
     assert "idempotency-replayed" not in refused.headers
 
 
+async def test_a_queue_tells_how_its_keys_are_kept(serve, connect, tmp_path):
+    brokers = {"local": f"sqlite:///{tmp_path}/a.db", "keys": f"sqlite:///{tmp_path}/b.db"}
+    config = {"brokers": brokers, "default": {"broker": "local"}}
+
+    async def told(**idempotency):
+        client = await connect(await serve(**config, idempotency=idempotency))
+        found = (await client.get("/queues/emails")).json()["idempotency"]
+        await publish(client)
+        assert [queue["idempotency"] for queue in (await client.get("/queues")).json()["queues"]] == [found]
+        return found
+
+    terms = {"retention_seconds": 3600, "max_keys": 10}
+    assert await told(**terms) == {"broker": "local", "in_one_transaction": True, **terms}
+    assert await told(store="keys") == {
+        "broker": "keys",
+        "in_one_transaction": False,
+        "retention_seconds": 86_400,
+        "max_keys": 1_000_000,
+    }
+    assert await told(store="none") is None
+
+
 @pytest.mark.parametrize(
     ("brokers", "store", "reason"),
     [
