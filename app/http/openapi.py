@@ -67,6 +67,7 @@ _REQUEST_ID = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
 _SECONDS = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": 'Bearer realm="babelgate"'}}},
+    409: _SECONDS,
     429: _SECONDS,
     503: _SECONDS,
 }

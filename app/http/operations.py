@@ -73,11 +73,7 @@ IDEMPOTENCY_KEY: Json = {
     "in": "header",
     "required": False,
     "description": 'Publish once: a call that is repeated gets the answer of the first. `"…"`, or a bare text.',
-    "schema": {
-        "type": "string",
-        "pattern": r"""^("([ !#-\[\]-~]|\\["\\])+"|[!#-~]+)$""",
-        "maxLength": 255,
-    },
+    "schema": {"type": "string", "pattern": r"""^("([ !#-\[\]-~]|\\["\\]){1,255}"|[!#-~]{1,255})$"""},
     "example": '"order-4711"',
 }
 _REPLAYED: Json = {

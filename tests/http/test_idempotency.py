@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import pytest
 
 from app import settings
@@ -238,7 +239,24 @@ async def test_a_store_that_cannot_be_is_found_at_start_up(serve, tmp_path, brok
         resolve(settings.load(tmp_path / "babelgate.yaml", {}))
 
 
-async def test_the_document_tells_of_the_header(client):
-    operation = (await client.get("/openapi.json")).json()["paths"]["/queues/{queue}/messages"]["post"]
-    assert "Idempotency-Key" in [parameter["name"] for parameter in operation["parameters"]]
+@pytest.mark.parametrize(
+    ("key", "good"),
+    [
+        ('"k"', True),
+        ('"' + "k" * 255 + '"', True),
+        ('"' + r"\\" * 255 + '"', True),
+        ("k" * 255, True),
+        ("k" * 256, False),
+        ('"' + "k" * 256 + '"', False),
+        ('""', False),
+        ("a b", False),
+    ],
+)
+async def test_the_document_tells_of_the_header(client, key, good):
+    document = (await client.get("/openapi.json")).json()
+    operation = document["paths"]["/queues/{queue}/messages"]["post"]
+    [header] = [each for each in operation["parameters"] if each["name"] == "Idempotency-Key"]
+    assert jsonschema.Draft202012Validator(header["schema"]).is_valid(key) is good
+    assert (await publish(client, key)).status_code == (201 if good else 400)
     assert "Idempotency-Replayed" in operation["responses"]["201"]["headers"]
+    assert "Retry-After" in document["components"]["responses"]["Problem409"]["headers"]
