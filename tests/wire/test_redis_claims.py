@@ -117,6 +117,26 @@ async def test_a_key_of_another_type_leaves_nothing_half_done(
         assert plain.keys() == [wrong.encode()]
 
 
+@pytest.mark.parametrize("denied", ["-rpush", "-zadd", "-hset"])
+async def test_a_user_who_may_not_write_the_message_leaves_no_key(
+    opened: RedisBinding, server: RedisServer, denied: str
+) -> None:
+    message = Outgoing(BODY), claim("k")
+    with client(server) as plain:
+        try:
+            plain.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", denied)
+            async with binding(f"redis://limited:secret@127.0.0.1:{server.port}/0") as limited:
+                queue = limited.native_queue("q", {})
+                (refused,) = await limited.keys.publish(queue, [message], TERMS)
+                assert isinstance(refused, BrokerRejected), refused
+                assert (plain.llen("q"), plain.hlen(RECORDS), plain.zcard(ENDS)) == (0, 0, 0)
+                plain.execute_command("ACL", "SETUSER", "limited", "+@all")
+                assert list(await limited.keys.publish(queue, [message], TERMS)) == [None]
+        finally:
+            plain.execute_command("ACL", "DELUSER", "limited")
+        assert (plain.llen("q"), plain.hlen(RECORDS), plain.zcard(ENDS)) == (1, 1, 1)
+
+
 async def test_a_server_without_memory_writes_neither_key_nor_message(
     opened: RedisBinding, server: RedisServer
 ) -> None:

@@ -25,15 +25,18 @@ local function keep(field, fingerprint, until_ms, token, answer)
 end
 
 local function written()
-  spread(records, 'HSET', RECORDS)
   spread(order, 'ZADD', ENDS)
+  spread(records, 'HSET', RECORDS)
+end
+
+local function forget(fields)
+  spread(fields, 'HDEL', RECORDS)
+  spread(fields, 'ZREM', ENDS)
+  return #fields
 end
 
 local function sweep(limit)
-  local over = redis.call('ZRANGEBYSCORE', ENDS, '-inf', string.format('%.0f', ms), 'LIMIT', 0, limit)
-  spread(over, 'HDEL', RECORDS)
-  spread(over, 'ZREM', ENDS)
-  return #over
+  return forget(redis.call('ZRANGEBYSCORE', ENDS, '-inf', string.format('%.0f', ms), 'LIMIT', 0, limit))
 end
 
 local function found(record)
@@ -79,9 +82,12 @@ redis.call('ZCARD', ENDS)
 if verb == 'publish' then
   layout.check(q)
   local verdicts = take(6, 5, 0)
-  local ready, delayed, tokens = {}, {}, {}
+  local ready, delayed, tokens, taken = {}, {}, {}, {}
   for i, verdict in ipairs(verdicts) do
-    local delay, element = ARGV[5 * i + 4], ARGV[5 * i + 5]
+    local field, delay, element = ARGV[5 * i + 1], ARGV[5 * i + 4], ARGV[5 * i + 5]
+    if verdict == 1 and field ~= '' then
+      taken[#taken + 1] = field
+    end
     if verdict == 1 and tonumber(delay) > 0 then
       delayed[#delayed + 1] = score(after(delay))
       delayed[#delayed + 1] = element
@@ -90,13 +96,20 @@ if verb == 'publish' then
       tokens[#tokens + 1] = 1
     end
   end
-  written()
-  spread(ready, 'RPUSH', q)
-  if layout.notifies then
-    spread(tokens, 'RPUSH', q .. ':notify')
+  local sound, failure = pcall(function()
+    written()
+    spread(ready, 'RPUSH', q)
+    if layout.notifies then
+      spread(tokens, 'RPUSH', q .. ':notify')
+    end
+    spread(delayed, 'ZADD', q .. layout.delayed)
+  end)
+  if not sound then
+    -- An access list lets the one be written and not the other: without its message no key may stay.
+    forget(taken)
+    return redis.error_reply(failure)
   end
   if #delayed > 0 then
-    spread(delayed, 'ZADD', q .. layout.delayed)
     note(KEYS[2], layout, q)
   end
   return verdicts
@@ -114,8 +127,7 @@ if verb == 'settle' then
     local record = redis.call('HGET', RECORDS, field)
     if record and string.sub(record, 59, 74) == token then
       if fate == 'free' then
-        redis.call('HDEL', RECORDS, field)
-        redis.call('ZREM', ENDS, field)
+        forget({field})
       elseif fate == 'done' then
         keep(field, string.sub(record, 27, 58), 0, NOBODY, ARGV[i + 3])
       else
