@@ -35,8 +35,8 @@ class Terms(Struct, frozen=True):
 class Claim(Struct, frozen=True):
     """That what is sent to ``queue`` under ``key`` be published once.
 
-    ``queue`` is the logical name, ``fingerprint`` the SHA-256 of what was sent, ``answer`` what a repeated call is
-    told, at most MAX_ANSWER_BYTES.
+    ``queue`` tells it from all others that use the store, in ASCII without a colon; ``fingerprint`` is the SHA-256 of
+    what was sent, ``answer`` what a repeated call is told, at most MAX_ANSWER_BYTES.
     """
 
     queue: str

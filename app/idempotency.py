@@ -10,6 +10,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -122,13 +123,19 @@ def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | No
     return digest.digest()
 
 
-def claim(key: str, sent_as: bytes, receipt: Receipt) -> Claim:
+def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> Claim:
     """The claim of a message with the fingerprint ``sent_as``. Raises EnvelopeError for too large an answer."""
     answer = msgspec.json.encode(receipt)
     if len(answer) > MAX_ANSWER_BYTES:
         detail = f"With an idempotency key, id and trace_id must fit an answer of {MAX_ANSWER_BYTES} bytes."
         raise EnvelopeError([Problem("", "answer_too_large", detail)])
-    return Claim(receipt.queue, key, sent_as, answer)
+    return Claim(_scope(route), key, sent_as, answer)
+
+
+def _scope(route: Route) -> str:
+    """What tells the queue from those of others who share the store: its name, and the one it has at its broker."""
+    native = route.native.name
+    return route.queue if native == route.queue else f"{route.queue}={quote(native, safe='')}"
 
 
 class Once:
@@ -159,7 +166,9 @@ class Once:
             verdicts = await self._send_once(store, pairs, self._keys.policy.terms)
         else:
             verdicts = await self._reserved(pairs, store, debts)
-        results = {index: _judged(verdict, messages[index][1]) for index, verdict in zip(asked, verdicts, strict=True)}
+        results = {
+            index: self._judged(verdict, messages[index][1]) for index, verdict in zip(asked, verdicts, strict=True)
+        }
         return [
             results[lead] if lead == index else _followed(results[lead], messages[lead][1])
             for index, lead in enumerate(leads)
@@ -201,23 +210,22 @@ class Once:
         debts.owe(lost)
         return verdicts
 
+    def _judged(self, verdict: Verdict, claim: Claim | None) -> Result:
+        """What a call is told that found its key taken."""
+        if verdict is None or isinstance(verdict, BabelgateError):
+            return verdict
+        assert claim is not None
+        if verdict.fingerprint != claim.fingerprint:
+            return IdempotencyKeyReused(queue=self._route.queue)
+        if verdict.answer is not None:
+            return _receipt_of(verdict.answer)
+        return IdempotencyInProgress() if verdict.seconds > 0 else IdempotencyUnresolved()
+
 
 def _fate(outcome: Outcome) -> Fate:
     if outcome is None:
         return "done"
     return "unknown" if isinstance(outcome, OutcomeUnknown) else "free"
-
-
-def _judged(verdict: Verdict, claim: Claim | None) -> Result:
-    """What a call is told that found its key taken."""
-    if verdict is None or isinstance(verdict, BabelgateError):
-        return verdict
-    assert claim is not None
-    if verdict.fingerprint != claim.fingerprint:
-        return IdempotencyKeyReused(queue=claim.queue)
-    if verdict.answer is not None:
-        return _receipt_of(verdict.answer)
-    return IdempotencyInProgress() if verdict.seconds > 0 else IdempotencyUnresolved()
 
 
 def _followed(result: Result, claim: Claim | None) -> Result:

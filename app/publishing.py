@@ -144,7 +144,7 @@ def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes
     """That ``publication`` be published once, under the key of the request's head or its own."""
     lane.require_keys()
     chosen = chosen_key(key, publication.idempotency_key)
-    return claim(chosen, sent_as, _receipt(lane.route, publication.envelope))
+    return claim(lane.route, chosen, sent_as, _receipt(lane.route, publication.envelope))
 
 
 def _receipt(route: Route, sent: Envelope) -> Receipt:

@@ -202,6 +202,19 @@ async def test_who_may_not_publish_learns_nothing_of_a_key(serve, connect, token
     assert "idempotency-replayed" not in refused.headers
 
 
+async def test_queues_that_only_share_a_name_and_a_store_share_no_keys(serve, connect, tmp_path):
+    """Two deployments on one database, each with a prefix for what its queues are called there."""
+    for native in ("shop.{queue}", "blog:{queue}", "blüg.{queue}"):
+        config = {"brokers": {"x": f"sqlite:///{tmp_path}/x.db"}, "default": {"broker": "x", "native_name": native}}
+        client = await connect(await serve(**config))
+        first = await publish(client, "k")
+        assert (first.status_code, first.headers.get("idempotency-replayed")) == (201, None)
+        assert (await publish(client, "k")).headers["idempotency-replayed"] == "true"
+        reused = await publish(client, "k", DRAFT | {"trace_id": "t"})
+        assert "of the queue emails." in reused.json()["detail"]
+        assert await depth(client) == 1
+
+
 async def test_a_queue_tells_how_its_keys_are_kept(serve, connect, tmp_path):
     brokers = {"local": f"sqlite:///{tmp_path}/a.db", "keys": f"sqlite:///{tmp_path}/b.db"}
     config = {"brokers": brokers, "default": {"broker": "local"}}
