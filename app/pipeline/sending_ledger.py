@@ -78,13 +78,18 @@ class Pieces:
 
 
 class Begun(msgspec.Struct, frozen=True):
-    """What a run is. ``options``: those that its id is made of; ``inputs``: their digest; ``started_at``: Unix ms."""
+    """What a run is. ``options``: those that its id is made of; ``inputs``: their digest; ``started_at``: Unix ms.
+
+    ``unsure_since``: the last sign of life of the first try that did not end with nothing left, Unix ms; None of the
+    first. What that one sent at its end, a later one may not have come to.
+    """
 
     run_id: str
     job: str
     options: dict[str, Any]
     inputs: str
     started_at: int
+    unsure_since: int | None = None
 
 
 class Ledger:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from app.pipeline.console import progress, say
 from app.pipeline.datasets import Manifest, Store
@@ -22,7 +23,8 @@ from app.pipeline.sending_telling import refusal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_STALE_MARGIN_MS = 60_000
+_STALE_MARGIN_MS = 180_000
+"""A line of the ledger is written so much later, at most, than the gateway has kept the key."""
 
 
 class Run:
@@ -60,6 +62,7 @@ class Run:
             f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
             f"to {len(queues)} queues of {self._order.target.url}"
         )
+        begun = self._fresh(begun, pending)
         self._check(queues, pending)
         self._ledger.begin(begun)
         refused = self._send(planned, self._tasks(pending)) if pending else None
@@ -72,7 +75,8 @@ class Run:
             self._check_options(known.options)
             if known.inputs != self._inputs:
                 say(f"warning: the inputs of run {self._run} have changed since it was begun")
-            return known
+            since = known.unsure_since or self._ledger.last_at(self._run) or known.started_at
+            return structs.replace(known, unsure_since=since)
         for other in self._ledger.others():
             if (
                 (other.job, other.options) == (self._order.job, options)
@@ -113,6 +117,21 @@ class Run:
         )
         return joined.where("pending"), plan
 
+    def _fresh(self, begun: Begun, pending: int) -> Begun:
+        """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
+        if begun.unsure_since is None or not pending:
+            return begun
+        age = time.time_ns() // 1_000_000 - begun.unsure_since + _STALE_MARGIN_MS
+        if age <= self._order.retention_seconds * 1000:
+            return begun
+        if self._order.unknown == "publish":
+            return structs.replace(begun, unsure_since=None)
+        raise JobFailed(
+            f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
+            f"({self._order.retention_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
+            "--unknown publish goes on all the same."
+        )
+
     def _check(self, queues: Sequence[str], pending: int) -> None:
         """What would come to nothing is told before anything is sent."""
         order = self._order
@@ -120,14 +139,6 @@ class Run:
             say(
                 f"warning: this takes {pending / order.max_rate / 3600:.1f} h at least, and the gateway keeps keys for "
                 f"{order.retention_seconds / 3600:.1f} h: should it be killed, start it again within that time"
-            )
-        last = self._ledger.last_at(self._run)
-        age = 0 if last is None else time.time_ns() // 1_000_000 - last + _STALE_MARGIN_MS
-        if pending and age > order.retention_seconds * 1000 and order.unknown != "publish":
-            raise JobFailed(
-                f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
-                f"({order.retention_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
-                "--unknown publish goes on all the same."
             )
         gateway = Gateway(order.target)
         try:

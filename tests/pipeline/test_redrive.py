@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import random
+import time
 
 import pytest
 
@@ -211,6 +213,30 @@ def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_pa
         assert of(sends(*given, "--run-id", run)) == {"selected": 12, "accepted": 12}
         assert "have changed since it was begun" in sends.output
         assert len(drained(process, "q")) == 12
+
+
+def test_what_was_cut_off_longer_ago_than_keys_are_kept_is_not_gone_on_with_unasked(sends, tmp_path):
+    """Also when it was killed before it wrote anything down, and when it was cut off a second time since."""
+    write(tmp_path / "in", *(body(number) for number in range(10)))
+    given = "backfill", tmp_path / "in", "--from", "bodies"
+    pieces = tmp_path / "out" / "ledger" / "v=1" / "_pieces"
+    with gateway(tmp_path, {"idempotency": {"store": "none"}}) as process:
+        sends.url = process.url
+        for name in ("early", "twice"):
+            sends(*given, "--run-id", name, code=1)
+            for piece in (pieces / f"run={name}").glob("*.parquet"):
+                os.utime(piece, (time.time() - 20 * 3600,) * 2)
+        for piece in (pieces / "run=early").glob("*.parquet"):
+            piece.unlink()
+        sends(*given, "--run-id", "twice", code=1)
+        assert "422 idempotency_unsupported" in sends.output, "within 24 h it goes on"
+    with gateway(tmp_path, {"port": int(sends.url.rpartition(":")[2])}) as process:
+        for name, keys in (("early", "60"), ("twice", "36000")):
+            sends(*given, "--run-id", name, "--key-retention-seconds", keys, code=1)
+            assert f"Run {name} was cut off" in sends.output
+        assert drained(process, "q") == {}
+        told = sends(*given, "--run-id", "twice", "--key-retention-seconds", 36000, "--unknown", "publish")
+        assert of(told) == {"selected": 10, "accepted": 10}
 
 
 @pytest.mark.timeout(240)
