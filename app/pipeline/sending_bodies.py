@@ -37,12 +37,12 @@ def outgoing(body: bytes | None, queue: str, changes: Changes) -> bytes:
     """``body`` as it goes to ``queue``, on one line. Its ``meta.queue`` becomes that queue, because the gateway takes
     no other; what else is wrong with it is the gateway's to say. Raises Unsendable.
     """
+    if not body:
+        raise Unsendable("no_body")
     if not queue:
         raise Unsendable("no_queue")
     if not _QUEUE.fullmatch(queue):
         raise Unsendable("invalid_queue")
-    if body is None:
-        raise Unsendable("no_body")
     made = body if _stays(body, queue, changes) else _changed(body, queue, changes)
     # Valid JSON has line breaks between its tokens only.
     return made.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in made or b"\r" in made else made

@@ -17,6 +17,7 @@ from app.pipeline.schemas import LEDGER, ddl
 from app.pipeline.sending_http import Busy, Gateway, Refused
 from app.pipeline.sending_ledger import Begun, Ledger, told
 from app.pipeline.sending_order import Order, digest_of
+from app.pipeline.sending_sources import Unread
 from app.pipeline.sending_tasks import COUNTS, STOPPED, Sending, send
 from app.pipeline.sending_telling import refusal
 
@@ -55,18 +56,20 @@ class Run:
         """Send what was not sent yet."""
         began = time.monotonic()
         begun = self._begin()
-        planned, plan = self._plan(rows)
+        planned, plan, unread = self._plan(rows)
         pending = sum(row["n"] for row in plan if row["pending"])
         queues = sorted({row["target_queue"] for row in plan if row["pending"] and row["target_queue"]})
         say(
             f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
             f"to {len(queues)} queues of {self._order.target.url}"
         )
+        if unread.files:
+            say(f"warning: {unread.told()}")
         begun = self._fresh(begun, pending)
         self._check(queues, pending)
         self._ledger.begin(begun)
         refused = self._send(planned, self._tasks(pending)) if pending else None
-        return self._finish(plan, refused, time.monotonic() - began)
+        return self._finish(plan, unread, refused, time.monotonic() - began)
 
     def _begin(self) -> Begun:
         known = self._ledger.begun(self._run)
@@ -91,7 +94,7 @@ class Run:
 
     def _is_open(self, run: Begun) -> bool:
         manifest = self._store.manifest(LEDGER.name, run.run_id)
-        return manifest is None or manifest["counts"]["left"] > 0
+        return manifest is None or manifest["counts"]["left"] > 0 or manifest["counts"].get("unread", 0) > 0
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         mine = self._order.made_of()
@@ -99,8 +102,8 @@ class Run:
         if other:
             raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
 
-    def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any]]:
-        """The messages to send, and counts by (target_queue, pending)."""
+    def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any], Unread]:
+        """The messages to send, counts of all by (target_queue, pending), and what could not be read."""
         from pyspark.sql import functions as f
 
         settled = self._ledger.lines(self._run).select(
@@ -111,11 +114,12 @@ class Run:
         pending = pending | (f.col("was") == "unknown") if again else pending
         joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
         plan = (
-            joined.groupBy("target_queue", "pending")
-            .agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("duplicates"))
+            joined.groupBy("target_queue", "pending", f.col("unread").isNotNull().alias("unread"))
+            .agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("duplicates"), Unread.example())
             .collect()
         )
-        return joined.where("pending"), plan
+        known = [row for row in plan if not row["unread"]]
+        return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
 
     def _fresh(self, begun: Begun, pending: int) -> Begun:
         """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
@@ -170,7 +174,7 @@ class Run:
             counted = chosen.mapInArrow(partial(send, sending=job), ddl(COUNTS)).collect()
         return next((row for row in counted if row["status"] == STOPPED), None)
 
-    def _finish(self, plan: Sequence[Any], refused: Any, seconds: float) -> Manifest:
+    def _finish(self, plan: Sequence[Any], unread: Unread, refused: Any, seconds: float) -> Manifest:
         lines = self._ledger.lines(self._run)
         by = lines.groupBy("target_queue", "status", "code").count().withColumnRenamed("count", "n").collect()
         counts = told(by)
@@ -188,13 +192,14 @@ class Run:
             "counts": {
                 "selected": sum(row["n"] for row in plan),
                 "duplicates": sum(row["duplicates"] for row in plan),
+                "unread": unread.files,
                 **counts,
             },
             "codes": codes,
             "by_queue": queues,
             "seconds": round(seconds, 3),
         }
-        done = counts["left"] == counts["unknown"] == 0
+        done = counts["left"] == counts["unknown"] == unread.files == 0
         manifest = self._ledger.publish(self._run, sum(counts.values()), facts, done)
         if refused is not None:
             raise refusal(Refused(refused["n"], refused["code"], refused["detail"]), None, counts["left"])

@@ -1,12 +1,14 @@
 """Where messages to send come from: each source as rows with ``message_id``, ``queue``, ``created_at``, ``body``, and
 what else is known of them, for ``--select``.
 
-A source also tells its ``order``: of rows that are the same message, the greatest is sent.
+A source also tells its ``order``: of rows that are the same message, the greatest is sent. A row whose ``unread`` is
+not null is no message: a file could not be read, or not read on, for that reason. Its ``message_id`` is the place, its
+``body`` says what was wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 _IN_FILES = "source_file", "source_at"
 _IN_JOURNAL = "at", "node", "epoch", "seq"
+_UNREAD = "unreadable_file", "truncated_file"
 
 
 class Source(NamedTuple):
@@ -31,16 +34,44 @@ class Source(NamedTuple):
     inputs: list[Any]
 
 
+class Unread(NamedTuple):
+    """How many files could not be read, or not to their end, and where, and why, one of them could not."""
+
+    files: int
+    at: str
+
+    @classmethod
+    def of(cls, found: Iterable[Any]) -> Unread:
+        """From rows of ``n`` and :meth:`example`."""
+        rows = list(found)
+        return cls(sum(row["n"] for row in rows), min((row["example"] for row in rows), default=""))
+
+    @staticmethod
+    def example() -> Column:
+        """Of a group of rows that are no messages."""
+        from pyspark.sql import functions as f
+
+        told = f.concat_ws(": ", "message_id", f.col("body").cast("string"))
+        return f.min(f.when(f.col("unread").isNotNull(), told)).alias("example")
+
+    def told(self) -> str:
+        """In words."""
+        return f"{self.files} files could not be read, or not to their end, such as {self.at}"
+
+
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed where there is none."""
     store = Store(spark, root)
-    rows = store.read(dataset)
+    run = store.current(dataset)
+    rows = store.read(dataset, run)
     # What names no body, such as a file that could not be read, is no message.
-    return Source(rows.where("length(body) > 0"), _IN_FILES, [[store.folder(dataset), store.current(dataset)]])
+    return Source(_all_read(rows.where("length(body) > 0")), _IN_FILES, [[store.folder(dataset), run]])
 
 
 def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> Source:
     """The bodies in files, read and judged as ``validate`` does. Raises UsageError, JobFailed."""
+    from pyspark.sql import functions as f
+
     from app.pipeline.judging import COLUMNS, judge
     from app.pipeline.planning import plan
     from app.pipeline.validate import files_of
@@ -50,7 +81,16 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> So
     judging = partial(judge, tasks=tasks, reading=reading, run="")
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))
     inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
-    return Source(rows.where("length(body) > 0"), _IN_FILES, inputs)
+    unread = f.col("reason").isin(*_UNREAD)
+    if reading.column is not None:
+        inputs.append(["column", reading.column])
+    told = {
+        "message_id": f.concat_ws("@", *_IN_FILES),
+        "queue": f.lit(None),
+        "body": f.col("detail").cast("binary"),
+    }
+    rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in told.items()})
+    return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs)
 
 
 def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
@@ -88,24 +128,35 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
         )
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
-    return Source(rows, _IN_JOURNAL, [snapshot.known().content().processes])
+    return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes])
+
+
+def _all_read(rows: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return rows.withColumn("unread", f.lit(None).cast("string"))
 
 
 def selected(source: Source, select: str | None) -> DataFrame:
-    """The rows that ``select`` chooses. Raises UsageError for what is no condition on their columns."""
+    """The rows that ``select`` chooses, and whatever it says those that tell what could not be read.
+
+    Raises UsageError for what is no condition on their columns.
+    """
     from pyspark.errors import AnalysisException, ParseException
+    from pyspark.sql import functions as f
 
     if select is None:
         return source.rows
     try:
-        return source.rows.where(select)
+        return source.rows.where(f.col("unread").isNotNull() | f.expr(select))
     except (AnalysisException, ParseException) as error:
         reason = str(error).strip().partition("\n")[0]
         raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None
 
 
 def messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
-    """Every message once: (message_id, target_queue, created_at, copies, body); the oldest ``limit`` by ``created_at``.
+    """Every message once: (message_id, target_queue, created_at, copies, body, unread); the oldest ``limit`` by
+    ``created_at``, what could not be read before them.
 
     A message is one by its id; without one, by its bytes. ``copies`` counts the rows it had.
     """
@@ -113,18 +164,20 @@ def messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit:
 
     has_id = f.trim(f.col("message_id")) != ""
     digest: Column = f.concat(f.lit("sha256:"), f.sha2(f.coalesce("body", f.lit(b"")), 256))
-    target = f.coalesce(f.lit(to_queue).cast("string"), f.col("queue"), f.lit(""))
+    named = f.coalesce(f.lit(to_queue).cast("string"), f.col("queue"), f.lit(""))
+    target = f.when(f.col("unread").isNull(), named).otherwise("")
     once = (
         rows.select(
             f.when(has_id, f.col("message_id")).otherwise(digest).alias("message_id"),
             target.alias("target_queue"),
-            f.struct("created_at", "body").alias("kept"),
+            f.struct("created_at", "body", "unread").alias("kept"),
             f.struct(*order, f.sha2(f.coalesce("body", f.lit(b"")), 256)).alias("order"),
         )
         .groupBy("message_id", "target_queue")
         .agg(f.max_by("kept", "order").alias("kept"), f.count("*").alias("copies"))
-        .select("message_id", "target_queue", "kept.created_at", "copies", "kept.body")
+        .select("message_id", "target_queue", "kept.created_at", "copies", "kept.body", "kept.unread")
     )
     if limit is None:
         return once
-    return once.orderBy(f.col("created_at").asc_nulls_last(), "message_id", "target_queue").limit(limit)
+    oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
+    return once.orderBy(f.col("unread").asc_nulls_last(), *oldest).limit(limit)

@@ -10,6 +10,7 @@ from app.pipeline.datasets import Manifest
 from app.pipeline.errors import JobFailed, Partial
 from app.pipeline.sending_http import Refused
 from app.pipeline.sending_order import Order
+from app.pipeline.sending_sources import Unread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,9 +32,10 @@ def show(rows: DataFrame, order: Order) -> None:
     """What would be sent."""
     from pyspark.sql import functions as f
 
-    counts = (
-        rows.groupBy("target_queue").agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("more")).collect()
-    )
+    grouped = rows.groupBy("target_queue", f.col("unread").isNotNull().alias("unread"))
+    found = grouped.agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("more"), Unread.example()).collect()
+    counts = [row for row in found if not row["unread"]]
+    unread = Unread.of(row for row in found if row["unread"])
     total = sum(row["n"] for row in counts)
     click.echo(f"{total} messages would be sent to {order.target.url}; nothing was.")
     for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
@@ -41,7 +43,10 @@ def show(rows: DataFrame, order: Order) -> None:
     more = sum(row["more"] for row in counts)
     if more:
         click.echo(f"  {more} further rows have the id of one of them, and would not be sent")
-    first = rows.orderBy(f.col("created_at").asc_nulls_last(), "message_id", "target_queue").limit(_SHOWN)
+    if unread.files:
+        click.echo(f"  {unread.told()}")
+    oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
+    first = rows.where("unread is null").orderBy(*oldest).limit(_SHOWN)
     for row in first.select("message_id", "target_queue", "created_at", "body").collect():
         body = row["body"] or b""
         click.echo(f"{row['target_queue']}  {row['message_id']}  {row['created_at']}  {bytes(body[:120])!r}")
@@ -61,6 +66,8 @@ def tell(manifest: Manifest, path: str, order: Order) -> None:
     click.echo(f"ledger: {path}")
     if counts["left"]:
         raise Partial(f"{counts['left']} messages are left: the same command goes on with them.")
+    if counts.get("unread"):
+        raise Partial(f"{counts['unread']} files could not be read, or not to their end: the same command goes on.")
     if counts["unknown"] and order.unknown != "skip":
         raise Partial(
             f"Of {counts['unknown']} messages nobody knows whether they were published: "

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import random
+import re
 import time
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from tests.harness.gateway import gateway
 from tests.harness.local import free_port
@@ -114,6 +118,42 @@ def test_a_dry_run_tells_and_sends_nothing(sends, tmp_path):
     assert "1 further rows have the id of one of them" in sends.output
     assert "q0  id-0  1000  b'{" in sends.output
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_cannot_be_read_to_its_end_is_not_passed_over(sends, running, tmp_path):
+    """It is told, whatever is selected, and the run is not done before it was read."""
+    (tmp_path / "in").mkdir()
+    write(tmp_path / "in" / "a", body(1), body(2))
+    whole = gzip.compress(b"".join(body(number, "other") + b"\n" for number in range(3, 2000)))
+    path = tmp_path / "in" / "b.gz"
+    path.write_bytes(whole[:-12])
+    given = "backfill", tmp_path / "in", "--from", "bodies"
+    sends(*given, "--dry-run", "--select", "queue = 'q'")
+    assert sends.shown.startswith("2 messages would be sent")
+    assert re.search(
+        r"1 files could not be read, or not to their end, such as file:\S*/b.gz@\d+: Its gzip data", sends.shown
+    )
+    told = sends(*given, "--select", "queue = 'q'", code=4)
+    assert of(told) == {"selected": 2, "accepted": 2, "unread": 1}
+    assert "warning: 1 files could not be read" in sends.output
+    sends(*given, "--select", "queue = 'q'", code=4)
+    path.write_bytes(whole)
+    sends(*given, "--select", "queue = 'q'", code=2)
+    told = sends(*given, "--select", "queue = 'q'", "--run-id", told["run_id"])
+    assert of(told) == {"selected": 2, "accepted": 2}
+    assert drained(running, "q") == {"id-1": 1, "id-2": 1}
+
+    table = pa.table({"one": [body(8), None, b""], "two": [body(9)] * 3})
+    parquet.write_table(table, tmp_path / "bodies.parquet")
+    given = "backfill", tmp_path / "bodies.parquet", "--from", "bodies"
+    sends(*given, code=4)
+    assert "Which column holds the bodies?" in sends.output
+    told = sends(*given, "--column", "one", code=4)
+    assert of(told) == {"selected": 2, "duplicates": 1, "accepted": 1, "rejected": 1}
+    assert told["codes"] == {"no_body": 1}
+    told = sends(*given, "--column", "two")
+    assert of(told) == {"selected": 1, "duplicates": 2, "accepted": 1}
+    assert drained(running, "q") == {"id-8": 1, "id-9": 1}
 
 
 def test_a_selection_is_the_same_however_the_rows_lie(sends, running, tmp_path):

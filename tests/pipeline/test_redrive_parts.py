@@ -43,6 +43,7 @@ def test_only_what_was_asked_for_is_changed():
         (b"[" * 100_000, "q", "invalid_json"),
         (b'{"a":' * 100_000, "q", "too_deep"),
         (None, "q", "no_body"),
+        (b"", "q", "no_body"),
         (b"{}", "", "no_queue"),
         (b"{}", "a/b", "invalid_queue"),
     ],
