@@ -102,7 +102,7 @@ def _send(
     **asked: Any,
 ) -> None:
     from app.pipeline.sending import sending
-    from app.pipeline.sending_bodies import Changes
+    from app.pipeline.sending_bodies import Changes, is_queue
     from app.pipeline.sending_http import Target
     from app.pipeline.sending_order import Order
 
@@ -112,6 +112,9 @@ def _send(
         raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
     if asked["run_id"] is not None and not re.fullmatch(_RUN_ID, asked["run_id"]):
         raise click.BadParameter("a run id has 1 to 64 letters, digits, dots, dashes and underscores")
+    to_queue = asked["to_queue"]
+    if to_queue is not None and not is_queue(to_queue):
+        raise click.BadParameter(f"{to_queue!r} is no name of a queue", param_hint="--to-queue")
     if not url.startswith(("http://", "https://")):
         raise click.BadParameter(f"{url!r} is no http URL", param_hint="--url")
     changes = Changes(reset_attempts, drop_dead_letter)

@@ -77,7 +77,8 @@ def _tell(launch: Launch, found: Answer, form: str, sought: str, show: Callable[
     import msgspec
 
     from app.pipeline.console import say, summarize
-    from app.pipeline.telling import printable, searched_in, warnings
+    from app.pipeline.telling import searched_in, warnings
+    from app.pipeline.wording import printable
 
     summarize(launch.summary, msgspec.to_builtins(found))
     if form == "json":

@@ -33,6 +33,11 @@ class Changes(NamedTuple):
     drop_dead_letter: bool = False
 
 
+def is_queue(name: str) -> bool:
+    """Whether a gateway has queues of that name: not a dead-letter queue's, nor what clients take out of a path."""
+    return _QUEUE.fullmatch(name) is not None and name not in (".", "..") and not name.endswith(".dlq")
+
+
 def outgoing(body: bytes | None, queue: str, changes: Changes) -> bytes:
     """``body`` as it goes to ``queue``, on one line. Its ``meta.queue`` becomes that queue, because the gateway takes
     no other; what else is wrong with it is the gateway's to say. Raises Unsendable.
@@ -41,7 +46,7 @@ def outgoing(body: bytes | None, queue: str, changes: Changes) -> bytes:
         raise Unsendable("no_body")
     if not queue:
         raise Unsendable("no_queue")
-    if not _QUEUE.fullmatch(queue):
+    if not is_queue(queue):
         raise Unsendable("invalid_queue")
     made = body if _stays(body, queue, changes) else _changed(body, queue, changes)
     # Valid JSON has line breaks between its tokens only.

@@ -14,6 +14,7 @@ from app.pipeline.console import progress, say
 from app.pipeline.datasets import Manifest, Store
 from app.pipeline.errors import JobFailed
 from app.pipeline.schemas import LEDGER, ddl
+from app.pipeline.sending_bodies import is_queue
 from app.pipeline.sending_http import Busy, Gateway, Refused
 from app.pipeline.sending_ledger import Begun, Ledger, told
 from app.pipeline.sending_order import Order, digest_of
@@ -58,7 +59,7 @@ class Run:
         begun = self._begin()
         planned, plan, unread = self._plan(rows)
         pending = sum(row["n"] for row in plan if row["pending"])
-        queues = sorted({row["target_queue"] for row in plan if row["pending"] and row["target_queue"]})
+        queues = sorted({row["target_queue"] for row in plan if row["pending"] and is_queue(row["target_queue"])})
         say(
             f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
             f"to {len(queues)} queues of {self._order.target.url}"

@@ -17,6 +17,7 @@ import click
 from app.pipeline.datasets import Store
 from app.pipeline.inputs import Reading
 from app.pipeline.schemas import ddl
+from app.pipeline.wording import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -56,7 +57,7 @@ class Unread(NamedTuple):
 
     def told(self) -> str:
         """In words."""
-        return f"{self.files} files could not be read, or not to their end, such as {self.at}"
+        return f"{self.files} files could not be read, or not to their end, such as {printable(self.at)}"
 
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:

@@ -11,11 +11,13 @@ from app.pipeline.errors import JobFailed, Partial
 from app.pipeline.sending_http import Refused
 from app.pipeline.sending_order import Order
 from app.pipeline.sending_sources import Unread
+from app.pipeline.wording import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _SHOWN = 10
+_SHOWN_CHARS = 120
 _WRONG_TARGET = frozenset({400, 404, 405})
 """The command was told a URL or a queue that is not there."""
 
@@ -24,7 +26,7 @@ def refusal(answer: Refused, queue: str | None, left: int | None = None) -> clic
     """How a command ends whose requests the gateway does not take."""
     where = "" if queue is None else f" for the queue {queue}"
     rest = "" if left is None else f" {left} messages are left."
-    text = f"The gateway refuses{where}: {answer.http_status} {answer.code}: {answer.detail}{rest}"
+    text = printable(f"The gateway refuses{where}: {answer.http_status} {answer.code}: {answer.detail}{rest}")
     return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
 
 
@@ -39,7 +41,7 @@ def show(rows: DataFrame, order: Order) -> None:
     total = sum(row["n"] for row in counts)
     click.echo(f"{total} messages would be sent to {order.target.url}; nothing was.")
     for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
-        click.echo(f"  {row['n']:>10}  {row['target_queue'] or '(no queue: --to-queue names one)'}")
+        click.echo(f"  {row['n']:>10}  {_shown(row['target_queue']) or '(no queue: --to-queue names one)'}")
     more = sum(row["more"] for row in counts)
     if more:
         click.echo(f"  {more} further rows have the id of one of them, and would not be sent")
@@ -48,8 +50,13 @@ def show(rows: DataFrame, order: Order) -> None:
     oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
     first = rows.where("unread is null").orderBy(*oldest).limit(_SHOWN)
     for row in first.select("message_id", "target_queue", "created_at", "body").collect():
-        body = row["body"] or b""
-        click.echo(f"{row['target_queue']}  {row['message_id']}  {row['created_at']}  {bytes(body[:120])!r}")
+        names = f"{_shown(row['target_queue'])}  {_shown(row['message_id'])}"
+        click.echo(f"{names}  {row['created_at']}  {bytes((row['body'] or b'')[:_SHOWN_CHARS])!r}")
+
+
+def _shown(name: str) -> str:
+    """Whatever a producer calls it."""
+    return printable(name[:_SHOWN_CHARS])
 
 
 def tell(manifest: Manifest, path: str, order: Order) -> None:
@@ -62,7 +69,7 @@ def tell(manifest: Manifest, path: str, order: Order) -> None:
     if counts["duplicates"]:
         click.echo(f"  {counts['duplicates']} further rows had the id of one of them, and were not sent")
     for code, count in sorted(manifest["codes"].items(), key=lambda each: -each[1]):
-        click.echo(f"  {count:>10}  {code}")
+        click.echo(f"  {count:>10}  {_shown(code)}")
     click.echo(f"ledger: {path}")
     if counts["left"]:
         raise Partial(f"{counts['left']} messages are left: the same command goes on with them.")

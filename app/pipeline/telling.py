@@ -13,16 +13,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from app.pipeline.where import Answer, Happening, Searched, Standing, Told
-from app.pipeline.wording import count, duration, moment
+from app.pipeline.wording import count, duration, moment, printable
 
 _STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}
 _PIPED_COLUMNS = 200
 """Where nobody's window bounds a line."""
-
-
-def printable(text: str) -> str:
-    """``text`` without what a terminal would obey."""
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def searched_in(searched: Searched) -> str:

@@ -1,10 +1,15 @@
-"""Numbers as people read them."""
+"""Numbers as people read them, and names as a terminal can be given them."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+
+
+def printable(text: str) -> str:
+    """``text`` without what a terminal would obey."""
+    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
 
 
 def count(value: int | None) -> str:

@@ -83,12 +83,18 @@ def test_messages_are_sent_as_they_were_asked_for(sends, running, tmp_path):
 def test_quarantine_goes_back_and_tells_what_is_still_wrong(sends, running, tmp_path):
     no_id = b'{"job":"urn:a","trace_id":"t","data":{},"meta":{"queue":"q","schema_version":2},"attempts":0}'
     fixable = body(1, trace_id="t", data={})[:-1] + b',"dead_letter":7}'
-    write(tmp_path / "in", body(0), no_id, fixable, b"no json", b'{"job":"urn:b"}')
+    nowhere = [
+        b'{"job":"urn:c","meta":{"id":"\\u001b[31mred","queue":"%b"}}' % name for name in (b"..", b"\\u001b[2Jq")
+    ]
+    write(tmp_path / "in", body(0), no_id, fixable, b"no json", b'{"job":"urn:b"}', *nowhere)
     result = sends("validate", tmp_path / "in")
-    assert result["counts"]["quarantined"] == 4
+    assert result["counts"]["quarantined"] == 6
+    sends("redrive", sends.root, "--dry-run")
+    assert "\\u001b[2Jq  \\u001b[31mred" in sends.shown
+    assert "\x1b" not in sends.output, "what a producer says is not obeyed by the terminal"
     told = sends("redrive", sends.root, code=4)
-    assert of(told) == {"selected": 4, "accepted": 1, "rejected": 3}
-    assert told["codes"] == {"unsupported_schema_version": 1, "no_queue": 2}
+    assert of(told) == {"selected": 6, "accepted": 1, "rejected": 5}
+    assert told["codes"] == {"unsupported_schema_version": 1, "no_queue": 2, "invalid_queue": 2}
     names = {line["message_id"] for line in sends.ledger()}
     assert names >= {"id-1", f"sha256:{hashlib.sha256(no_id).hexdigest()}"}
     assert drained(running, "q") == {"id-1": 1}
@@ -174,6 +180,7 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
         assert "--select" in sends.output
         assert wrong in sends.output.lower()
     sends(*given, "--run-id", "a/b", code=2)
+    sends(*given, "--to-queue", "a b", code=2)
     sends(*given, "--url", "localhost:1", code=2)
     sends("backfill", tmp_path / "nowhere", "--from", "bodies", code=2)
     sends("backfill", tmp_path, code=1)

@@ -45,7 +45,7 @@ def test_only_what_was_asked_for_is_changed():
         (None, "q", "no_body"),
         (b"", "q", "no_body"),
         (b"{}", "", "no_queue"),
-        (b"{}", "a/b", "invalid_queue"),
+        *((b"{}", name, "invalid_queue") for name in ("a/b", ".", "..", "q.dlq", "q\n", "q" * 121)),
     ],
 )
 def test_what_no_request_can_carry(found, queue, code):
