@@ -103,7 +103,7 @@ def _send(
 ) -> None:
     from app.pipeline.sending import sending
     from app.pipeline.sending_bodies import Changes, is_queue
-    from app.pipeline.sending_http import Target
+    from app.pipeline.sending_http import Target, wrong_with
     from app.pipeline.sending_order import Order
 
     secret = (token or (token_file.read() if token_file else "")).strip()
@@ -115,8 +115,9 @@ def _send(
     to_queue = asked["to_queue"]
     if to_queue is not None and not is_queue(to_queue):
         raise click.BadParameter(f"{to_queue!r} is no name of a queue", param_hint="--to-queue")
-    if not url.startswith(("http://", "https://")):
-        raise click.BadParameter(f"{url!r} is no http URL", param_hint="--url")
+    fault = wrong_with(url)
+    if fault is not None:
+        raise click.BadParameter(fault, param_hint="--url")
     changes = Changes(reset_attempts, drop_dead_letter)
     order = Order(job, Target(url, secret or None), changes, retention_seconds=key_retention_seconds, **asked)
     sending(launch, order, output, find)

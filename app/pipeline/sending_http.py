@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 import msgspec
@@ -14,8 +16,9 @@ from app.errors import IdempotencyUnresolved
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
 _NDJSON = {"content-type": "application/x-ndjson"}
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""Of a whole request: it may fare better later."""
+_AGAIN = frozenset({408, 409, 425, 429})
+"""Of a whole request: it may fare better later, as it may after all from 500 on, of which proxies have their own."""
+TOO_LARGE = 413
 _UNRESOLVED = IdempotencyUnresolved().detail
 
 Status = Literal["accepted", "replayed", "rejected", "unknown", "left"]
@@ -85,7 +88,7 @@ class Gateway:
         path = f"queues/{quote(queue, safe='')}/messages:batch"
         try:
             response = self._http.post(path, content=content, headers=_NDJSON)
-        except httpx.TransportError as error:
+        except httpx.RequestError as error:
             unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             return Busy("unreachable" if unsent else "no_answer", None, None)
         told = _object(response.content)
@@ -93,7 +96,7 @@ class Gateway:
             results = told.get("results")
             return results if isinstance(results, list) else Busy("no_answer", response.status_code, None)
         code = str(told.get("code") or f"http_{response.status_code}")
-        if response.status_code in _AGAIN:
+        if response.status_code in _AGAIN or response.status_code >= 500:
             return Busy(code, response.status_code, _seconds(response.headers))
         return Refused(response.status_code, code, str(told.get("detail") or "it gave no reason"))
 
@@ -118,5 +121,23 @@ def _object(content: bytes) -> dict[str, Any]:
 
 
 def _seconds(headers: httpx.Headers) -> float | None:
+    """Of Retry-After, which is a number or a date (RFC 9110, section 10.2.3)."""
     text = headers.get("retry-after", "")
-    return float(text) if text.isascii() and text.isdigit() else None
+    if text.isascii() and text.isdigit():
+        return float(text)
+    try:
+        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def wrong_with(url: str) -> str | None:
+    """Why ``url`` is no gateway's, in words that do not quote it where it may hold a password; None: nothing is."""
+    try:
+        parts = urlsplit(url)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_whole = False
+    if "@" in url:
+        return "a URL with a user or a password would be written down: give a token"
+    return None if is_whole else f"{url!r} is no http URL"

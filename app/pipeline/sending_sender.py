@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from app.pipeline.sending_http import Busy, Gateway, Outcome, Refused, Target
+from app.pipeline.sending_http import TOO_LARGE, Busy, Gateway, Outcome, Refused, Target
 from app.pipeline.sending_pace import Circuit, Pace
 
 _BATCH_MESSAGES = 500
@@ -49,6 +49,7 @@ class Sender:
         self._most = _BATCH_MESSAGES if rate is None else max(1, min(_BATCH_MESSAGES, int(rate)))
         self._held: list[Message] = []
         self._bytes = 0
+        self._most_bytes = _BATCH_BYTES
         self._in_progress: list[Message] = []
         self._trouble = Outcome("left", None)
 
@@ -57,7 +58,7 @@ class Sender:
         if self._held and (
             self._held[0].queue != message.queue
             or len(self._held) >= self._most
-            or self._bytes + len(message.entry) > _BATCH_BYTES
+            or self._bytes + len(message.entry) > self._most_bytes
         ):
             self._flush()
         self._held.append(message)
@@ -93,10 +94,23 @@ class Sender:
             self._trouble = Outcome("left", answer.http_status, answer.code)
             if isinstance(answer, Busy):
                 self._wait(self._circuit.failed(answer.retry_after))
+            elif answer.http_status == TOO_LARGE:
+                self._divide(pending, answer)
+                return
             else:
                 self.refused = answer
         for each in pending:
             self._settled(each, self._trouble)
+
+    def _divide(self, messages: Sequence[Message], answer: Refused) -> None:
+        """Send in two parts what is too large for whoever stands before the gateway, or for its own limit."""
+        if len(messages) == 1:
+            self._settled(messages[0], Outcome("rejected", answer.http_status, answer.code))
+            return
+        self._most_bytes = min(self._most_bytes, sum(len(each.entry) for each in messages) // 2)
+        middle = len(messages) // 2
+        self._deliver(messages[:middle])
+        self._deliver(messages[middle:])
 
     def _judge(self, messages: Sequence[Message], outcomes: Sequence[Outcome]) -> list[Message]:
         """Tell of what is settled; what is to be sent again, after a while."""

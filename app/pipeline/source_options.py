@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from app.pipeline.sending_http import Target
+from app.pipeline.sending_http import Target, wrong_with
 
 LOCAL_URL = "http://127.0.0.1:8080"
 MAX_PEEKED = 100
@@ -52,8 +52,9 @@ def parsed(given: Mapping[str, str]) -> SourceOptions:
     if queue is not None and not _QUEUE.fullmatch(queue):
         wrong.append(f"queue {queue!r} is no name of a queue")
     url = given.get("url") or os.environ.get("BABELGATE_URL") or LOCAL_URL
-    if not url.startswith(("http://", "https://")):
-        wrong.append(f"url {url!r} is no http URL")
+    fault = wrong_with(url)
+    if fault is not None:
+        wrong.append(f"url: {fault}")
     token = (given.get("token") or os.environ.get("BABELGATE_TOKEN") or "").strip()
     if not (token.isascii() and token.isprintable()):
         wrong.append("token is not one line of ASCII")

@@ -182,6 +182,8 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
     sends(*given, "--run-id", "a/b", code=2)
     sends(*given, "--to-queue", "a b", code=2)
     sends(*given, "--url", "localhost:1", code=2)
+    sends(*given, "--url", "http://shop:secret@127.0.0.1:1", code=2)
+    assert "secret" not in sends.output
     sends("backfill", tmp_path / "nowhere", "--from", "bodies", code=2)
     sends("backfill", tmp_path, code=1)
     assert "has no dataset accepted" in sends.output

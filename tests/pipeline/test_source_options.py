@@ -30,7 +30,9 @@ def test_defaults():
         ({"queue": "q", "max_segments": "3"}, "max_segments says nothing of a queue"),
         ({"path": "/p", "key_column": "k"}, "key_column says nothing of a journal"),
         ({"path": "/p", "corrupt": "maybe"}, "corrupt is fail or skip, not 'maybe'"),
-        ({"queue": "q", "url": "localhost:8080"}, "url 'localhost:8080' is no http URL"),
+        ({"queue": "q", "url": "localhost:8080"}, "url: 'localhost:8080' is no http URL"),
+        ({"queue": "q", "url": "http://:8080"}, "is no http URL"),
+        ({"queue": "q", "url": "http://gate:80x"}, "is no http URL"),
         ({"queue": "q", "max_rate": "0"}, "max_rate is a number above 0"),
         ({"queue": "q", "give_up_seconds": "nan"}, "give_up_seconds is a number above 0"),
         ({"queue": "q", "run_id": "a b"}, "run_id is not"),
@@ -44,6 +46,6 @@ def test_what_is_wrong_is_said(given, wrong):
 
 def test_all_that_is_wrong_is_said_at_once_and_no_token():
     with pytest.raises(ValueError, match="limit") as refused:
-        parsed({"queue": "a/b", "limit": "0", "token": "se\ncret"})
-    assert str(refused.value).count(";") == 2
+        parsed({"queue": "a/b", "limit": "0", "token": "se\ncret", "url": "http://shop:secret@gate"})
+    assert str(refused.value).count(";") == 3
     assert "cret" not in str(refused.value)
