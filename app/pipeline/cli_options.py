@@ -66,11 +66,16 @@ def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
     def launched(
         master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
     ) -> None:
+        if summary is not None and not summary.absolute().parent.is_dir():
+            # At the end it would be too late to say so.
+            raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
         command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
 
     for option in (
         click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
-        click.option("--summary", type=click.Path(path_type=Path), help="Write the result to this file, as JSON."),
+        click.option(
+            "--summary", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file, as JSON."
+        ),
         click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
         click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
     ):

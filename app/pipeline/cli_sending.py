@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections.abc import Callable
 from typing import IO, TYPE_CHECKING, Any
@@ -112,6 +113,9 @@ def _send(
         raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
     if asked["run_id"] is not None and not re.fullmatch(_RUN_ID, asked["run_id"]):
         raise click.BadParameter("a run id has 1 to 64 letters, digits, dots, dashes and underscores")
+    for name, value in (("max_rate", asked["max_rate"]), ("key_retention_seconds", key_retention_seconds)):
+        if value is not None and not math.isfinite(value):
+            raise click.BadParameter(f"{value} is no number", param_hint=f"--{name.replace('_', '-')}")
     to_queue = asked["to_queue"]
     if to_queue is not None and not is_queue(to_queue):
         raise click.BadParameter(f"{to_queue!r} is no name of a queue", param_hint="--to-queue")

@@ -6,9 +6,11 @@ which tells what the run is. They are the truth until the run is done; a message
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -43,6 +45,7 @@ class Pieces:
     """Writes the lines of one task below the folder ``url``, soon after they are added."""
 
     def __init__(self, url: str) -> None:
+        """``url``: as Arrow reads it."""
         self._url = url
         self._held: list[Line] = []
         self._since = 0.0
@@ -73,8 +76,16 @@ class Pieces:
         name = f"{uuid.uuid4().hex}.parquet"
         with system.open_output_stream(f"{folder}/.{name}") as file:
             parquet.write_table(pa.Table.from_arrays(arrays, schema=columns), file, compression="zstd")
+        if system.type_name == "local":
+            _sync(f"{folder}/.{name}")
         system.move(f"{folder}/.{name}", f"{folder}/{name}")
         self._held = []
+
+
+def _sync(path: str) -> None:
+    """To the disk, so that what has its name after a loss of power is whole."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -102,6 +113,11 @@ class Ledger:
     def pieces(self, run: str) -> str:
         """The URL of the folder that takes a run's pieces."""
         return f"{self._home}/run={run}"
+
+    def target(self, run: str) -> str:
+        """The same folder as tasks find it: Hadoop's URLs of local paths are not encoded, and others' are."""
+        url = self.pieces(run)
+        return Path(url.removeprefix("file:")).as_uri() if self._store.files.is_local else url
 
     def begun(self, run: str) -> Begun | None:
         """A run that was begun and is not done."""

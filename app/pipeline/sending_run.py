@@ -165,7 +165,7 @@ class Run:
         order = self._order
         rate = None if order.max_rate is None else order.max_rate / tasks
         job = Sending(
-            self._run, order.target, order.changes, self._ledger.pieces(self._run), rate, order.give_up_seconds
+            self._run, order.target, order.changes, self._ledger.target(self._run), rate, order.give_up_seconds
         )
         parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
             "target_queue", "created_at", "message_id"
@@ -179,6 +179,11 @@ class Run:
         lines = self._ledger.lines(self._run)
         by = lines.groupBy("target_queue", "status", "code").count().withColumnRenamed("count", "n").collect()
         counts = told(by)
+        selected = sum(row["n"] for row in plan)
+        if sum(counts.values()) < selected:
+            raise JobFailed(
+                f"The ledger of run {self._run} lacks some of {selected} messages: the same command goes on."
+            )
         codes: dict[str, int] = {}
         queues: dict[str, dict[str, int]] = {}
         for row in by:
@@ -191,7 +196,7 @@ class Run:
             "options": self._order.made_of(),
             "inputs": self._inputs,
             "counts": {
-                "selected": sum(row["n"] for row in plan),
+                "selected": selected,
                 "duplicates": sum(row["duplicates"] for row in plan),
                 "unread": unread.files,
                 **counts,

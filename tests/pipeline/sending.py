@@ -37,7 +37,8 @@ class Sends:
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.folder = folder
-        self.root = str(folder / "out")
+        # Whatever names folders have: in URLs these characters mean something.
+        self.root = str(folder / "out #1%20")
         self.store = Store(spark, self.root)
         self.url = "http://127.0.0.1:9"
         self.output = self.shown = ""

@@ -8,6 +8,7 @@ import os
 import random
 import re
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -123,7 +124,7 @@ def test_a_dry_run_tells_and_sends_nothing(sends, tmp_path):
     assert "(no queue: --to-queue names one)" in sends.output
     assert "1 further rows have the id of one of them" in sends.output
     assert "q0  id-0  1000  b'{" in sends.output
-    assert not (tmp_path / "out").exists()
+    assert not Path(sends.root).exists()
 
 
 def test_a_file_that_cannot_be_read_to_its_end_is_not_passed_over(sends, running, tmp_path):
@@ -181,6 +182,10 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
         assert wrong in sends.output.lower()
     sends(*given, "--run-id", "a/b", code=2)
     sends(*given, "--to-queue", "a b", code=2)
+    sends(*given, "--max-rate", "nan", code=2)
+    sends(*given, "--max-rate", "inf", code=2)
+    sends(*given, "--summary", tmp_path / "no" / "such.json", code=2)
+    assert "there is no folder" in sends.output
     sends(*given, "--url", "localhost:1", code=2)
     sends(*given, "--url", "http://shop:secret@127.0.0.1:1", code=2)
     assert "secret" not in sends.output
@@ -205,7 +210,7 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
         assert "secret" not in sends.output
         told = sends(*given, "--token", "secret", "--select", "queue = 'q'")
         assert of(told) == {"selected": 1, "accepted": 1}
-    assert not any(b"secret" in path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file())
+    assert not any(b"secret" in path.read_bytes() for path in Path(sends.root).rglob("*") if path.is_file())
 
 
 def test_where_nobody_keeps_keys_nothing_is_sent(sends, tmp_path):
@@ -254,7 +259,7 @@ def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_pa
     with gateway(tmp_path, {"idempotency": {"store": "none"}}) as process:
         sends.url = process.url
         sends(*given, code=1)
-    (run,) = (path.name.removeprefix("run=") for path in (tmp_path / "out" / "ledger" / "v=1" / "_pieces").iterdir())
+    (run,) = (path.name.removeprefix("run=") for path in (Path(sends.root) / "ledger" / "v=1" / "_pieces").iterdir())
     write(tmp_path / "in", *(body(number) for number in range(12)))
     with gateway(tmp_path, {"port": int(sends.url.rpartition(":")[2])}) as process:
         sends(*given, code=2)
@@ -268,7 +273,7 @@ def test_what_was_cut_off_longer_ago_than_keys_are_kept_is_not_gone_on_with_unas
     """Also when it was killed before it wrote anything down, and when it was cut off a second time since."""
     write(tmp_path / "in", *(body(number) for number in range(10)))
     given = "backfill", tmp_path / "in", "--from", "bodies"
-    pieces = tmp_path / "out" / "ledger" / "v=1" / "_pieces"
+    pieces = Path(sends.root) / "ledger" / "v=1" / "_pieces"
     with gateway(tmp_path, {"idempotency": {"store": "none"}}) as process:
         sends.url = process.url
         for name in ("early", "twice"):
