@@ -32,7 +32,7 @@ def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., Find]], Callable[
         @functools.wraps(command)
         def sent(launch: Launch, output: str, **given: Any) -> None:
             own = {name: given.pop(name) for name in inspect.signature(command).parameters}
-            _send(launch, command.__name__, output, command(**own), **given)
+            _send(launch, command.__name__, output, command(**own), column=own.get("column"), **given)
 
         option = click.option(
             "--drop-dead-letter/--keep-dead-letter",

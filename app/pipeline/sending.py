@@ -37,7 +37,7 @@ def sending(launch: Launch, order: Order, output: str, source: Callable[[SparkSe
         store = Store(spark, output)
         run = order.run_id or run_of(order.job, found.inputs, order.made_of())
         with only_one(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", order.job):
-            job = Run(store, order, run, found.inputs)
+            job = Run(store, order, run, found.inputs, found.places)
             manifest = job.finished() or job.go(rows)
         path = store.folder(LEDGER.name, run)
     summarize(launch.summary, {**manifest, "path": path})

@@ -92,7 +92,7 @@ class Begun(msgspec.Struct, frozen=True):
     """What a run is. ``options``: those that its id is made of; ``inputs``: their digest; ``started_at``: Unix ms.
 
     ``unsure_since``: the last sign of life of the first try that did not end with nothing left, Unix ms; None of the
-    first. What that one sent at its end, a later one may not have come to.
+    first. What that one sent at its end, a later one may not have come to. ``places``: the URLs of its inputs.
     """
 
     run_id: str
@@ -101,6 +101,7 @@ class Begun(msgspec.Struct, frozen=True):
     inputs: str
     started_at: int
     unsure_since: int | None = None
+    places: list[str] | None = None
 
 
 class Ledger:
@@ -174,6 +175,13 @@ class Ledger:
         return [
             each for each in listed if each.url.endswith(".parquet") and not each.url.rpartition("/")[2].startswith(".")
         ]
+
+
+def overlap(places: Sequence[str], others: Sequence[str] | None) -> bool:
+    """Whether one of them is one of the others, or lies below it; None: nobody knows, which may be so."""
+    return others is None or any(
+        f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/") for one in places for other in others
+    )
 
 
 def told(rows: Sequence[Any]) -> dict[str, int]:

@@ -20,6 +20,7 @@ class Order(NamedTuple):
     target: Target
     changes: Changes
     select: str | None = None
+    column: str | None = None
     to_queue: str | None = None
     limit: int | None = None
     max_rate: float | None = None
@@ -32,12 +33,14 @@ class Order(NamedTuple):
 
     def made_of(self) -> dict[str, Any]:
         """The options that decide what is sent, and where to."""
+        more = {} if self.column is None else {"column": self.column}
         return {
             "url": self.target.url.rstrip("/"),
             "select": self.select,
             "to_queue": self.to_queue,
             "limit": self.limit,
             **self.changes._asdict(),
+            **more,
         }
 
 

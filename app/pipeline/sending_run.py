@@ -16,7 +16,7 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.schemas import LEDGER, ddl
 from app.pipeline.sending_bodies import is_queue
 from app.pipeline.sending_http import Busy, Gateway, Refused
-from app.pipeline.sending_ledger import Begun, Ledger, told
+from app.pipeline.sending_ledger import Begun, Ledger, overlap, told
 from app.pipeline.sending_order import Order, digest_of
 from app.pipeline.sending_sources import Unread
 from app.pipeline.sending_tasks import COUNTS, STOPPED, Sending, send
@@ -32,12 +32,14 @@ _STALE_MARGIN_MS = 180_000
 class Run:
     """One run of one command. The caller holds its lock."""
 
-    def __init__(self, store: Store, order: Order, run: str, inputs: Sequence[Any]) -> None:
+    def __init__(self, store: Store, order: Order, run: str, inputs: Sequence[Any], places: list[str]) -> None:
+        """``inputs``: what is sent; ``places``: where it lies."""
         self._store = store
         self._spark: SparkSession = store.spark
         self._order = order
         self._run = run
         self._inputs = digest_of(inputs)
+        self._places = places
         self._ledger = Ledger(store)
 
     def finished(self) -> Manifest | None:
@@ -85,21 +87,24 @@ class Run:
             if (
                 (other.job, other.options) == (self._order.job, options)
                 and self._order.run_id is None
+                and overlap(self._places, other.places)
                 and self._is_open(other)
             ):
                 raise click.UsageError(
                     f"Run {other.run_id}, with these options, is not finished, and its inputs have changed since. "
                     f"Go on with --run-id {other.run_id}, or begin another run with an id of your own."
                 )
-        return Begun(self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000)
+        return Begun(self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places)
 
     def _is_open(self, run: Begun) -> bool:
         manifest = self._store.manifest(LEDGER.name, run.run_id)
-        return manifest is None or manifest["counts"]["left"] > 0 or manifest["counts"].get("unread", 0) > 0
+        if manifest is None or manifest["counts"]["left"]:
+            return True
+        return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
 
     def _check_options(self, options: Mapping[str, Any]) -> None:
         mine = self._order.made_of()
-        other = sorted(name for name in mine if options.get(name) != mine[name])
+        other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
         if other:
             raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -28,11 +29,14 @@ _UNREAD = "unreadable_file", "truncated_file"
 
 
 class Source(NamedTuple):
-    """``inputs``: what the rows are made of, anything that JSON holds; other inputs are another run."""
+    """``inputs``: what the rows are made of, anything that JSON holds; other inputs are another run. ``places``: the
+    URLs where they lie, also when something else lies there.
+    """
 
     rows: DataFrame
     order: tuple[str, ...]
     inputs: list[Any]
+    places: list[str]
 
 
 class Unread(NamedTuple):
@@ -66,7 +70,8 @@ def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     run = store.current(dataset)
     rows = store.read(dataset, run)
     # What names no body, such as a file that could not be read, is no message.
-    return Source(_all_read(rows.where("length(body) > 0")), _IN_FILES, [[store.folder(dataset), run]])
+    rows = rows.where("length(body) > 0")
+    return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), run]], [store.folder(dataset)])
 
 
 def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> Source:
@@ -83,15 +88,14 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> So
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))
     inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
     unread = f.col("reason").isin(*_UNREAD)
-    if reading.column is not None:
-        inputs.append(["column", reading.column])
     told = {
         "message_id": f.concat_ws("@", *_IN_FILES),
         "queue": f.lit(None),
         "body": f.col("detail").cast("binary"),
     }
     rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in told.items()})
-    return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs)
+    places = [Path(url).absolute().as_uri() if "://" not in url else url.rstrip("/") for url in urls]
+    return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
 
 
 def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
@@ -129,7 +133,8 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
         )
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
-    return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes])
+    places = [Store(spark, root).folder("journal")]
+    return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes], places)
 
 
 def _all_read(rows: DataFrame) -> DataFrame:

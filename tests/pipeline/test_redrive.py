@@ -264,6 +264,9 @@ def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_pa
     with gateway(tmp_path, {"port": int(sends.url.rpartition(":")[2])}) as process:
         sends(*given, code=2)
         assert f"Go on with --run-id {run}" in sends.output
+        write(tmp_path / "in2", body(20, "q2"))
+        elsewhere = sends("backfill", tmp_path / "in2", "--from", "bodies")
+        assert of(elsewhere) == {"selected": 1, "accepted": 1}, "what lies elsewhere is another matter"
         assert of(sends(*given, "--run-id", run)) == {"selected": 12, "accepted": 12}
         assert "have changed since it was begun" in sends.output
         assert len(drained(process, "q")) == 12
