@@ -62,6 +62,33 @@ def check_environment() -> None:
         raise JobFailed(f"{java} does not run: {told.strip() or 'it says nothing'}")
     if int(found[1]) < _OLDEST_JAVA:
         raise JobFailed(f"Spark needs Java {_OLDEST_JAVA} or later; {java} is version {found[1]}. Set JAVA_HOME.")
+    _check_spark_home()
+
+
+def _check_spark_home() -> None:
+    from pyspark import __version__ as installed
+
+    home = os.environ.get("SPARK_HOME")
+    cores = [each.stem for each in Path(home, "jars").glob("spark-core_*.jar")] if home else []
+    if cores and not any(core.endswith(f"-{installed}") for core in cores):
+        raise JobFailed(f"SPARK_HOME, {home}, has {cores[0]}, and pyspark here is {installed}: unset SPARK_HOME")
+
+
+def _check_python(python: str) -> None:
+    """What a local master starts its workers with: it exchanges code with this Python. Raises JobFailed."""
+    if python == sys.executable:
+        return
+    mine = f"{sys.version_info.major}.{sys.version_info.minor}"
+    code = "import sys; print('%d.%d' % sys.version_info[:2])"
+    try:
+        told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        told = ""
+    if told != mine:
+        found = f"is of version {told}" if told else "does not run"
+        raise JobFailed(
+            f"{python}, which PYSPARK_PYTHON or spark.pyspark.python names, {found}; Python {mine} is needed."
+        )
 
 
 @contextmanager
@@ -113,6 +140,8 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     os.environ["PYSPARK_PYTHON"] = (
         settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     )
+    if local:
+        _check_python(os.environ["PYSPARK_PYTHON"])
     started = SparkSession.builder.config(conf=settings).getOrCreate()
     package = _packed(folder)
     if package is not None:

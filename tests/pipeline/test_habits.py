@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import click
+import pyspark
 import pytest
 from click.testing import CliRunner
 from py4j.protocol import Py4JError
@@ -17,6 +18,7 @@ from pyspark.errors import AnalysisException, PythonException
 
 from app.pipeline import console, session
 from app.pipeline.cli import COMMANDS
+from app.pipeline.errors import JobFailed
 from app.pipeline.failures import explain
 
 TASK_MODULES = ("app.pipeline.judging",)
@@ -72,8 +74,26 @@ def test_java_is_looked_at_before_spark_starts(java, tmp_path):
     script = tmp_path / "bin" / "java"
     script.write_text(script.read_text().replace("1.8.0_392", "21.0.1"))
     assert checked(environ) == "fine"
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "spark-core_2.13-3.5.1.jar").touch()
+    assert "has spark-core_2.13-3.5.1, and pyspark here is" in checked({**environ, "SPARK_HOME": str(tmp_path)})
+    (tmp_path / "jars" / f"spark-core_2.13-{pyspark.__version__}.jar").touch()
+    assert checked({**environ, "SPARK_HOME": str(tmp_path)}) == "fine"
     script.write_text("#!/bin/sh\necho 'no such library' >&2; exit 1\n")
     assert "does not run: no such library" in checked(environ)
+
+
+def test_the_workers_python_is_looked_at_before_spark_starts(tmp_path):
+    session._check_python(sys.executable)
+    other = tmp_path / "python3"
+    with pytest.raises(JobFailed, match="does not run; Python"):
+        session._check_python(str(other))
+    other.write_text("#!/bin/sh\necho 3.4\n")
+    other.chmod(0o755)
+    with pytest.raises(JobFailed, match=r"is of version 3\.4"):
+        session._check_python(str(other))
+    other.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    session._check_python(str(other))
 
 
 @pytest.mark.parametrize(
