@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,16 +25,22 @@ _POLL_SECONDS = 0.2
 @contextmanager
 def progress(spark: SparkSession, label: str) -> Iterator[None]:
     """Meanwhile, a bar on a terminal; elsewhere a line every 10 seconds. Both go to standard error and count tasks."""
+    from py4j.protocol import Py4JError
+
     tracker = spark.sparkContext.statusTracker()
     seen: dict[int, tuple[int, int]] = {}
+    active: set[int] = set()
 
     def tasks() -> tuple[int, int]:
-        for stage in tracker.getActiveStageIds():
-            info = tracker.getStageInfo(stage)
-            if info is not None:
-                seen[stage] = info.numCompletedTasks, info.numTasks
+        # Where Spark has ended, the job says so.
+        with suppress(Py4JError, OSError):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    seen[stage] = info.numCompletedTasks, info.numTasks
+            active.clear()
+            active.update(tracker.getActiveStageIds())
         # A stage that is active no more has done all its tasks.
-        active = set(tracker.getActiveStageIds())
         done = sum(count if stage in active else total for stage, (count, total) in seen.items())
         return done, sum(total for _, total in seen.values())
 
