@@ -64,8 +64,8 @@ def columns(points: Sequence[tuple[str, float]], colour: str, labels: Sequence[s
 
 
 def bars(rows: Sequence[tuple[str, float, str]], colour: str) -> str:
-    """A bar per row, (name, value, value in words), the first at the top; names are unique, and stand above the bar."""
-    values = [{"name": name, "value": value, "text": text} for name, value, text in rows]
+    """A bar per row, (name, value, value in words), the first at the top; names stand above the bar."""
+    values = [{"row": row, "name": name, "value": value, "text": text} for row, (name, value, text) in enumerate(rows)]
     # Room for the text behind the longest.
     most = max((value for _, value, _ in rows), default=0) or 1
     length = {"field": "value", "type": "quantitative", "axis": None, "scale": {"domain": [0, most * 1.25]}}
@@ -73,7 +73,8 @@ def bars(rows: Sequence[tuple[str, float, str]], colour: str) -> str:
     spec = {
         "height": 40 * len(rows),
         "data": {"values": values},
-        "encoding": {"y": {**_NAMES, "axis": None}},
+        # Two names may be the same to the eye, such as what is unknown, and what calls itself so.
+        "encoding": {"y": {**_NAMES, "field": "row", "axis": None}},
         "layer": [
             {
                 "mark": {"type": "bar", "color": colour, "height": 12, "yOffset": 6},

@@ -88,7 +88,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     Unix ms.
 
     ``lost``: records that gateways dropped; ``in_holes``: that never landed. ``unit``: of ``trend``, day or hour.
-    ``checked`` and ``violations`` are null where no bodies were checked; they know no dates.
+    ``checked`` and ``violations`` are null where no bodies were checked; they know no dates. ``open`` is null where it
+    was not measured as of the last day.
     """
 
     first_date: str
@@ -105,7 +106,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     languages: Sequence[Group]
     brokers: Sequence[Group]
     dead_letters: Sequence[DeadLetters]
-    open: Sequence[Open]
+    open: Sequence[Open] | None
     checked: Sequence[Checked] | None = None
     violations: Sequence[Violations] | None = None
 

@@ -174,11 +174,16 @@ def _dead_letters(counted: DataFrame) -> Sequence[DeadLetters]:
     return sorted(found, key=lambda each: (-each.count, each.reason, _last(each.queue)))
 
 
-def _open(store: Store, span: Span) -> Sequence[Open]:
-    """As of the end of the last day that was measured."""
+def _open(store: Store, span: Span) -> Sequence[Open] | None:
+    """As of the end of the last day; None where no run has measured that."""
     from pyspark.sql import functions as f
 
     rows = store.read("open").where(f.col("date") == f.lit(span[1])).collect()
+    if not rows:
+        # Days of which nothing was open have no rows; of the last run it is known which day it was.
+        as_of = (store.manifest("open") or {}).get("as_of")
+        if as_of is None or not midnight(span[1]) <= as_of < midnight(span[1]) + DAY_MS:
+            return None
     found = [
         Open(
             row["queue"],

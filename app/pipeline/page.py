@@ -53,8 +53,20 @@ def as_html(figures: Figures) -> bytes:
     tables = [("Queues", _groups("Queue", figures.queues)), ("Producers", _groups("Language", figures.languages))]
     if len(figures.brokers) > 1:
         tables.append(("Brokers", _groups("Broker", figures.brokers)))
-    text = template.render(f=figures, sections=sections, tables=tables, open=sum(each.count for each in figures.open))
+    still_open = None if figures.open is None else sum(each.count for each in figures.open)
+    text = template.render(f=figures, sections=sections, tables=tables, open=still_open, checked=_checked(figures))
     return text.encode()
+
+
+def _checked(figures: Figures) -> Table | None:
+    if figures.checked is None:
+        return None
+    rows = [
+        (name_of(each.lang), count(each.checked), count(each.quarantined), share(each.quarantined / each.checked))
+        for each in figures.checked
+    ]
+    heads = "Producer", "Checked", "Quarantined", "Share"
+    return Table(heads, rows[:_MOST_ROWS], 1, len(rows[_MOST_ROWS:]))
 
 
 def name_of(name: str | None) -> str:
@@ -65,7 +77,8 @@ def name_of(name: str | None) -> str:
 def _trend(figures: Figures) -> list[Chart]:
     points = figures.trend
     unit = figures.unit
-    names = [_short(point.name or "", unit) for point in points]
+    is_long = (points[0].name or "")[:4] != (points[-1].name or "")[:4]
+    names = [_short(point.name or "", unit, is_long) for point in points]
     marks = names[:: max(1, -(-len(names) // 6))]
 
     def chart(title: str, of: Callable[[Group], float | None], shown: Callable[[Any], str], colour: str) -> Chart:
@@ -87,8 +100,9 @@ def _trend(figures: Figures) -> list[Chart]:
     ]
 
 
-def _short(name: str, unit: str) -> str:
-    return f"{name[11:13]}:00" if unit == "hour" else f"{date.fromisoformat(name):%d %b}"
+def _short(name: str, unit: str, is_long: bool) -> str:
+    """Of an hour or a day; ``is_long``: of more than one year, so that no two days have one name."""
+    return f"{name[11:13]}:00" if unit == "hour" else name if is_long else f"{date.fromisoformat(name):%d %b}"
 
 
 def _scale(most: float) -> tuple[int, str]:
@@ -164,10 +178,12 @@ def _violations(figures: Figures) -> Chart | None:
         for reason in series
         if pieces[lang, reason]
     ]
-    checked = {name_of(each.lang): each for each in figures.checked or ()}
+    checked = Counter[str]()
+    for one in figures.checked or ():
+        checked[name_of(one.lang)] += one.checked
     table = [(name_of(each.lang), each.reason, count(each.count)) for each in figures.violations]
     most = max(by_lang, key=lambda lang: (by_lang[lang], lang))
-    words = f"Most: {most}, {count(by_lang[most])} of {count(checked[most].checked)} bodies checked"
+    words = f"Most: {most}, {count(by_lang[most])} of {count(checked[most])} bodies checked"
     shown = Table(("Producer", "Reason", "Bodies"), table[:_MOST_ROWS], 2, len(table[_MOST_ROWS:]))
     hint = "bodies quarantined, by producer language"
     return Chart("Contract violations", hint, charts.stacks(rows, series), words, shown)

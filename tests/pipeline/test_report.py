@@ -119,6 +119,11 @@ def test_one_day_is_told_by_the_hour(root):
     assert [group["name"] for group in figures["trend"]] == [f"2026-01-03T{hour:02d}" for hour in range(24)]
     assert [group["accepted"] for group in figures["trend"]] == [1, 1, *[0] * 22]
     assert figures["total"]["accepted"] == 2
+    assert [each["count"] for each in figures["open"]] == [1]
+    run("report", root, "--output", root / "day.json", "--to", "2026-01-01")
+    assert json.loads((root / "day.json").read_bytes())["open"] is None, (
+        "nobody has measured that, which is not nothing"
+    )
 
 
 def test_the_same_numbers_in_every_form_and_the_same_bytes_again(root, figures):

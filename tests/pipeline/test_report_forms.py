@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import re
+from datetime import date, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from app.pipeline import wording
-from app.pipeline.figures import Figures, as_csv, as_json
+from app.pipeline.figures import Checked, Figures, Violations, as_csv, as_json
 from app.pipeline.page import as_html
 from tests.harness import browser
-from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE
+from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE, group
 
 GOLDEN = Path(__file__).parent / "golden"
 VOID = {"meta", "br"}
@@ -101,8 +103,34 @@ def test_names_are_text():
 def test_what_is_missing_is_said():
     complete, incomplete = as_html(FIGURES).decode(), as_html(INCOMPLETE).decode()
     assert "at least" not in complete
-    assert incomplete.count("<small>at least</small>") == 5, "all that is counted, and no duration"
+    assert incomplete.count("<small>at least</small>") == 4, "all that is counted; an ack that is missing leaves open"
+    assert "as far as was seen" in incomplete and "as far as was seen" not in complete
     assert re.search(r"missing from the journal</strong>: 17 that gateways lost .* 4 that never arrived", incomplete)
+
+
+def test_what_was_not_measured_is_not_nothing():
+    page = as_html(replace(FIGURES, open=None)).decode()
+    assert re.search(r"Still open</dt><dd>–</dd><dd class=\"more\">not measured as of that day", page)
+    assert "Open messages by age" not in page
+    assert '"open": null' in as_json(replace(FIGURES, open=None)).decode()
+    assert "report,,open,\n" in as_csv(replace(FIGURES, open=None)).decode()
+
+
+def test_days_of_two_years_have_names_of_their_own():
+    days = [(date(2025, 1, 1) + timedelta(days)).isoformat() for days in range(400)]
+    page = as_html(replace(FIGURES, unit="day", trend=[group(day, number) for number, day in enumerate(days)])).decode()
+    assert "Highest: 399, 2026-02-04" in page
+
+
+def test_whoever_calls_itself_unknown_is_counted_with_what_is():
+    figures = replace(
+        FIGURES,
+        checked=[*(FIGURES.checked or ()), Checked("unknown", 900, 200), *(Checked(f"x{n}", 1, 0) for n in range(99))],
+        violations=[Violations("unknown", "invalid_lang", 200), Violations(None, "invalid_utf8", 5)],
+    )
+    page = as_html(figures).decode()
+    assert "Most: unknown, 205 of 905 bodies checked" in page
+    assert "53 more are in the report as JSON or CSV" in page, "producers may call themselves what they like"
 
 
 def test_every_chart_is_told_in_words_and_has_its_numbers():
