@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
 WATCHER = "babelgate-progress"
@@ -25,14 +26,27 @@ _POLL_SECONDS = 0.2
 @contextmanager
 def progress(spark: SparkSession, label: str) -> Iterator[None]:
     """Meanwhile, a bar on a terminal; elsewhere a line every 10 seconds. Both go to standard error and count tasks."""
+    tasks = counting(spark.sparkContext.statusTracker())
+    over = threading.Event()
+    show = _bar if sys.stderr.isatty() else _lines
+    watcher = threading.Thread(target=show, args=(label, tasks, over), name=WATCHER, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+def counting(tracker: StatusTracker) -> Callable[[], tuple[int, int]]:
+    """A function that tells how many tasks are done, and how many there are as far as it is known."""
     from py4j.protocol import Py4JError
 
-    tracker = spark.sparkContext.statusTracker()
     seen: dict[int, tuple[int, int]] = {}
     active: set[int] = set()
 
     def tasks() -> tuple[int, int]:
-        # Where Spark has ended, the job says so.
+        # Where Spark has ended, the job itself says so.
         with suppress(Py4JError, OSError):
             for stage in tracker.getActiveStageIds():
                 info = tracker.getStageInfo(stage)
@@ -44,15 +58,7 @@ def progress(spark: SparkSession, label: str) -> Iterator[None]:
         done = sum(count if stage in active else total for stage, (count, total) in seen.items())
         return done, sum(total for _, total in seen.values())
 
-    over = threading.Event()
-    show = _bar if sys.stderr.isatty() else _lines
-    watcher = threading.Thread(target=show, args=(label, tasks, over), name=WATCHER, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
+    return tasks
 
 
 def _bar(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event) -> None:

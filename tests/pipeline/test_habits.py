@@ -8,12 +8,14 @@ import sys
 import threading
 import zipfile
 from pathlib import Path
+from typing import ClassVar
 
 import click
 import pyspark
 import pytest
 from click.testing import CliRunner
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkStageInfo
 from pyspark.errors import AnalysisException, PythonException
 
 from app.pipeline import console, session
@@ -164,6 +166,25 @@ def test_elsewhere_than_on_a_terminal_progress_is_lines(capsys):
     console._lines("validate", tasks, over, seconds=0.01)
     lines = capsys.readouterr().err.splitlines()
     assert [line.partition(",")[0] for line in lines][:2] == ["validate: 1 of 4 tasks", "validate: 3 of 4 tasks"]
+
+
+def test_progress_counts_on_when_spark_has_ended():
+    class Tracker:
+        stages: ClassVar = [1]
+
+        def getActiveStageIds(self):
+            if not self.stages:
+                raise Py4JNetworkError("Answer from Java side is empty")
+            return self.stages
+
+        def getStageInfo(self, stage):
+            return SparkStageInfo(stage, 0, "", 8, 2, 3, 0)
+
+    tracker = Tracker()
+    tasks = console.counting(tracker)
+    assert tasks() == (3, 8)
+    tracker.stages = []
+    assert tasks() == (3, 8)
 
 
 def test_progress_ends_with_what_it_watches(spark, capsys):
