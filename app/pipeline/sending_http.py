@@ -19,7 +19,7 @@ _NDJSON = {"content-type": "application/x-ndjson"}
 _AGAIN = frozenset({408, 409, 425, 429})
 """Of a whole request: it may fare better later, as it may after all from 500 on, of which proxies have their own."""
 TOO_LARGE = 413
-_UNRESOLVED = IdempotencyUnresolved().detail
+_UNRESOLVED = IdempotencyUnresolved()
 
 Status = Literal["accepted", "replayed", "rejected", "unknown", "left"]
 
@@ -105,7 +105,8 @@ def _outcome(result: Mapping[str, Any]) -> Outcome:
     status, code = int(result["status"]), result.get("code")
     if status == 201:
         return Outcome("replayed" if result.get("replayed") else "accepted", status)
-    if result.get("detail") == _UNRESOLVED:
+    # A gateway that does not tell what is worth another try says it in words.
+    if code == _UNRESOLVED.code and (result.get("retryable") is False or result.get("detail") == _UNRESOLVED.detail):
         return Outcome("unknown", status, code)
     # 504 otherwise: a broker did not answer. The same key tells what became of the message, or that nobody knows.
     again = status in (429, 500, 503, 504) or code == "idempotency_in_progress"

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import msgspec
 import pytest
 
+from app.errors import IdempotencyUnresolved
 from app.pipeline.sending_http import Busy, Gateway, Outcome, Refused, Target
 from app.pipeline.sending_sender import Message, Sender
 
@@ -78,6 +79,26 @@ def test_what_is_no_answer_of_a_gateway(answer: Answer | None, expected: Busy | 
         gateway = Gateway(target)
         assert gateway.send("q", [b"{}", b"{}"]) == expected
         gateway.close()
+
+
+@pytest.mark.parametrize(
+    ("result", "status"),
+    [
+        ({"status": 504, "code": "outcome_unknown", "detail": "Cut off.", "retryable": False}, "unknown"),
+        ({"status": 504, "code": "outcome_unknown", "detail": IdempotencyUnresolved().detail}, "unknown"),
+        ({"status": 504, "code": "outcome_unknown", "detail": "No answer.", "retryable": True}, "left"),
+        ({"status": 503, "code": "storage_full", "retryable": True}, "left"),
+        ({"status": 422, "code": "missing_urn", "retryable": False}, "rejected"),
+        ({"status": 201, "replayed": True}, "replayed"),
+    ],
+)
+def test_what_became_of_a_message(result: dict[str, object], status: str) -> None:
+    with answering(lambda content: (207, {}, msgspec.json.encode({"results": [result]}))) as target:
+        gateway = Gateway(target)
+        told = gateway.send("q", [b"{}"])
+        gateway.close()
+    assert isinstance(told, list)
+    assert [each.status for each in told] == [status]
 
 
 def test_a_date_to_come_back_at_is_waited_for() -> None:
