@@ -13,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from app.pipeline.exports import is_export, records
+from app.pipeline.exports import MAX_PAGE_BYTES, is_export, records
 from app.pipeline.inputs import Body, Reading, Split, bounded, fault, told
 from app.pipeline.lines import Lines
 from app.pipeline.places import locate
 
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _PARQUET = b"PAR1"
+_NEVER_EMPTY = (".gz", ".zst", ".parquet")
 _HEAD_BYTES = 256
 _ROWS = 64
 """So many large values are held at once."""
@@ -56,13 +57,18 @@ def _head(opened: Callable[[], Any]) -> bytes:
 def _of_file(opened: Callable[[], Any], split: Split, reading: Reading) -> Iterator[Body]:
     form = reading.form
     head = _head(opened)
+    if not head and split.url.endswith(_NEVER_EMPTY):
+        yield fault("truncated_file", "It is empty.")
+        return
     if form == "parquet" or (form == "auto" and head.startswith(_PARQUET)):
         with opened() as file:
             yield from _rows(file, split, reading)
         return
     lines = Lines(opened, _codec(head), split, reading)
     if form == "dead-letters" or (form == "auto" and not split.start and is_export(lines.peek())):
-        for row, (content, wrong) in enumerate(records(lines)):
+        # A line may be a page of many bodies.
+        pages = Lines(opened, _codec(head), split, reading._replace(max_bytes=max(MAX_PAGE_BYTES, reading.max_bytes)))
+        for row, (content, wrong) in enumerate(records(pages)):
             yield bounded(Body(row, content, len(content), fault=wrong), reading.max_bytes)
     else:
         yield from lines

@@ -21,7 +21,7 @@ _NULL = Raw(b"null")
 Fault = tuple[str, str]
 _begins_as_page = re.compile(rb'[\xef\xbb\xbf \t\r\n]*\{[ \t\r\n]*"dead_letters"').match
 MAX_PAGE_BYTES = 256 * 1024 * 1024
-"""Of a page that is written over several lines: it is held whole."""
+"""Of a page, which is held whole."""
 _NEITHER = "It is neither a page of dead letters nor one of them."
 
 
@@ -61,7 +61,7 @@ def records(lines: Iterable[Body]) -> Iterator[tuple[bytes, Fault | None]]:
     for line in lines:
         if line.fault is not None:
             yield b"\n".join([*held, line.content]), line.fault
-            held = []
+            held, size = [], 0
             continue
         found = None if held else _read(line.content)
         if found is not None:

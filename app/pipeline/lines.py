@@ -96,6 +96,9 @@ class Lines:
                     if cut:
                         file.seek(self._at)
                         break
+                    if self._end is not None and self._at >= self._end:
+                        # The line goes on behind this part: what begins there is another's.
+                        return
             while piece := file.read(_CHUNK):
                 yield piece
 

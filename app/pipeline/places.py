@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 from urllib.request import url2pathname
 
 from pyarrow import fs
@@ -58,7 +58,13 @@ def _visible(url: str, root: str, below: list[Any]) -> Iterator[InputFile]:
         inner = info.path.removeprefix(root).strip("/")
         hidden = any(part.startswith(("_", ".")) for part in inner.split("/"))
         if info.type != fs.FileType.Directory and not hidden:
-            yield _found(f"{url.rstrip('/')}/{inner}", info.path, info)
+            yield _found(_below(url, inner), info.path, info)
+
+
+def _below(url: str, inner: str) -> str:
+    """The URL of the file ``inner``, whatever characters its name has, below the folder ``url``."""
+    parts = urlsplit(url)
+    return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(inner)}").geturl()
 
 
 def _found(url: str, path: str, info: Any) -> InputFile:

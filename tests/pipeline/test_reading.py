@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import io
 import json
 import os
 import random
@@ -12,12 +13,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyarrow import parquet
+from pyarrow import fs, parquet
 
 from app.envelope import dead_letter_block, dead_letter_record
 from app.pipeline.bodies import bodies
 from app.pipeline.inputs import MAX_BODY_BYTES, Reading, Split
-from app.pipeline.places import InputFile, find
+from app.pipeline.lines import Lines
+from app.pipeline.places import InputFile, _visible, find, locate
 from app.pipeline.planning import plan
 
 LINES = [b'{"n":%d}' % number for number in range(50_000)]
@@ -128,6 +130,34 @@ def test_the_parts_of_a_plain_file_hold_every_line_once(tmp_path):
         assert found == (whole if share > 1 else [body for body in whole if body.at < 40])
 
 
+def test_a_line_that_goes_through_parts_is_read_by_the_one_where_it_begins(tmp_path):
+    (tmp_path / "a").write_bytes(b"y" * 3_000_000 + b"\nlast")
+    opened: list[Counted] = []
+
+    def part(start, end):
+        def open_again():
+            opened.append(Counted(tmp_path / "a"))
+            return opened[-1]
+
+        return list(Lines(open_again, None, Split("", start, end, True), Reading()))
+
+    assert [len(body.content) for body in part(0, 500_000)] == [3_000_000]
+    assert part(500_000, 1_000_000) == []
+    assert opened[-1].count < 800_000
+    assert [body.content for body in part(2_900_000, None)] == [b"last"]
+
+
+class Counted(io.FileIO):
+    """A file that counts the bytes that were read."""
+
+    count = 0
+
+    def read(self, size=-1):
+        piece = super().read(size)
+        self.count += len(piece)
+        return piece
+
+
 def test_a_line_that_is_too_long_keeps_its_beginning(tmp_path):
     long = b"y" * (MAX_BODY_BYTES + 1)
     (tmp_path / "a").write_bytes(b"a\n" + long + b"\nb")
@@ -157,6 +187,20 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
     ]
     assert sorted(body.content for body in found) == [b"", b"a", b"b"]
     assert faults(found) == [("unreadable_file", "It is no regular file.")]
+
+
+def test_a_name_may_have_any_characters():
+    """Below a folder of an object store, where names are parts of a URL."""
+    names = ["a b.ndjson", "100%.gz", "é/ü?#.ndjson"]
+    below = [fs.FileInfo(f"bucket/dumps/{name}", fs.FileType.File) for name in names]
+    found = list(_visible("s3://bucket/dumps/?region=eu-west-1", "bucket/dumps", below))
+    assert [locate(file.url)[1] for file in found] == [f"bucket/dumps/{name}" for name in names]
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.ndjson.zst", "a.parquet"])
+def test_a_file_that_cannot_be_empty_is_damaged(tmp_path, name):
+    (tmp_path / name).write_bytes(b"")
+    assert faults(read(tmp_path / name)) == [("truncated_file", "It is empty.")]
 
 
 def test_a_file_that_is_gone_is_told(tmp_path):
@@ -246,6 +290,16 @@ def test_the_body_of_a_poison_record_is_what_is_judged(tmp_path, body):
     assert len(contents(tmp_path / "pretty")) == 3
     (tmp_path / "lines").write_bytes(b"\n".join(map(entry, records)))
     assert contents(tmp_path / "lines", form="dead-letters") == expected
+
+
+def test_a_page_may_be_larger_than_a_body(tmp_path):
+    large = b'{"job":"a","dead_letter":{},"x":"%b"}' % (b"y" * (MAX_BODY_BYTES // 2))
+    (tmp_path / "page").write_bytes(b'{"dead_letters":[%b]}' % b",".join([entry(large)] * 3))
+    assert contents(tmp_path / "page") == [large] * 3
+    too_large = large.replace(b"y", b"zz")
+    (tmp_path / "page").write_bytes(b'{"dead_letters":[%b,%b]}' % (entry(RECORDS[0]), entry(too_large)))
+    first, second = read(tmp_path / "page")
+    assert (first.content, second.fault[0], second.size) == (RECORDS[0], "too_large", len(too_large))
 
 
 def test_records_that_are_no_json_are_in_base64(tmp_path):
