@@ -41,7 +41,7 @@ def compact(
             remove_leftovers(store, before)
             removed = remove_retired(store, before, now_ms() - int(retain_hours * 3_600_000))
             with progress(spark, "compact"):
-                made = _Compaction(store, before, removed, target_mib).run(force)
+                made = _Compaction(store, before, target_mib).run(force)
     facts = {"job": "compact", **made, "removed": removed, "seconds": round(time.monotonic() - began, 3)}
     summarize(launch.summary, facts)
     _tell(facts)
@@ -49,8 +49,7 @@ def compact(
 
 
 class _Compaction:
-    def __init__(self, store: Store, before: Snapshot, removed: list[str], target_mib: float) -> None:
-        self._removed = removed
+    def __init__(self, store: Store, before: Snapshot, target_mib: float) -> None:
         self._store = store
         self._before = before
         self._target_mib = target_mib
@@ -124,7 +123,8 @@ class _Compaction:
         folders += [path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
         if self._before.run is not None:
             folders.append(path(JOURNAL.name, f"run={self._before.run}"))
-        before = {each: at for each, at in former.retired.items() if each not in self._removed}
+        root, files = self._store.root, self._store.files
+        before = {each: at for each, at in former.retired.items() if files.exists(f"{root}/{each}")}
         return before | dict.fromkeys(folders, now_ms())
 
 

@@ -107,8 +107,14 @@ class Store:
 
     def runs(self, dataset: str) -> list[str]:
         """The ids of all complete runs, in no meaningful order."""
-        found = (each.url.rpartition("run=")[2] for each in self.files.list(self.folder(dataset)) if each.is_folder)
+        names = (each.url.rpartition("/")[2] for each in self.files.list(self.folder(dataset)) if each.is_folder)
+        found = (name.removeprefix("run=") for name in names if name.startswith("run="))
         return [run for run in found if self.manifest(dataset, run) is not None]
+
+    def newest(self, dataset: str) -> str | None:
+        """The id of the run that was completed last, whatever readers read; None before the first."""
+        made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
+        return max(((told["completed_at"], run) for told, run in made), default=(0, None))[1]
 
     def read(self, dataset: str, run: str | None = None) -> DataFrame:
         """A run's rows, by default the current one's, with the dataset's schema. Raises JobFailed before the first."""

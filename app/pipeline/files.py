@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_ABORTABLE = "fs.capability.outputstream.abortable"
+"""Of Hadoop's object stores: a file is there, or replaced, when its stream is closed, and not before."""
+
+
 class FileStatus(NamedTuple):
     """A file or folder: full URL, ``size`` in bytes, ``modified_at`` in Unix ms."""
 
@@ -73,17 +77,24 @@ class Files:
     def write(self, url: str, content: bytes) -> None:
         """Write a small file whole: readers see the former content or this one, nothing in between.
 
-        On an object store the file appears when it is closed; elsewhere it is renamed over the former one.
+        On an object store the file appears when it is closed; elsewhere it is renamed over the former one. That is one
+        step on local file systems and HDFS; others may have none of both for a moment.
         """
+        appears_whole = not self.is_local and self._fs.hasPathCapability(self._path(url), _ABORTABLE)
         temporary = f"{url.rpartition('/')[0]}/.{url.rpartition('/')[2]}.{self._jvm.java.util.UUID.randomUUID()}"
-        stream = self._fs.create(self._path(temporary), True)
+        stream = self._fs.create(self._path(url if appears_whole else temporary), True)
         try:
             stream.write(bytearray(content))
             if self.is_local or stream.hasCapability("hsync"):
                 stream.hsync()
+        except BaseException:
+            if appears_whole:
+                stream.abort()
+            raise
         finally:
             stream.close()
-        self._replace(temporary, url)
+        if not appears_whole:
+            self._replace(temporary, url)
 
     def _replace(self, source: str, target: str) -> None:
         if self.is_local:

@@ -54,7 +54,7 @@ class Snapshot:
         """The compaction it is based on."""
         self.compacted = compacted
         self.batches = batches
-        """By name; those that are not in ``compacted``."""
+        """In the order of their commits; those that are not in ``compacted``."""
         self._store = store
 
     def known(self) -> Known:
@@ -111,11 +111,14 @@ class Snapshot:
 
 def snapshot(store: Store) -> Snapshot:
     """The journal below the store's root as it is now: before the first batch, an empty one."""
-    run = store.current(JOURNAL.name)
+    # Where a file cannot be replaced in one step, a process that was killed may have left no pointer: see Files.write.
+    run = store.current(JOURNAL.name) or store.newest(JOURNAL.name)
     compacted = Compacted()
     if run is not None:
         compacted = msgspec.convert((store.manifest(JOURNAL.name, run) or {})["compacted"], Compacted)
-    return Snapshot(store, run, compacted, list(_commits(store, compacted.merged)))
+    # A later one may tell what has become of a file of an earlier one.
+    batches = sorted(_commits(store, compacted.merged), key=lambda each: (each.committed_at, each.batch))
+    return Snapshot(store, run, compacted, batches)
 
 
 def existing(spark: SparkSession, root: str) -> Snapshot:

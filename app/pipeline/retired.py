@@ -31,7 +31,8 @@ def remove_retired(store: Store, current: Snapshot, until: int) -> list[str]:
     """Remove what was retired ``until`` then (Unix ms); what was removed, below the root."""
     batches = [batch for batch in committed(store) if current.compacted.merged.get(batch, until + 1) <= until]
     folders = [path(*each) for batch in batches for each in folders_of(store, batch)]
-    removed = [*folders, *_folders(current, until), *_gaps(store, until)]
+    named = [*folders, *_folders(current, until), *_gaps(store, until)]
+    removed = [folder for folder in named if store.files.exists(f"{store.root}/{folder}")]
     for folder in removed:
         store.files.remove(f"{store.root}/{folder}")
     for batch in batches:

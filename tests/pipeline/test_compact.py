@@ -106,6 +106,7 @@ def test_readers_that_have_begun_find_their_files_until_these_are_retired(run):
     assert summary["unchanged"]
     removed = [each for each in summary["removed"] if each.startswith("journal/")]
     assert len(removed) == 5, "four batches, and a part; its run still holds another"
+    assert compact(run, "--retain-hours", "0")["removed"] == [], "once is enough"
     left = files(run)
     assert set(left) < set(before)
     assert len(left) == 2
@@ -140,6 +141,20 @@ def test_what_a_killed_one_left_is_nobodys_and_goes(run):
     assert attempt.exists(), "it may be that of an ingest at work"
     run()
     assert not attempt.exists()
+    assert run.keys() == run.expected()
+
+
+def test_a_pointer_that_is_gone_takes_nothing_with_it(run):
+    """As a process leaves it that is killed where a file cannot be replaced in one step."""
+    two_days(run)
+    made = compact(run, "--retain-hours", "0")
+    compact(run, "--retain-hours", "0")
+    (Path(run.store.folder("journal").removeprefix("file:")) / "CURRENT").unlink()
+    assert run.keys() == run.expected()
+    assert compact(run)["run_id"] == made["run_id"]
+    Writer(run.landing, "late").land(4)
+    assert run()["records"] == 4
+    compact(run)
     assert run.keys() == run.expected()
 
 
