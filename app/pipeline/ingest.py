@@ -82,17 +82,23 @@ class _Job:
 
     def mend(self) -> None:
         """Read once more what was damaged when it was read, and has changed: the stream takes every path once."""
-        damaged = [url for url in self._ingest.known.damaged if self._store.files.exists(url)]
-        listed = [
-            Landed(each.url, each.size, each.modified_at) for url in damaged for each in self._store.files.walk(url)
-        ]
-        changed = self._ingest.changed(listed)
+        changed = self._ingest.changed([landed for url in self._ingest.known.damaged for landed in self._there(url)])
         if changed:
             made_of = hashlib.sha256(repr(changed).encode()).hexdigest()[:16]
             self._ingest.batch(f"mended-{made_of}-{time.time_ns()}", changed)
 
+    def _there(self, url: str) -> list[Landed]:
+        """The file, if it is there: it lies on the file system of some landing folder, not on the root's."""
+        files = Files(self._spark, url)
+        if not files.exists(url):
+            return []
+        return [Landed(each.url, each.size, each.modified_at) for each in files.walk(url)]
+
     def stream(self, interval_seconds: float | None) -> None:
-        """Read what has landed and was not read before; until a signal asks to stop, or, None, until it is all read."""
+        """Read what has landed and was not read before; until a signal asks to stop, or, None, until it is all read.
+
+        Raises JobFailed where a signal came before it was all read.
+        """
         self._is_continuous = interval_seconds is not None
         files = (
             self._spark.readStream.format("binaryFile")
@@ -101,6 +107,7 @@ class _Job:
             .option("pathGlobFilter", _NAMES)
             .option("maxFilesPerTrigger", str(self._max_files))
             .option("maxFileAge", _FOREVER)
+            .option("ignoreMissingFiles", "true")
             .load(literal(self._landing))
             .selectExpr(*_LISTED)
         )
@@ -112,15 +119,16 @@ class _Job:
         query = writer.start()
         try:
             with _stop_signals() as stopping:
-                while not query.awaitTermination(1):
-                    if stopping.is_set():
-                        break
+                while not (ended := query.awaitTermination(1)) and not stopping.is_set():
+                    pass
         except Exception:
             if self._error is not None:
                 raise self._error from None
             raise
         finally:
             query.stop()
+        if not (ended or self._is_continuous):
+            raise JobFailed("It was stopped before all was read. Start it again: it goes on from there.")
 
     def finish(self) -> dict[str, Any]:
         """Publish what is missing, and tell what was done."""

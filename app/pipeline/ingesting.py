@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from app import __version__
 from app.pipeline.commits import Commit, Content, Damaged, Known, read_whole, segment_of
 from app.pipeline.datasets import Store
+from app.pipeline.files import Files
 from app.pipeline.journal_lines import Corrupt
 from app.pipeline.journal_tasks import corrupt_row, corrupt_rows, journal_rows
 from app.pipeline.journals import commit, now_ms, save, snapshot
@@ -143,8 +144,10 @@ class Ingest:
 
     def _is_changed(self, file: Landed) -> bool:
         before = self.known.damaged.get(file.url)
+        if before is None:
+            return False
         now = file.size, file.modified_at, __version__
-        return before is not None and (before.size, before.modified_at, before.code_version) != now
+        return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
 
     def _refused(self, files: Iterable[Landed]) -> dict[str, Report]:
         large = (file.url for file in files if file.size > LARGEST_BYTES)
@@ -223,7 +226,7 @@ class Ingest:
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
-            there = [url for url in urls if self._store.files.exists(url)]
+            there = [url for url in urls if Files(self._store.spark, url).exists(url)]
             if len(there) == len(urls):
                 raise
             return self._content_of(there)

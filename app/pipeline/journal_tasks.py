@@ -19,9 +19,6 @@ from app.pipeline.ranges import Range, Ranges
 from app.pipeline.reports import Lost, Owner, Report
 from app.pipeline.schemas import JOURNAL, JOURNAL_CORRUPT
 
-DAMAGED = frozenset({"truncated_file", "unreadable_file", "unknown_version"})
-"""Reasons for which a file is to be read once more when it, or this program, has changed."""
-
 _JOURNAL, _CORRUPT = schema(JOURNAL.columns), schema(JOURNAL_CORRUPT.columns)
 _MEMBERS = Record.__struct_fields__
 _BATCH_ROWS = 8192
@@ -55,8 +52,7 @@ def _journal_rows(path: str, content: Any, known: Mapping[Owner, Ranges], report
     for each in found(content):
         if isinstance(each, Corrupt):
             report.corrupt += 1
-            if each.reason in DAMAGED:
-                report.damage = each.reason
+            report.damage = each.reason
             continue
         owner = each.node, each.epoch
         seqs = new.get(owner)
@@ -69,7 +65,7 @@ def _journal_rows(path: str, content: Any, known: Mapping[Owner, Ranges], report
         if each.event == "gap":
             report.lost.append(_lost(each))
         held.append(each)
-        size += 0 if each.envelope is UNSET and each.envelope_base64 is UNSET else each.bytes or 0
+        size += sum(len(body) for body in (each.envelope, each.envelope_base64) if body is not UNSET)
         if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
             yield _columns(held, path, batch, report)
             held, size = [], 0

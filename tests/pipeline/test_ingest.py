@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+import os
 import shutil
+import signal
+import threading
 
 import msgspec
 import pytest
 
 from app.observe.journal import encode
+from app.pipeline.commits import Commit, Content, Damaged
+from app.pipeline.datasets import Store
 from app.pipeline.ingesting import LARGEST_BYTES, Ingest, Landed
-from app.pipeline.journals import read_journal, read_missing
+from app.pipeline.journals import commit, committed, read_journal, read_missing, snapshot
 from app.pipeline.locks import only_one
 from app.pipeline.schemas import JOURNAL, JOURNAL_GAPS
 from tests.harness.journal import records
@@ -170,6 +175,48 @@ def test_a_good_copy_mends_a_damaged_segment(run):
     }
 
 
+def test_a_plain_segment_that_was_cut_is_read_again(run):
+    path = Writer(run.landing).land(50)
+    plain = path.with_suffix("")
+    whole = gzip.decompress(path.read_bytes())
+    path.unlink()
+    plain.write_bytes(whole[: len(whole) // 2])
+    summary = run()
+    assert (summary["corrupt"], summary["journal"]["damaged_files"]) == (1, 1)
+    plain.write_bytes(whole)
+    assert run()["journal"] | {"records": 50, "damaged_files": 0} == run()["journal"]
+    assert len(run.keys()) == 50
+
+
+def test_a_file_is_what_the_last_batch_tells_of_it(run):
+    """Whatever the batches are called."""
+    found = Damaged("file:/a.ndjson.gz", 1, 1, "truncated_file", "0.0.1")
+    for at, (name, content) in enumerate(
+        [("z", Content(damaged=[found])), ("y", Content(damaged=[found])), ("x", Content(mended=[found.url]))]
+    ):
+        made = Commit(batch=name, committed_at=at, folder=None, corrupt_folder=None, dates={}, content=content)
+        assert bool(snapshot(run.store).known().damaged) == (at > 0)
+        commit(run.store, made)
+    assert snapshot(run.store).known().damaged == {}
+
+
+def test_the_root_may_lie_on_another_file_system(run, tmp_path):
+    """One with a name of its own, and without locks of the operating system."""
+    settings = run.spark.sparkContext._jsc.hadoopConfiguration()
+    settings.set("fs.viewfs.mounttable.default.link./lake", tmp_path.as_uri())
+    settings.set("fs.viewfs.impl.disable.cache", "true")
+    run.root = "viewfs:///lake/root"
+    run.store = Store(run.spark, run.root)
+    path = Writer(run.landing).land(50)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    assert run()["journal"]["damaged_files"] == 1
+    path.write_bytes(whole)
+    assert run()["journal"]["damaged_files"] == 0
+    run(command="compact")
+    assert run.keys() == run.expected()
+
+
 def test_what_is_missing_is_told(run):
     writer = Writer(run.landing, "busy", limit=2000)
     writer.happened("accepted", 100)
@@ -246,8 +293,34 @@ def test_files_that_cannot_be_read_at_all_are_told(run):
         (huge.url, "too_large_file"),
     }
     assert len(Ingest(run.store).known.damaged) == 2
+    assert Ingest(run.store).changed(listed) == [listed[0]], "it is back, as it was"
     only = Ingest(run.store).batch("nothing", [Landed(f"file:{gone}-2.ndjson", 1, 0)])
     assert (only.records, only.corrupt) == (0, 1)
+
+
+def test_one_that_is_stopped_says_that_not_all_was_read(run):
+    writer = Writer(run.landing)
+    for _ in range(15):
+        writer.land(1)
+    is_over = threading.Event()
+
+    def stop():
+        while not (committed(run.store) or is_over.wait(0.01)):
+            pass
+        if not is_over.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    watcher = threading.Thread(target=stop)
+    watcher.start()
+    try:
+        run("--max-files", "1", code=1)
+    finally:
+        is_over.set()
+        watcher.join()
+    assert "before all was read" in run.output
+    assert 0 < len(run.keys()) < 15
+    run()
+    assert run.keys() == run.expected()
 
 
 def test_an_empty_folder_is_a_journal_of_nothing(run):
