@@ -10,7 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app.pipeline.errors import JobFailed
@@ -62,9 +62,17 @@ def _leased(files: Files, url: str, job: str) -> Iterator[None]:
         told = {"id": mine, "by": f"process {os.getpid()} on {socket.gethostname()}", "at": time.time()}
         files.write(url, json.dumps(told).encode())
 
+    def is_mine() -> bool:
+        holder = _holder(files, url)
+        return holder is None or holder[0] == mine
+
     def keep() -> None:
         while not over.wait(_BEAT_SECONDS):
-            renew()
+            # A store that does not answer may do so the next time; another holder's lock is never written over.
+            with suppress(Exception):
+                if not is_mine():
+                    return
+                renew()
 
     renew()
     time.sleep(_SETTLE_SECONDS)
@@ -78,7 +86,11 @@ def _leased(files: Files, url: str, job: str) -> Iterator[None]:
     finally:
         over.set()
         keeper.join()
-        files.remove(url)
+        kept = is_mine()
+        if kept:
+            files.remove(url)
+    if not kept:
+        raise JobFailed(f"Another {job} took over: for {LEASE_SECONDS:.0f} s nothing had been heard of this one.")
 
 
 def _holder(files: Files, url: str) -> tuple[str, str] | None:

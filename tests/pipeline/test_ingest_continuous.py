@@ -84,6 +84,14 @@ def test_a_lease_is_held_by_one(elsewhere, tmp_path):
     assert not elsewhere.exists(url)
 
 
+def test_a_lease_that_another_took_is_left_to_it(elsewhere, tmp_path):
+    url = f"file:{tmp_path}/lock"
+    other = json.dumps({"id": "other", "by": "another", "at": time.time()}).encode()
+    with pytest.raises(click.ClickException, match="Another ingest took over"), only_one(elsewhere, url, "ingest"):
+        elsewhere.write(url, other)
+    assert elsewhere.read(url) == other
+
+
 def test_a_lease_of_one_that_was_killed_runs_out(elsewhere, tmp_path):
     url = f"file:{tmp_path}/lock"
     for age in (LEASE_SECONDS - 10, LEASE_SECONDS + 1):
