@@ -96,7 +96,8 @@ def _rows(file: Any, split: Split, reading: Reading) -> Iterator[Body]:
             row += described.num_rows
     except LookupError as error:
         yield fault("unreadable_file", str(error.args[0]))
-    except (pa.ArrowException, OSError) as error:
+    except Exception as error:
+        # Of damaged metadata Arrow's own errors are not the only ones.
         yield fault("unreadable_file", f"It cannot be read as Parquet past row {row}: {told(error)}.", row)
 
 

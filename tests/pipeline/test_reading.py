@@ -258,6 +258,9 @@ def test_a_parquet_file_that_is_damaged(tmp_path):
     data = (tmp_path / "whole").read_bytes()
     (tmp_path / "cut").write_bytes(data[: len(data) // 2])
     assert faults(read(tmp_path / "cut"))[0][0] == "unreadable_file"
+    parquet.write_table(pa.table({"body": rows}), tmp_path / "name", store_schema=False)
+    (tmp_path / "name").write_bytes((tmp_path / "name").read_bytes().replace(b"body", b"\xff\xfe\xfd\xfc"))
+    assert faults(read(tmp_path / "name"))[0][0] == "unreadable_file"
     (tmp_path / "text").write_bytes(b"PAR1")
     assert faults(read(tmp_path / "text"))[0][0] == "unreadable_file"
     assert faults(read(tmp_path / "text", form="parquet"))[0][0] == "unreadable_file"
