@@ -12,9 +12,13 @@ _JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$"
 
 def explain(error: BaseException) -> str | None:
     """Why a job failed; None for an error of this program, whose stack trace tells more."""
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return (
+            "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
+        )
     if not isinstance(error, Py4JError | PySparkException):
         return None
     text = str(error)

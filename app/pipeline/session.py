@@ -10,7 +10,7 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -100,6 +100,7 @@ def session(
     ``master`` None: what spark-submit was told, else ``local[*]``. ``conf`` wins over what is set here. ``log``: the
     file that takes what Spark's processes write to standard error. Raises JobFailed. Takes 3 to 20 seconds.
     """
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
     active = SparkSession.getActiveSession()
@@ -112,7 +113,9 @@ def session(
         try:
             yield started
         finally:
-            started.stop()
+            # Where Java has ended by itself, what was going on says so.
+            with suppress(Py4JError, OSError):
+                started.stop()
 
 
 def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path) -> SparkSession:

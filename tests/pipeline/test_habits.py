@@ -130,6 +130,8 @@ def test_the_package_is_shipped_as_it_is_installed(tmp_path):
         (Py4JError('java.io.IOException: Cannot run program "/x/python": error=2'), "The executors have no /x/python"),
         (PythonException("[PYTHON_VERSION_MISMATCH] Python in worker"), "is of another version than this one"),
         (PythonException("An exception\n  File x\nValueError: bad thing\n"), "A task failed: ValueError: bad thing"),
+        (Py4JNetworkError("Answer from Java side is empty"), "Spark's Java process has ended: it was killed"),
+        (ConnectionRefusedError(111, "Connection refused"), "Spark's Java process has ended: it was killed"),
         (Py4JError("An error\njava.io.IOException: No space left on device\n\tat x"), "Spark failed: No space left"),
         (AnalysisException("[TABLE_NOT_FOUND] no x.\nmore"), "[TABLE_NOT_FOUND] no x."),
     ],
