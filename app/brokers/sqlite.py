@@ -31,7 +31,7 @@ from app.brokers.sqlite_reader import Reader
 from app.brokers.sqlite_settle import Ack, Bury, Extend, Release, parse
 from app.brokers.sqlite_url import database_file
 from app.brokers.sqlite_waits import Waits
-from app.brokers.sqlite_writer import UNIT_MESSAGES, Writer, parts
+from app.brokers.sqlite_writer import UNIT_MESSAGES, Writer, gathered, parts
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter
 
@@ -107,7 +107,8 @@ class SqliteBinding:
         return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        return await self._all([Publish(queue.name, part) for part in parts(messages, lambda m: len(m.body))])
+        jobs = [Publish(queue.name, part) for part in parts(messages, lambda m: len(m.body))]
+        return await (self._submit(jobs[0]) if len(jobs) == 1 else gathered(self._submit, jobs))
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float

@@ -11,9 +11,9 @@ import msgspec
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.sqlite_jobs import Job, Publish, Sweep, Transaction, milliseconds
-from app.brokers.sqlite_writer import parts
+from app.brokers.sqlite_writer import gathered, parts
 from app.claims import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
-from app.errors import BabelgateError, KeysFull
+from app.errors import KeysFull
 
 SWEPT_AT_ONCE = 500
 _SWEPT_PER_CLAIM = 2
@@ -34,12 +34,14 @@ class SqliteKeys:
     ) -> Sequence[Verdict]:
         """One transaction for as many as share a commit, and at least for each message and its key."""
         cut = parts(messages, lambda each: len(each[0].body))
-        return await self._all([PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut])
+        jobs = [PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut]
+        return await gathered(self._submit, jobs)
 
     async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
         """One transaction, or one for each UNIT_MESSAGES."""
         cut = parts(claims)
-        return await self._all([Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut])
+        jobs = [Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut]
+        return await gathered(self._submit, jobs)
 
     async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
         """As :meth:`reserve`."""
@@ -49,19 +51,6 @@ class SqliteKeys:
         """At most SWEPT_AT_ONCE."""
         (removed,) = await self._submit(SweepKeys(""))
         return int(removed)
-
-    async def _all(self, jobs: Sequence[Job]) -> list[Verdict]:
-        """The verdicts of all jobs; a job that failed has its error for each of its items."""
-        answers = await asyncio.gather(*map(self._submit, jobs), return_exceptions=True)
-        verdicts: list[Verdict] = []
-        for job, answer in zip(jobs, answers, strict=True):
-            if isinstance(answer, BabelgateError):
-                verdicts += [answer] * len(job.items)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                verdicts += answer
-        return verdicts
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -23,6 +23,7 @@ from app.brokers.sqlite_file import DatabaseFile
 from app.brokers.sqlite_jobs import Job, Transaction
 from app.brokers.sqlite_settle import FORGET_EVERY, forget_settled
 from app.clock import Clock
+from app.errors import BabelgateError
 
 COMMIT_SECONDS = 0.010
 COMMIT_MESSAGES = 1000
@@ -218,6 +219,20 @@ def parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -
             left = UNIT_BYTES - weight(item)
         cut[-1].append(item)
     return cut
+
+
+async def gathered(submit: Callable[[Job], asyncio.Future[list[Any]]], jobs: Sequence[Job]) -> list[Any]:
+    """The results of all ``jobs``, in order. They may be of several commits: one that failed has its error for each of
+    its items."""
+    results: list[Any] = []
+    for job, answer in zip(jobs, await asyncio.gather(*map(submit, jobs), return_exceptions=True), strict=True):
+        if isinstance(answer, BabelgateError):
+            results += [answer] * len(job.items)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            results += answer
+    return results
 
 
 def _units(jobs: list[Job]) -> deque[list[Job]]:

@@ -137,6 +137,20 @@ async def test_a_full_disk_is_typed_and_passes(tmp_path: Path, queue: str) -> No
         assert await line.bodies() == [b"small again"]
 
 
+async def test_a_disk_that_fills_up_in_a_large_batch_says_what_was_written(tmp_path: Path, queue: str) -> None:
+    def cramped(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA max_page_count = 8000")
+
+    async with opened(tmp_path / "q.db", prepared=cramped) as binding:
+        line = Line(binding, queue)
+        bodies = [b"%d:" % n + b"x" * 1_000_000 for n in range(60)]
+        outcomes = await line.binding.publish(line.queue, [Outgoing(body) for body in bodies])
+        written = [body for body, outcome in zip(bodies, outcomes, strict=True) if outcome is None]
+        assert 0 < len(written) < 60
+        assert {type(outcome) for outcome in outcomes} == {type(None), StorageFull}
+        assert [delivery.body for delivery in await line.binding.reserve(line.queue, 60, 0, 60)] == written
+
+
 async def failures(line: Line, *bodies: bytes) -> list[BaseException | None]:
     try:
         return list(await line.binding.publish(line.queue, [Outgoing(body) for body in bodies]))
