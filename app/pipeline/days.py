@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 from app.pipeline.losses import Losses
@@ -35,14 +35,9 @@ def midnight(day: date) -> int:
     return (day - _EPOCH).days * DAY_MS
 
 
-def day_of(at: int) -> date:
-    """The day of a time, Unix ms."""
-    return datetime.fromtimestamp(at / 1000, UTC).date()
-
-
 def before(day: date, days: int) -> date:
-    """So many days earlier."""
-    return day - timedelta(days=days)
+    """So many days earlier, or the first there is."""
+    return day - timedelta(days=min(days, (day - date.min).days))
 
 
 def state_of(rows: Mapping[str, int], losses: Losses) -> dict[str, Signature]:

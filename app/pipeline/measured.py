@@ -31,7 +31,7 @@ _COUNTS = (
 )
 _KINDS = {"wait": "wait", "end_to_end": "e2e"}
 _DIMENSIONS = ("queue", "job", "lang", "broker")
-_MINUTE_MS = 60_000
+_MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 Span = tuple[date, date]
 """The first and the last day, both included."""
@@ -135,13 +135,14 @@ def _spread(frame: DataFrame, unit: str) -> DataFrame:
     """Every row once for each of its dimensions, as ``dimension`` and ``name``."""
     from pyspark.sql import functions as f
 
-    shape = "yyyy-MM-dd" + ("'T'HH" if unit == "hour" else "")
+    day = f.date_from_unix_date(f.floor(f.col("at") / DAY_MS).cast("int")).cast("string")
+    hour = f.lpad(f.floor(f.pmod("at", f.lit(DAY_MS)) / _HOUR_MS).cast("string"), 2, "0")
 
     def entry(dimension: str, name: Column) -> Column:
         return f.struct(f.lit(dimension).alias("dimension"), name.cast("string").alias("name"))
 
     entries = [entry(name, f.col(name)) for name in _DIMENSIONS]
-    entries += [entry("trend", f.date_format(f.timestamp_millis("at"), shape)), entry("total", f.lit(None))]
+    entries += [entry("trend", f.concat_ws("T", day, hour) if unit == "hour" else day), entry("total", f.lit(None))]
     return frame.select("*", f.inline(f.array(*entries)))
 
 

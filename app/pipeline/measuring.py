@@ -6,15 +6,16 @@ did (``parts``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from app.pipeline.datasets import Store
 from app.pipeline.days import DAY_MS, midnight
 from app.pipeline.losses import Losses
 from app.pipeline.transforms_events import payload, rates, throughput
-from app.pipeline.transforms_lives import lifecycle, placed
+from app.pipeline.transforms_lives import as_it_was, blanks, lifecycle, placed
 from app.pipeline.transforms_messages import latency, latency_hist, open_messages, traces
 
 if TYPE_CHECKING:
@@ -45,7 +46,16 @@ class Measuring:
     def touched(self, days: Collection[date]) -> set[date]:
         """The days of the messages to which something happened on ``days``."""
         found = placed(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
-        return {row.day for row in found}
+        return {row.day for row in found} | self._moved(days)
+
+    def _moved(self, days: Collection[date]) -> set[date]:
+        """The days where lives lie that may be put together otherwise: those of ids with an event whose ``created_at``
+        other events tell, if something happened to the id on ``days``."""
+        ids = self._journal.where(_is_in("date", days)).select("message_id")
+        blank = blanks(self._journal).select("message_id").distinct()
+        moved = blank.join(ids, "message_id", "left_semi")
+        found = self._stated("lifecycle").join(moved, "message_id", "left_semi").select("date").distinct().collect()
+        return {row.date for row in found}
 
     def messages(self, days: Collection[date]) -> None:
         """State what became of the messages of ``days``."""
@@ -74,9 +84,11 @@ class Measuring:
             self._store.write(others, "traces", self._run, append=True)
         self._keep("traces", days)
 
-    def still_open(self, as_of: int, day: date) -> None:
-        """State which messages are open as of ``as_of``, at the end of ``day``."""
-        self._state("open", open_messages(self._stated("lifecycle"), as_of), [day])
+    def still_open(self, ends: Mapping[date, int], latest: date) -> None:
+        """State which messages were open at the end of each day (Unix ms); ``latest``: of the whole journal."""
+        lives = self._stated("lifecycle")
+        frames = [open_messages(lives if day == latest else as_it_was(lives, at), at) for day, at in ends.items()]
+        self._state("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
 
     def totals(self, days: Collection[date], names: Sequence[str]) -> dict[str, int]:
         """How many of each event there were on ``days``."""

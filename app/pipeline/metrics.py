@@ -13,7 +13,7 @@ from app import __version__
 from app.pipeline.cli_options import Launch
 from app.pipeline.console import progress, say, summarize
 from app.pipeline.datasets import Manifest, Store, run_id
-from app.pipeline.days import DAY_MS, Range, State, before, changed, lost_otherwise, midnight, state_of
+from app.pipeline.days import Range, State, before, changed, lost_otherwise, state_of
 from app.pipeline.errors import JobFailed
 from app.pipeline.journals import Snapshot, existing
 from app.pipeline.locks import only_one
@@ -44,8 +44,10 @@ class _Job:
         self._within = within
         self._losses = losses_of(journal.missing())
         self._now = state_of(journal.dates(), self._losses)
-        self._former = self._usable()
-        self._stated: State = self._former.get("state", {})
+        self._former = self._read()
+        # What another version has stated stays, until it is stated again: as soon as it is asked for.
+        is_own = self._former.get("code_version") == __version__
+        self._stated: State = self._former.get("state", {}) if is_own else {}
 
     def run(self, force: bool) -> tuple[Manifest, bool]:
         """The manifest, and whether it was there already."""
@@ -55,9 +57,8 @@ class _Job:
         if not days:
             raise JobFailed(f"{self._store.root} has no journal of these dates")
         state = {**self._stated, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
-        # What is done again must not be written over what is read meanwhile.
-        again = {"again": self._former.get("run_id")} if force else {}
-        run = run_id("metrics", sorted(state.items()), again)
+        # What is stated again must not be written over what is read meanwhile.
+        run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
         with progress(self._store.spark, "metrics"):
@@ -65,15 +66,18 @@ class _Job:
         facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
         return self._store.publish(DATASETS, run, facts), False
 
-    def _usable(self) -> Manifest:
-        """The manifest of the current run; empty where nothing that was stated can be kept."""
-        found = [self._store.manifest(dataset) or {} for dataset in DATASETS]
-        same = {(each.get("run_id"), each.get("code_version")) for each in found}
-        return found[0] if len(same) == 1 and found[0].get("code_version") == __version__ else {}
+    def _read(self) -> Manifest:
+        """The manifest of the run that readers read; empty before the first.
+
+        Of one that was killed while it let readers read its datasets, they read all from now on.
+        """
+        run = self._store.current(DATASETS[0])
+        return {} if run is None else self._store.already(DATASETS, run) or {}
 
     def _measured(self, days: list[date], run: str) -> dict[str, Any]:
         followed = before(days[0], self._within.lookback_days)
-        window = [iso for iso in self._now if date.fromisoformat(iso) >= followed]
+        # Where its producer's clock is ahead, a message was seen on the day before its own.
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= before(followed, 1)]
         records = self._journal.records(window)
         measuring = Measuring(self._store, run, records, self._losses, self._former.get("parts", {}))
         measuring.events(days)
@@ -85,15 +89,17 @@ class _Job:
             }
         measuring.messages(sorted(day for day in touched if day >= followed))
         last = self._last()
-        as_of = min(midnight(last) + DAY_MS - 1, self._last_at(last))
-        measuring.still_open(as_of, last)
+        # Of some days it was told before what is open, as far as was known then.
+        told = [day for day in measuring.days("open") if day >= days[0] and day.isoformat() in self._now]
+        ends = {day: self._last_at(day) for day in {last, *told}}
+        measuring.still_open(ends, date.fromisoformat(max(self._now)))
         return {
             "parts": measuring.parts,
             "counts": measuring.totals(days, _TOTALS),
             "dates": [day.isoformat() for day in days],
             "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
             "not_followed": sorted(day.isoformat() for day in touched if day < followed),
-            "as_of": as_of,
+            "as_of": ends[last],
             "at_least": bool(self._losses),
             "options": {
                 "from": self._within.first and self._within.first.isoformat(),
@@ -109,6 +115,7 @@ class _Job:
         )
 
     def _last_at(self, day: date) -> int:
+        """When the last record of a day was made, Unix ms."""
         row = self._journal.records([day.isoformat()]).agg({"at": "max"}).first()
         assert row is not None
         return int(row[0])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from app.observe.journal import JournalEvent
 from app.pipeline.losses import Losses, overlaps
+from app.pipeline.transforms_events import DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,10 +38,8 @@ def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFra
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    made = f.col("created_at")
-    is_known = f.coalesce((made >= OLDEST_MS) & (made <= f.col("at") + AHEAD_MS), f.lit(False))
-    named = journal.where(f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS))
-    known, blank = named.where(is_known), named.where(~is_known).withColumn("created_at", f.lit(None).cast("bigint"))
+    named = _named(journal)
+    known, blank = named.where(_is_known()), blanks(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
         "message_id", *_ORDER, f.col("created_at").alias("told")
     )
@@ -58,14 +57,35 @@ def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFra
     )
     columns = [*named.columns, "day"]
     if window is not None:
-        known = known.where(made.between(*window))
+        known = known.where(f.col("created_at").between(*window))
     return known.withColumn("day", _day("created_at")).select(*columns).unionByName(mended.select(*columns))
 
 
-def _day(at: str) -> Column:
+def blanks(journal: DataFrame) -> DataFrame:
+    """The events that name a message, and do not know when it was created."""
     from pyspark.sql import functions as f
 
-    return f.to_date(f.timestamp_millis(f.col(at)))
+    return _named(journal).where(~_is_known()).withColumn("created_at", f.lit(None).cast("bigint"))
+
+
+def _named(journal: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return journal.where(f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS))
+
+
+def _is_known() -> Column:
+    from pyspark.sql import functions as f
+
+    made = f.col("created_at")
+    return f.coalesce((made >= OLDEST_MS) & (made <= f.col("at") + AHEAD_MS), f.lit(False))
+
+
+def _day(at: str) -> Column:
+    """The date of a time, UTC, whatever the time zone of the session."""
+    from pyspark.sql import functions as f
+
+    return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
 
 
 def lifecycle(placed: DataFrame, losses: Losses) -> DataFrame:
@@ -173,4 +193,29 @@ def _told(lives: DataFrame, losses: Losses) -> DataFrame:
             "hops",
             overlaps(losses, f.least("first_at", "created_at"), f.col("ended_at")).alias("at_least"),
         )
+    )
+
+
+def as_it_was(lifecycle: DataFrame, at: int) -> DataFrame:
+    """The lives that had begun at ``at`` (Unix ms), with ``ended_at``, ``last_event`` and ``last_queue`` as they were
+    then; of one with more events than ``hops`` holds, as they are."""
+    from pyspark.sql import functions as f
+
+    past = f.filter("hops", lambda hop: hop["at"] <= at)
+
+    def count(event: str) -> Column:
+        return f.size(f.filter(past, lambda hop: hop["event"] == event))
+
+    last, following = f.element_at(past, -1), f.try_element_at("hops", f.size(past) + 1)
+    # Where a redriven one went to stands in what happened there.
+    queue = f.when(last["event"] == "redriven", following["queue"]).otherwise(last["queue"])
+    had_ended = (count("acked") > 0) | (count("dead_lettered") > count("redriven"))
+    then = {
+        "ended_at": f.when(had_ended, f.least("ended_at", f.lit(at))),
+        "last_event": last["event"],
+        "last_queue": f.when(following.isNull(), f.col("last_queue")).otherwise(queue),
+    }
+    is_whole = f.col("events") == f.size("hops")
+    return lifecycle.where(f.col("first_at") <= at).withColumns(
+        {name: f.when(is_whole, value).otherwise(f.col(name)) for name, value in then.items()}
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.pipeline.transforms_events import KEYS, MINUTE_MS, grains
+from app.pipeline.transforms_events import DAY_MS, KEYS, MINUTE_MS, grains
 from app.pipeline.transforms_histogram import bucket_of, percentiles
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def open_messages(lifecycle: DataFrame, as_of: int) -> DataFrame:
             f.try_element_at(bounds, reached + 1).alias("below_seconds"),
         )
         .agg(f.count("*").alias("n"), f.min(began).alias("oldest_at"), f.bool_or("at_least").alias("at_least"))
-        .withColumns({"as_of": f.lit(as_of), "date": f.to_date(f.timestamp_millis(f.lit(as_of)))})
+        .withColumns({"as_of": f.lit(as_of), "date": f.date_from_unix_date(f.lit(as_of // DAY_MS))})
     )
 
 

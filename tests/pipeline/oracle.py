@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from fractions import Fraction
 from itertools import accumulate, repeat
@@ -97,13 +97,17 @@ def payloads(rows: Iterable[Row]) -> dict[Any, list[int]]:
 
 def lives(rows: Iterable[Row], spans: Spans = ()) -> dict[Any, dict[str, Any]]:
     """By (message_id, created_at, queue)."""
+    return {key: _life(key[1], events, placed_at, spans) for key, events, placed_at in _grouped(rows)}
+
+
+def _grouped(rows: Iterable[Row]) -> Iterator[tuple[Any, list[dict[str, Any]], int]]:
+    """The key, the events and the time of each life."""
     by_id: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
         if row["message_id"] is not None and row["event"] in (*COUNTED, "dead_lettered"):
             made = row["created_at"]
             plausible = made is not None and 10**12 <= made <= row["at"] + 86_400_000
             by_id[row["message_id"]].append({**row, "created_at": made if plausible else None})
-    found = {}
     for events in by_id.values():
         events.sort(key=lambda row: (row["at"], row["node"], row["epoch"], row["seq"]))
         first_at = events[0]["at"]
@@ -118,9 +122,8 @@ def lives(rows: Iterable[Row], spans: Spans = ()) -> dict[Any, dict[str, Any]]:
                 if move["to_queue"] == home:
                     home = move["queue"]
             own[row["message_id"], latest, home].append(row)
-        for (message_id, made, home), parts in own.items():
-            found[message_id, made, home] = _life(made, parts, first_at if made is None else made, spans)
-    return found
+        for key, parts in own.items():
+            yield key, parts, first_at if key[1] is None else key[1]
 
 
 def _life(made: int | None, events: list[dict[str, Any]], placed_at: int, spans: Spans) -> dict[str, Any]:
@@ -181,15 +184,21 @@ def latencies(found: Mapping[Any, Row]) -> dict[Any, list[tuple[int, bool, bool]
     return times
 
 
-def still_open(found: Mapping[Any, Row], as_of: int) -> Counter[Any]:
+def still_open(rows: Iterable[Row], as_of: int) -> Counter[Any]:
+    """By what had happened until then, whatever happened later."""
     counted: Counter[Any] = Counter()
     edges = [0, 60, 600, 3600, 21_600, 86_400, 604_800]
-    for (_, made, _), life in found.items():
-        if life["first_at"] <= as_of and (life["ended_at"] is None or life["ended_at"] > as_of):
-            at = bisect_right(edges, max((as_of - began(life, made)) / 1000, 0))
-            below = edges[at] if at < len(edges) else None
-            state = "leased" if life["last_event"] == "delivered" else "waiting"
-            counted[life["last_queue"], state, edges[at - 1], below] += 1
+    for (_, made, _), events, _ in _grouped(rows):
+        past = [row for row in events if row["at"] <= as_of]
+        names = Counter(row["event"] for row in past)
+        if not past or names["acked"] or names["dead_lettered"] > names["redriven"]:
+            continue
+        accepted = [row["at"] for row in events if row["event"] == "accepted"]
+        since = min(accepted, default=events[0]["at"]) if made is None else made
+        at = bisect_right(edges, max((as_of - since) / 1000, 0))
+        below = edges[at] if at < len(edges) else None
+        state = "leased" if past[-1]["event"] == "delivered" else "waiting"
+        counted[past[-1]["to_queue"] or past[-1]["queue"], state, edges[at - 1], below] += 1
     return counted
 
 

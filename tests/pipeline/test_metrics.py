@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
+from app.pipeline.days import before
 from app.pipeline.measuring import DATASETS
+from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, land, row
 from tests.pipeline.ingested import Run
 from tests.pipeline.test_metrics_numbers import check
@@ -30,6 +34,8 @@ def runs_of(run, dataset):
 def test_a_late_event_restates_what_it_touches(run):
     rows = land(run.landing, Days(150, days=3).rows(), "a")
     rows += land(run.landing, [row("accepted", START + 9, 0, **FACTS)], "b")
+    # Of this one the first event comes last; until then nobody knows when it was created.
+    rows += land(run.landing, [row("redriven", START + 20 * DAY, 0, message_id="moved", to_queue="mended")], "d")
     run()
     first = run(command="metrics")
     assert (first["unchanged"], first["at_least"], first["not_followed"]) == (False, False, [])
@@ -44,6 +50,7 @@ def test_a_late_event_restates_what_it_touches(run):
     assert run.store.runs("throughput") == [first["run_id"]]
 
     late = [row("delivered", START + 2 * DAY + 1, 0, **FACTS), row("acked", START + 2 * DAY + 2, 0, **FACTS)]
+    late.append(row("delivered", START + 2 * DAY + 3, 0, **{**FACTS, "message_id": "moved"}))
     rows += land(run.landing, late, "c")
     run()
     second = run(command="metrics")
@@ -52,13 +59,47 @@ def test_a_late_event_restates_what_it_touches(run):
     of_events, of_messages = runs_of(run, "throughput"), runs_of(run, "latency_hist")
     assert {day for day, by in of_events.items() if by == second["run_id"]} == {"2026-01-03"}
     assert {of_events["2026-01-01"], of_events["2026-01-02"]} == {first["run_id"]}
-    assert {day for day, by in of_messages.items() if by == second["run_id"]} == set(second["message_dates"])
+    assert {day for day, by in of_messages.items() if by == second["run_id"]} | {"2026-01-21"} == set(
+        second["message_dates"]
+    ), "of the last one, nothing is left there"
     check(measured(run), rows, (), max(each["at"] for each in rows))
 
-    third = run("--force", "--to", "2026-01-01", command="metrics")
-    assert third["dates"] == ["2026-01-01"]
-    assert third["run_id"] != second["run_id"]
-    check({**measured(run), "open": run.store.read("open", second["run_id"])}, rows, (), second["as_of"])
+    for name in DATASETS[1:]:
+        run.store.point([name], first["run_id"])
+    assert run(command="metrics")["unchanged"]
+    assert {run.store.current(name) for name in DATASETS} == {second["run_id"]}, "it was killed, and all is read now"
+
+
+@pytest.mark.timeout(240)
+def test_what_is_not_stated_again_stays(run):
+    rows = land(run.landing, Days(100, days=2).rows(), "a")
+    run()
+    first = run(command="metrics")
+    for name in DATASETS:
+        url = f"{run.store.folder(name, first['run_id'])}/_manifest.json"
+        run.store.files.write(url, run.store.files.read(url).replace(b'"code_version": "', b'"code_version": "0.'))
+    second = run("--to", "2026-01-01", command="metrics")
+    assert second["dates"] == ["2026-01-01"], "another version has stated it"
+    check(measured(run), rows, (), second["as_of"])
+    check_open(run, rows, first["as_of"])
+
+    rows += land(run.landing, [row("accepted", START + DAY - 2, 0, **{**FACTS, "created_at": START + DAY - 3})], "b")
+    run()
+    third = run("--force", command="metrics")
+    assert third["dates"][-1] > "2026-01-02"
+    check(measured(run), rows, (), third["as_of"])
+    check_open(run, rows, START + DAY - 2)
+
+
+def check_open(run, rows, as_of):
+    still = run.store.read("open").where(f"as_of = {as_of}").collect()
+    found = {(each.queue, each.state, each.from_seconds, each.below_seconds): each.n for each in still}
+    assert found == oracle.still_open(rows, as_of)
+
+
+def test_there_is_no_day_before_the_first():
+    assert before(date(2026, 1, 1), 31) == date(2025, 12, 1)
+    assert before(date(2026, 1, 1), 10**9) == date.min
 
 
 @pytest.mark.timeout(240)
@@ -84,6 +125,17 @@ def test_what_is_missing_makes_it_at_least(run):
     assert "further back than --lookback-days" in run.output
     run("--from", "2026-01-02", code=0, command="metrics")
     assert "Nothing has changed" in run.output
+
+    # On the earliest day that is followed, a message of a producer whose clock is ahead.
+    ahead = {**FACTS, "created_at": START + 1, "message_id": "ahead"}
+    land(run.landing, [row("accepted", START - 2, 0, **ahead), row("acked", START + 2 * DAY, 0, **ahead)], "c")
+    run()
+    run(command="metrics")
+    land(run.landing, [row("acked", START + 2 * DAY + 1, 0, **ahead)], "d")
+    run()
+    assert run("--lookback-days", "2", command="metrics")["dates"] == ["2026-01-03"]
+    (life,) = run.store.read("lifecycle").where("message_id = 'ahead'").collect()
+    assert (life.accepted_at, life.acks) == (START - 2, 2)
 
 
 def rows_of(rows):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.pipeline.schemas import DATASETS
 from app.pipeline.transforms_events import payload, rates, throughput
 from app.pipeline.transforms_histogram import bucket_of
-from app.pipeline.transforms_lives import EVENTS, lifecycle, placed
+from app.pipeline.transforms_lives import EVENTS, as_it_was, lifecycle, placed
 from app.pipeline.transforms_messages import latency, latency_hist, open_messages, traces
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, frame, row
@@ -42,7 +42,7 @@ def computed(journal, folder, spans, as_of):
     made["lifecycle"] = lives = journal.sparkSession.read.parquet(str(folder / "lives"))
     made["latency_hist"] = latency_hist(lives).cache()
     made["latency"] = latency(made["latency_hist"])
-    made["open"] = open_messages(lives, as_of)
+    made["open"] = open_messages(as_it_was(lives, as_of), as_of)
     made["traces"] = traces(lives)
     return made
 
@@ -61,7 +61,7 @@ def check(made, rows, spans, as_of):
     assert found == lived
     check_latency(made["latency_hist"], made["latency"], oracle.latencies(lived))
     still = table("open", made["open"].where(f"as_of = {as_of}"), ("queue", "state", "from_seconds", "below_seconds"))
-    assert {key: each["n"] for key, each in still.items()} == oracle.still_open(lived, as_of)
+    assert {key: each["n"] for key, each in still.items()} == oracle.still_open(rows, as_of)
     told = table("traces", made["traces"], ("trace_id",))
     for trace in told.values():
         trace["ids"] = [hop["message_id"] for hop in trace.pop("hops")]
@@ -110,8 +110,17 @@ def check_latency(histogram, percentiles, expected):
 SPANS = ((START + 60_000, START + 61_000), (START + 2 * DAY, START + 2 * DAY + 5))
 
 
+@pytest.fixture
+def abroad(spark):
+    """A session whose time zone is not UTC: dates are."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
 @pytest.mark.timeout(240)
-def test_days_of_plausible_traffic(spark, tmp_path):
+def test_days_of_plausible_traffic(spark, abroad, tmp_path):
     rows = list(Days(2500, seed=7).rows())
     as_of = START + 2 * DAY
     lived = check(computed(frame(spark, tmp_path, rows), tmp_path, SPANS, as_of), rows, SPANS, as_of)
@@ -154,7 +163,7 @@ def test_histories_that_make_no_sense(spark, tmp_path_factory, histories):
             facts = {**each, **own}
             rows.append(row(facts.pop("event"), facts.pop("at"), len(rows), **facts))
     folder = tmp_path_factory.mktemp("history")
-    as_of = START + DAY + 777
+    as_of = START + 4 * DAY
     check(computed(frame(spark, folder, rows), folder, SPANS, as_of), rows, SPANS, as_of)
 
 
