@@ -23,8 +23,9 @@ from app.pipeline.schemas import JOURNAL, JOURNAL_CORRUPT
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-LARGEST_BYTES = 256 * 1024 * 1024
-"""A task holds a whole file, as it landed, several times over; a gateway's own are far smaller."""
+LARGEST_BYTES = 128 * 1024 * 1024
+"""A task holds a whole file, as it landed, several times over, and Spark has 1 GB by default; a gateway's own files are
+far smaller."""
 _KEY = ["node", "epoch", "seq"]
 
 
