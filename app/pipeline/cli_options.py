@@ -29,7 +29,7 @@ class Launch:
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkSession]:
-        """Spark for the job ``name``. What fails in it is raised as JobFailed, in words, and the log is kept.
+        """Spark for the job ``name``. What fails in it is raised as JobFailed, in words, and its log is kept and named.
 
         With ``--verbose`` Spark writes to the terminal instead.
         """
@@ -45,18 +45,16 @@ class Launch:
         try:
             with session(name, master=self.master, conf=self.conf, log=log) as started:
                 yield started
-        except click.ClickException as error:
-            if log is not None and (error.exit_code != JobFailed.exit_code or log.stat().st_size == 0):
-                log.unlink()
-            raise
         except Exception as error:
-            reason = explain(error)
+            reason = None if isinstance(error, click.ClickException) else explain(error)
             if reason is None:
                 raise
             more = "" if log is None else f"\nWhat Spark wrote is in {log}."
+            log = None
             raise JobFailed(reason + more) from error
-        if log is not None:
-            log.unlink()
+        finally:
+            if log is not None:
+                log.unlink()
 
 
 def starts_spark(command: Callable[..., None]) -> Callable[..., None]:

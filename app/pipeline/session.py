@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
@@ -145,7 +147,12 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     )
     if local:
         _check_python(os.environ["PYSPARK_PYTHON"])
+    # PySpark's own handler of Ctrl-C tells Java to cancel the jobs while it is being asked something else: that fails.
+    # The session's end cancels them as well.
+    interrupt = signal.getsignal(signal.SIGINT)
     started = SparkSession.builder.config(conf=settings).getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
     package = _packed(folder)
     if package is not None:
         started.sparkContext.addPyFile(str(package))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
+import uuid
 import zipfile
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -20,6 +24,7 @@ from pyspark.errors import AnalysisException, PythonException
 
 from app.pipeline import console, session
 from app.pipeline.cli import COMMANDS
+from app.pipeline.cli_options import Launch
 from app.pipeline.errors import JobFailed
 from app.pipeline.failures import explain
 
@@ -153,6 +158,24 @@ def test_a_session_that_runs_is_used_and_left_running(spark):
     assert spark.range(3).count() == 3
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.sparkContext.master == "local[2,4]"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "Ctrl-C is no matter of Spark's"
+
+
+def test_a_log_is_kept_when_something_names_it(spark):
+    name = uuid.uuid4().hex
+    launch = Launch(None, {}, None, False)
+    logs = partial(Path(tempfile.gettempdir()).glob, f"babelgate-{name}-*")
+    for error in (click.UsageError("x"), JobFailed("x"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), launch.spark(name):
+            raise error
+    with launch.spark(name):
+        pass
+    assert list(logs()) == []
+    with pytest.raises(JobFailed) as failed, launch.spark(name):
+        raise AnalysisException("[TABLE_NOT_FOUND] no x.")
+    (log,) = logs()
+    log.unlink()
+    assert f"What Spark wrote is in {log}." in str(failed.value)
 
 
 def test_elsewhere_than_on_a_terminal_progress_is_lines(capsys):
