@@ -16,6 +16,7 @@ from app.pipeline.datasets import Manifest, Store, folder, run_id, unchanged
 from app.pipeline.errors import JobFailed, QualityBroken
 from app.pipeline.inputs import Reading
 from app.pipeline.judging import COLUMNS, judge
+from app.pipeline.locks import only_one
 from app.pipeline.places import InputFile, find
 from app.pipeline.planning import plan
 from app.pipeline.schemas import ddl
@@ -64,8 +65,9 @@ def validate(
     if done is None:
         with launch.spark("validate") as spark:
             store = Store(spark, output)
-            done = None if force else store.already(DATASETS, run)
-            manifest = done or _run(spark, store, files, reading, run)
+            with only_one(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
+                done = None if force else store.already(DATASETS, run)
+                manifest = done or _run(spark, store, files, reading, run)
     else:
         manifest = done
     places = {name: folder(output, name, run) for name in DATASETS}

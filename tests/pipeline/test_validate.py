@@ -14,6 +14,7 @@ from pyarrow import parquet
 from app import __version__
 from app.pipeline.cli import pipeline
 from app.pipeline.datasets import Store
+from app.pipeline.locks import only_one
 from tests.harness.ci import missing
 from tests.harness.conformance import locate
 from tests.harness.gateway import gateway
@@ -216,6 +217,15 @@ def test_an_empty_folder(run, tmp_path):
     summary = run(tmp_path / "in", "--max-quarantine-rate", "0")
     assert summary["counts"]["rows"] == 0
     assert run.rows("accepted") == run.rows("quarantined") == []
+
+
+def test_two_at_once_do_not_mix_their_datasets(run, tmp_path):
+    (tmp_path / "in").write_bytes(good(1) + b"\nx")
+    with only_one(run.store.files, f"{run.store.folder('accepted')}/_validate.lock", "validate"):
+        run(tmp_path / "in", code=1)
+    assert "Another validate is at work there" in run.output
+    run(tmp_path / "in")
+    assert run.store.current("accepted") == run.store.current("quarantined")
 
 
 def test_a_threshold_ends_with_three(run, tmp_path):
