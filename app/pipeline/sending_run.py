@@ -47,7 +47,7 @@ class Run:
         manifest = self._store.manifest(LEDGER.name, self._run)
         if manifest is None or not manifest["done"]:
             return None
-        self._check_options(manifest["options"])
+        self._check_options(manifest["job"], manifest["options"])
         if manifest["inputs"] != self._inputs:
             raise click.UsageError(f"Run {self._run} is done, and had other inputs: take another --run-id.")
         self._store.point([LEDGER.name], self._run)
@@ -78,7 +78,7 @@ class Run:
         known = self._ledger.begun(self._run)
         options = self._order.made_of()
         if known is not None:
-            self._check_options(known.options)
+            self._check_options(known.job, known.options)
             if known.inputs != self._inputs:
                 say(f"warning: the inputs of run {self._run} have changed since it was begun")
             since = known.unsure_since or self._ledger.last_at(self._run) or known.started_at
@@ -102,8 +102,10 @@ class Run:
             return True
         return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
 
-    def _check_options(self, options: Mapping[str, Any]) -> None:
+    def _check_options(self, job: str, options: Mapping[str, Any]) -> None:
         mine = self._order.made_of()
+        if job != self._order.job:
+            raise click.UsageError(f"Run {self._run} is one of {job}: take another --run-id.")
         other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
         if other:
             raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")

@@ -59,6 +59,8 @@ def test_every_message_goes_once(sends, running, tmp_path):
     assert drained(running, "q1") == {"id-1": 1}
     sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 3, code=2)
     assert "Run once-more was begun with other options: limit." in sends.output
+    sends("redrive", tmp_path / "in.ndjson", "--from", "dead-letters", "--run-id", "once-more", "--limit", 2, code=2)
+    assert "Run once-more is one of backfill" in sends.output
     write(tmp_path / "in.ndjson", *many)
     sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 2, code=2)
     assert "Run once-more is done, and had other inputs" in sends.output
