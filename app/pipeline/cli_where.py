@@ -82,7 +82,8 @@ def _tell(launch: Launch, found: Answer, form: str, sought: str, show: Callable[
 
     summarize(launch.summary, msgspec.to_builtins(found))
     if form == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+        click.echo("\n".join(map(printable, text.split("\n"))))
     elif found.messages:
         show()
     for warning in warnings(found):

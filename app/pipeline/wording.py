@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def printable(text: str) -> str:
-    """``text`` without what a terminal would obey."""
-    return "".join(each if each.isprintable() else f"\\u{ord(each):04x}" for each in text)
+    """``text`` without what a terminal would obey: that is spelled out as JSON does."""
+    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def count(value: int | None) -> str:

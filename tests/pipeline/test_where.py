@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from app.pipeline.cli import pipeline
 from tests.pipeline.told import DAY, START, Landing
 
-HOSTILE = "urn:\x1b[31m:[bold]red"
+HOSTILE = "urn:\x1b[31m:\x9b[bold]red\U000e0001"
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,11 @@ def test_people_read_it(root):
 
 def test_what_a_message_says_is_not_obeyed_by_the_terminal(root):
     for shown in (ask("message", "dead", root).stdout, ask("trace", "trace-2", root).stdout):
-        assert "urn:\\u001b[31m:[bold]red" in shown
-        assert "\x1b" not in shown
+        assert "urn:\\u001b[31m:\\u009b[bold]red\\udb40\\udc01" in shown
+        assert "\x1b" not in shown and "\x9b" not in shown
+    shown = ask("message", "dead", root, "--format", "json").stdout
+    assert "\x9b" not in shown
+    assert json.loads(shown)["messages"][0]["job"] == HOSTILE
 
 
 def test_what_is_missing_is_said(root):
