@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from app.pipeline.sending_bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
 from app.pipeline.sending_http import Outcome, Target
-from app.pipeline.sending_ledger import Line, Pieces
+from app.pipeline.sending_pieces import Line, Pieces
 from app.pipeline.sending_sender import Message, Sender
 
 COUNTS = {"status": "string", "code": "string", "detail": "string", "n": "bigint"}
