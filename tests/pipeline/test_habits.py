@@ -12,14 +12,13 @@ import uuid
 import zipfile
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
 
 import click
 import pyspark
 import pytest
 from click.testing import CliRunner
 from py4j.protocol import Py4JError, Py4JNetworkError
-from pyspark import SparkStageInfo
+from pyspark import SparkStageInfo, StatusTracker
 from pyspark.errors import AnalysisException, PythonException
 
 from app.pipeline import console, session
@@ -199,8 +198,9 @@ def test_elsewhere_than_on_a_terminal_progress_is_lines(capsys):
 
 
 def test_progress_counts_on_when_spark_has_ended():
-    class Tracker:
-        stages: ClassVar = [1]
+    class Tracker(StatusTracker):
+        def __init__(self):
+            self.stages = [1]
 
         def getActiveStageIds(self):
             if not self.stages:
