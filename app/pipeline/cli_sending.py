@@ -78,13 +78,6 @@ _OPTIONS = (
         show_default=True,
         help="Stop, and leave the rest, when nothing got through for so long.",
     ),
-    click.option(
-        "--key-retention-seconds",
-        type=click.FloatRange(min=0),
-        default=86_400.0,
-        show_default=True,
-        help="The gateway's idempotency.retention_seconds: how long a run that was killed can be gone on with.",
-    ),
 )
 
 
@@ -99,7 +92,6 @@ def _send(
     token_file: IO[str] | None,
     reset_attempts: bool,
     drop_dead_letter: bool,
-    key_retention_seconds: float,
     **asked: Any,
 ) -> None:
     from app.pipeline.sending import sending
@@ -113,9 +105,8 @@ def _send(
         raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
     if asked["run_id"] is not None and not re.fullmatch(_RUN_ID, asked["run_id"]):
         raise click.BadParameter("a run id has 1 to 64 letters, digits, dots, dashes and underscores")
-    for name, value in (("max_rate", asked["max_rate"]), ("key_retention_seconds", key_retention_seconds)):
-        if value is not None and not math.isfinite(value):
-            raise click.BadParameter(f"{value} is no number", param_hint=f"--{name.replace('_', '-')}")
+    if asked["max_rate"] is not None and not math.isfinite(asked["max_rate"]):
+        raise click.BadParameter(f"{asked['max_rate']} is no number", param_hint="--max-rate")
     to_queue = asked["to_queue"]
     if to_queue is not None and not is_queue(to_queue):
         raise click.BadParameter(f"{to_queue!r} is no name of a queue", param_hint="--to-queue")
@@ -123,7 +114,7 @@ def _send(
     if fault is not None:
         raise click.BadParameter(fault, param_hint="--url")
     changes = Changes(reset_attempts, drop_dead_letter)
-    order = Order(job, Target(url, secret or None), changes, retention_seconds=key_retention_seconds, **asked)
+    order = Order(job, Target(url, secret or None), changes, **asked)
     sending(launch, order, output, find)
 
 

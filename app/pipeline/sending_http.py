@@ -72,6 +72,15 @@ class Gateway:
         answer = self._post(queue, b"")
         return None if isinstance(answer, list) else answer
 
+    def retention_seconds(self, queue: str) -> float | None:
+        """For how long the queue's idempotency keys are kept; None: it does not tell."""
+        try:
+            told = _object(self._http.get(f"queues/{quote(queue, safe='')}").content).get("idempotency")
+        except httpx.RequestError:
+            return None
+        seconds = told.get("retention_seconds") if isinstance(told, dict) else None
+        return float(seconds) if isinstance(seconds, int | float) else None
+
     def send(self, queue: str, entries: Sequence[bytes]) -> list[Outcome] | Busy | Refused:
         """Publish a batch; an outcome per entry, in order."""
         answer = self._post(queue, b"\n".join(entries) + b"\n")

@@ -28,7 +28,6 @@ class Order(NamedTuple):
     unknown: str = "stop"
     run_id: str | None = None
     give_up_seconds: float = 90.0
-    retention_seconds: float = 86_400.0
     dry_run: bool = False
 
     def made_of(self) -> dict[str, Any]:

@@ -25,6 +25,8 @@ from app.pipeline.sending_telling import refusal
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_KEYS_SECONDS = 86_400.0
+"""For how long keys are kept where no gateway tells: its default."""
 _STALE_MARGIN_MS = 180_000
 """A line of the ledger is written so much later, at most, than the gateway has kept the key."""
 
@@ -68,8 +70,9 @@ class Run:
         )
         if unread.files:
             say(f"warning: {unread.told()}")
-        begun = self._fresh(begun, pending)
-        self._check(queues, pending)
+        keys_seconds = self._check(queues)
+        self._warn_of_rate(pending, keys_seconds)
+        begun = self._fresh(begun, pending, keys_seconds)
         self._ledger.begin(begun)
         refused = self._send(planned, self._tasks(pending)) if pending else None
         return self._finish(plan, unread, refused, time.monotonic() - began)
@@ -129,30 +132,34 @@ class Run:
         known = [row for row in plan if not row["unread"]]
         return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
 
-    def _fresh(self, begun: Begun, pending: int) -> Begun:
+    def _fresh(self, begun: Begun, pending: int, keys_seconds: float) -> Begun:
         """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
         if begun.unsure_since is None or not pending:
             return begun
         age = time.time_ns() // 1_000_000 - begun.unsure_since + _STALE_MARGIN_MS
-        if age <= self._order.retention_seconds * 1000:
+        if age <= keys_seconds * 1000:
             return begun
         if self._order.unknown == "publish":
             return structs.replace(begun, unsure_since=None)
         raise JobFailed(
             f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
-            f"({self._order.retention_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
+            f"({keys_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
             "--unknown publish goes on all the same."
         )
 
-    def _check(self, queues: Sequence[str], pending: int) -> None:
-        """What would come to nothing is told before anything is sent."""
-        order = self._order
-        if order.max_rate is not None and pending / order.max_rate > order.retention_seconds:
+    def _warn_of_rate(self, pending: int, keys_seconds: float) -> None:
+        rate = self._order.max_rate
+        if rate is not None and pending / rate > keys_seconds:
             say(
-                f"warning: this takes {pending / order.max_rate / 3600:.1f} h at least, and the gateway keeps keys for "
-                f"{order.retention_seconds / 3600:.1f} h: should it be killed, start it again within that time"
+                f"warning: this takes {pending / rate / 3600:.1f} h at least, and the gateway keeps keys for "
+                f"{keys_seconds / 3600:.1f} h: should it be killed, start it again within that time"
             )
+
+    def _check(self, queues: Sequence[str]) -> float:
+        """What would come to nothing is told before anything is sent. For how many seconds all queues keep keys."""
+        order = self._order
         gateway = Gateway(order.target)
+        kept: list[float] = []
         try:
             for queue in queues:
                 answer = gateway.check(queue)
@@ -160,8 +167,12 @@ class Run:
                     raise refusal(answer, queue)
                 if isinstance(answer, Busy) and answer.http_status is None:
                     raise JobFailed(f"No gateway answers at {order.target.url}.")
+                seconds = gateway.retention_seconds(queue)
+                if seconds is not None:
+                    kept.append(seconds)
         finally:
             gateway.close()
+        return min(kept, default=_KEYS_SECONDS)
 
     def _tasks(self, pending: int) -> int:
         slots = self._order.parallelism or self._spark.sparkContext.defaultParallelism
