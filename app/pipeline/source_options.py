@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from app.pipeline.sending_bodies import is_queue
 from app.pipeline.sending_http import Target, wrong_with
 
 LOCAL_URL = "http://127.0.0.1:8080"
@@ -17,7 +18,6 @@ _OF_A_QUEUE = ("queue", "url", "token", "limit", "body_column", "key_column", "r
 _OF_A_JOURNAL = ("path", "max_segments", "corrupt")
 # Spark hands these to every source.
 _OF_SPARK = ("checkpointlocation",)
-_QUEUE = re.compile(r"[A-Za-z0-9._-]{1,120}", re.ASCII)
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
@@ -49,7 +49,7 @@ def parsed(given: Mapping[str, str]) -> SourceOptions:
     else:
         strange = set(_OF_A_QUEUE if queue is None else _OF_A_JOURNAL) & given.keys()
         wrong += [f"{name} says nothing of {'a journal' if queue is None else 'a queue'}" for name in sorted(strange)]
-    if queue is not None and not _QUEUE.fullmatch(queue):
+    if queue is not None and not is_queue(queue):
         wrong.append(f"queue {queue!r} is no name of a queue")
     url = given.get("url") or os.environ.get("BABELGATE_URL") or LOCAL_URL
     fault = wrong_with(url)

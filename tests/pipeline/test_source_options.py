@@ -25,6 +25,7 @@ def test_defaults():
         ({}, "give either queue"),
         ({"queue": "q", "path": "/p"}, "give either queue"),
         ({"queue": "a/b"}, "'a/b' is no name of a queue"),
+        ({"queue": "orders.dlq"}, "'orders.dlq' is no name of a queue"),
         ({"queue": "q", "limit": "101"}, "limit is an integer from 1 to 100, not '101'"),
         ({"queue": "q", "limit": "ten"}, "limit is an integer"),
         ({"queue": "q", "max_segments": "3"}, "max_segments says nothing of a queue"),
