@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
@@ -22,8 +23,12 @@ _IN_ORDER = 32
 _PATIENCE_SECONDS = 1.0
 """How long messages that were counted a moment ago are waited for; somebody else may have taken them."""
 
-_SEEN_AFTER_SECONDS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2)
-"""A quorum queue has what was put back only when its replicas agree."""
+_SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+"""A quorum queue has what was put back only when its replicas agree. What is not there after all of these somebody else
+has taken."""
+
+_PUTTING_SECONDS = 5.0
+"""How long is taken, at most, to put many back in order."""
 
 
 class Found(Struct, frozen=True):
@@ -116,21 +121,38 @@ class Browsing:
         return declared.message_count or 0
 
     async def put_back(self) -> None:
-        """Put all back in order, and wait until it can be seen, or half a second. Raises ChannelGone."""
+        """Put all back in order, and wait until it can be seen; not much longer than 5 s. Raises ChannelGone.
+
+        Each part is waited for before the next is written: a quorum queue that is behind gathers what it is told, by
+        consumer, and does it later in another order (``rabbit_fifo_client``, its unsent commands).
+        """
         if not self._taken:
             return
-        all_ready = await self.ready() + len(self._taken)
         runs = [[tag for tag in run if tag in self._taken] for run in self._runs]
+        parts = deque(run[start : start + _IN_ORDER] for run in runs for start in range(0, len(run), _IN_ORDER))
         self._taken.clear()
         self._runs.clear()
         self._forgotten = 0
-        for run in runs:
-            for start in range(0, len(run), _IN_ORDER):
-                self.channel.requeue(run[start : start + _IN_ORDER])
+        loop = asyncio.get_running_loop()
+        until = loop.time() + _PUTTING_SECONDS
+        try:
+            ready = await self.ready()
+            while parts and loop.time() < until:
+                ready += len(parts[0])
+                self.channel.requeue(parts.popleft())
+                if not await self._sees(ready):
+                    break
+        finally:
+            for part in parts:
+                self.channel.requeue(part)
+
+    async def _sees(self, count: int) -> bool:
+        """Whether ``count`` messages are ready, soon."""
         for pause in _SEEN_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            if await self.ready() >= all_ready:
-                break
+            if await self.ready() >= count:
+                return True
+        return False
 
     async def _take(self, count: int) -> None:
         ready = await self.ready()

@@ -308,6 +308,14 @@ def browse(url: str, queue: str) -> list[tuple[pika.BasicProperties, bytes]]:
             if method is None:
                 break
             found.append((properties, body))
+        # A quorum queue has it back only later, and keeps no more than 32 at once in order.
+        for last in sorted({*range(32, len(found), 32), len(found)} - {0}):
+            channel.basic_nack(last, multiple=True)
+            deadline = time.monotonic() + 2
+            while channel.queue_declare(queue, passive=True).method.message_count < last:
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.002)
     return found
 
 
