@@ -83,7 +83,7 @@ class Coalescer(Generic[Item, Result]):
                     if len(results) != len(batch):
                         raise ValueError(f"{len(batch)} items went out and {len(results)} results came back")
                 except BabelgateError as error:
-                    results = [error] * len(batch)
+                    results = [error.without_frames()] * len(batch)
                 except Exception as error:
                     _fail([future for _, future in batch], error)
                     continue

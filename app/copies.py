@@ -74,7 +74,7 @@ async def _replace(
         try:
             acked = await route.binding.ack(route.native, [originals[position].handle for position in confirmed])
         except BabelgateError as error:
-            acked = [error] * len(confirmed)
+            acked = [error.without_frames()] * len(confirmed)
         for position, outcome in zip(confirmed, acked, strict=True):
             outcomes[position] = outcome
     return outcomes

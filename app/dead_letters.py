@@ -133,7 +133,7 @@ async def _send(
     try:
         outcomes = await target.binding.publish(target.native, [outgoing for _, outgoing in ready]) if ready else []
     except BabelgateError as error:
-        outcomes = [error] * len(ready)
+        outcomes = [error.without_frames()] * len(ready)
     sent: list[DeadRecord] = []
     refused: list[dict[str, Any]] = []
     for (record, outgoing), outcome in zip(ready, outcomes, strict=True):

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +68,16 @@ class BabelgateError(Exception):
     def detail(self) -> str:
         """The sentence a client sees."""
         return str(self)
+
+    def without_frames(self) -> Self:
+        """Itself, as a result that is kept or was answered. The frames that it was raised through hold bodies, and soon
+        itself: only the collector of cycles would free them."""
+        known: BaseException | None = self
+        while known is not None:
+            before = known.__context__
+            known.__traceback__ = known.__cause__ = known.__context__ = None
+            known = before
+        return self
 
     def __getattr__(self, name: str) -> Any:
         facts = self.__dict__.get("facts", {})

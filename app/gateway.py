@@ -88,7 +88,7 @@ class Gateway:
         self._room = room
         self.incarnation = os.urandom(8).hex()
         """What this process is called by its peers and in its tokens; another one after each start."""
-        self._publisher = Publisher(self.limits, clock, observe)
+        self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
@@ -175,7 +175,7 @@ class Gateway:
             try:
                 await self._room()
             except Overloaded as error:
-                return [error] * len(bodies)
+                return [error.without_frames()] * len(bodies)
         return await self._publisher.several(lane, bodies, trace)
 
     def validate(

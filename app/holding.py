@@ -197,7 +197,7 @@ class Holder:
             try:
                 outcomes = await act(claimed)
             except BabelgateError as error:
-                outcomes = [error] * len(claimed)
+                outcomes = [error.without_frames()] * len(claimed)
             outstanding = self._outstanding([held.handle for held in claimed])
             for held, outcome, is_out in zip(claimed, outcomes, outstanding, strict=True):
                 claim, held.claim = held.claim, None

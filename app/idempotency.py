@@ -185,7 +185,7 @@ class Once:
             if granted:
                 outcomes = await self._send([messages[index][0] for index in granted])
         except BabelgateError as error:
-            outcomes = [error] * len(granted)
+            outcomes = [error.without_frames()] * len(granted)
         settlings = []
         for index, outcome in zip(granted, outcomes, strict=True):
             claim = messages[index][1]
@@ -200,7 +200,7 @@ class Once:
         try:
             verdicts = list(await store.reserve(claims, token, self._keys.policy.terms))
         except BabelgateError as error:
-            verdicts = [error] * len(claims)
+            verdicts = [error.without_frames()] * len(claims)
         lost: list[Settling] = []
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, OutcomeUnknown):

@@ -300,5 +300,5 @@ async def _each(held: Sequence[Held], call: Awaitable[Sequence[Outcome]]) -> dic
     try:
         outcomes = await call
     except BabelgateError as error:
-        outcomes = [error] * len(held)
+        outcomes = [error.without_frames()] * len(held)
     return {each.handle: outcome for each, outcome in zip(held, outcomes, strict=True)}

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
-from app.claims import KeyStore, Terms, Verdict
+from app.claims import Claim, KeyStore, Terms, Verdict
 from app.clock import Clock
 from app.coalescing import Coalescer
-from app.envelope import Limits, Poison, Publication, Received
+from app.envelope import Envelope, Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.holding import Holdings
 from app.idempotency import Keys, Once, Pair
@@ -32,6 +35,14 @@ Result = TypeVar("Result")
 _spared = Sparing(get_logger("babelgate.lanes"))
 
 
+class Posting(Struct, frozen=True):
+    """A message on its way to the broker, and the key under which it goes there once."""
+
+    envelope: Envelope
+    outgoing: Outgoing
+    claim: Claim | None = None
+
+
 class Lane:
     """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
 
@@ -47,9 +58,8 @@ class Lane:
         binding, native = route.binding, route.native
         max_batch = route.capabilities.max_batch
 
-        async def publish(messages: list[Outgoing]) -> Sequence[Outcome]:
-            call = binding.publish(native, messages)
-            return await self.timed("send", call, len(messages), coalesced=True)
+        async def send(messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+            return await self.timed("send", binding.publish(native, messages), len(messages))
 
         async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
             return await self.timed("send", store.publish(native, messages, terms), len(messages))
@@ -64,10 +74,12 @@ class Lane:
             return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
 
         self._keys = keys
-        self._publishing: set[asyncio.Future[list[Published]]] = set()
-        self._once = Once(route, keys, self.publish, send_once)
-        self.publisher: Coalescer[Outgoing, Outcome] = Coalescer(publish, max_batch, PUBLISH_SECONDS)
-        self.keyed: Coalescer[Pair, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS)
+        self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
+        self._once = Once(route, keys, send, send_once)
+        self.publisher: Coalescer[Posting, Outcome] = Coalescer(
+            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS
+        )
+        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS)
         self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
@@ -92,18 +104,21 @@ class Lane:
         await self.idle()
         await self.keeper.close()
 
-    async def publish(self, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        """Publish as one batch of its own; outcomes and errors of the binding."""
-        return await self.timed("send", self.route.binding.publish(self.route.native, messages), len(messages))
+    async def publish(self, postings: Sequence[Posting], *, coalesced: bool = False) -> Sequence[Outcome]:
+        """Publish as one batch of its own, and report what was accepted; outcomes and errors of the binding."""
+        sending = self.route.binding.publish(self.route.native, [posting.outgoing for posting in postings])
+        outcomes = await self.timed("send", sending, len(postings), coalesced=coalesced)
+        self._report(postings, outcomes)
+        return outcomes
 
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported where nobody keeps idempotency keys for this queue."""
         self._keys.store(self.route)
 
-    async def once(self, messages: Sequence[Pair]) -> Sequence[Published]:
-        """Publish as one batch of its own what has not been published under its key before. Never cancelled: a key
-        would stay reserved."""
-        publishing = asyncio.ensure_future(self._once.publish(messages))
+    async def once(self, postings: Sequence[Posting]) -> Sequence[Published]:
+        """Publish as one batch of its own what has not been published under its key before, and report it. Never
+        cancelled: a key would stay reserved."""
+        publishing = asyncio.ensure_future(self._publish_once(postings))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
         return await asyncio.shield(publishing)
@@ -158,6 +173,21 @@ class Lane:
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
         _spared.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
+
+    async def _publish_once(self, postings: Sequence[Posting]) -> Sequence[Published]:
+        results = await self._once.publish([(posting.outgoing, posting.claim) for posting in postings])
+        self._report(postings, results)
+        return results
+
+    def _report(self, postings: Sequence[Posting], results: Sequence[Published]) -> None:
+        """Tell which messages were accepted: before their callers go on, and also where one of them is gone."""
+        accepted = [posting for posting, result in zip(postings, results, strict=True) if result is None]
+        if not accepted:
+            return
+        facts = [_facts_of(posting) for posting in accepted]
+        bodies = [posting.envelope.body for posting in accepted]
+        route = self.route
+        self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
 
     async def _give_back(self, admitted: Sequence[Admitted]) -> None:
         await self.give_back([each.delivery.handle for each in admitted])
@@ -229,3 +259,10 @@ class Lane:
         for (_, event), outcome in zip(letters, outcomes, strict=True):
             if outcome is None:
                 self._observe(event)
+
+
+def _facts_of(posting: Posting) -> Facts:
+    sent, traceparent = posting.envelope, posting.outgoing.headers.get("traceparent")
+    return Facts(
+        sent.attempts, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, len(sent.body), traceparent
+    )

@@ -82,7 +82,7 @@ class Peers:
                     try:
                         answers += await self._call(owner, route.broker, body, count)
                     except BabelgateError as error:
-                        answers += [error] * count
+                        answers += [error.without_frames()] * count
                 return answers
 
             line = self._lines[key] = Coalescer(flush, _MAX_CALLS, _WAIT_SECONDS)

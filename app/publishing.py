@@ -5,30 +5,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import envelope
-from app.brokers.binding import Outgoing
 from app.claims import Claim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
 from app.idempotency import Result, chosen_key, claim, fingerprint
-from app.lanes import Lane
+from app.lanes import Lane, Posting
 from app.model import Projection, Receipt, Replay
-from app.observe.events import Event, Facts, Observe
 from app.observe.tracing import Trace
 from app.observe.tracing_operations import carrying, sending
 from app.routing import Route, chunks
 
-_Ready = tuple[int, Envelope, Outgoing, Claim | None]
-"""A message that can be published: its place among the bodies, and what the broker needs."""
+_Ready = tuple[int, Posting]
+"""A message that can be published, and its place among the bodies."""
 
 
 class Publisher:
-    """Turns the bodies of clients into messages, and reports those that a broker has durably accepted."""
+    """Turns the bodies of clients into messages."""
 
-    def __init__(self, limits: Limits, clock: Clock, observe: Observe) -> None:
+    def __init__(self, limits: Limits, clock: Clock) -> None:
         self._limits = limits
         self._clock = clock
-        self._observe = observe
 
     async def one(
         self,
@@ -51,16 +48,16 @@ class Publisher:
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key)
             claim = _claim(lane, publication, key, sent_as)
         with sending(trace, lane.route, [(publication.envelope, outgoing)], batch=False) as span:
-            outgoing = span.carrying(outgoing)
+            posting = Posting(publication.envelope, span.carrying(outgoing), claim)
+            outcome: Result
             if claim is None:
-                outcome: Result = await lane.publisher.submit(outgoing)
+                outcome = await lane.publisher.submit(posting)
             else:
-                outcome = await lane.keyed.submit((outgoing, claim))
+                outcome = await lane.keyed.submit(posting)
             if outcome is not None:
                 if isinstance(outcome, Replay):
                     return outcome
                 raise outcome
-        self._accepted(lane.route, [(publication.envelope, outgoing)])
         return _receipt(lane.route, publication.envelope)
 
     async def several(self, lane: Lane, bodies: Sequence[bytes], trace: Trace | None) -> list[Receipt | BabelgateError]:
@@ -73,15 +70,19 @@ class Publisher:
                 outgoing, claim = lane.outgoing(publication, None, None), None
                 if publication.idempotency_key is not None:
                     claim = _claim(lane, publication, None, fingerprint(body, None, None))
-                ready.append((index, publication.envelope, outgoing, claim))
+                ready.append((index, Posting(publication.envelope, outgoing, claim)))
             except BabelgateError as error:
-                results[index] = error
-        with sending(trace, lane.route, [(sent, outgoing) for _, sent, outgoing, _ in ready], batch=True) as span:
+                results[index] = error.without_frames()
+        sent = [(posting.envelope, posting.outgoing) for _, posting in ready]
+        with sending(trace, lane.route, sent, batch=True) as span:
             if trace is not None:
-                ready = [(index, sent, span.carrying(outgoing), claim) for index, sent, outgoing, claim in ready]
+                ready = [
+                    (index, Posting(posting.envelope, span.carrying(posting.outgoing), posting.claim))
+                    for index, posting in ready
+                ]
             for chunk in chunks(ready, lane.route.capabilities.max_batch):
                 await self._publish(lane, chunk, results)
-            span.ended(result for index, *_ in ready if isinstance(result := results[index], BabelgateError))
+            span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
 
     def projected(
@@ -108,36 +109,15 @@ class Publisher:
         """Publish what the broker takes at once; the result of each goes to its place."""
         outcomes: Sequence[Result]
         try:
-            if any(claim is not None for *_, claim in chunk):
-                outcomes = await lane.once([(outgoing, claim) for _, _, outgoing, claim in chunk])
+            postings = [posting for _, posting in chunk]
+            if any(posting.claim is not None for posting in postings):
+                outcomes = await lane.once(postings)
             else:
-                outcomes = await lane.publish([outgoing for _, _, outgoing, _ in chunk])
+                outcomes = await lane.publish(postings)
         except BabelgateError as error:
-            outcomes = [error] * len(chunk)
-        accepted: list[tuple[Envelope, Outgoing]] = []
-        for (index, sent, outgoing, _), outcome in zip(chunk, outcomes, strict=True):
-            results[index] = _receipt(lane.route, sent) if outcome is None else outcome
-            if outcome is None:
-                accepted.append((sent, outgoing))
-        if accepted:
-            self._accepted(lane.route, accepted)
-
-    def _accepted(self, route: Route, accepted: Sequence[tuple[Envelope, Outgoing]]) -> None:
-        facts = [
-            Facts(
-                sent.attempts,
-                sent.id,
-                sent.trace_id,
-                sent.job,
-                sent.created_at,
-                sent.lang,
-                len(sent.body),
-                outgoing.headers.get("traceparent"),
-            )
-            for sent, outgoing in accepted
-        ]
-        bodies = [sent.body for sent, _ in accepted]
-        self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+            outcomes = [error.without_frames()] * len(chunk)
+        for (index, posting), outcome in zip(chunk, outcomes, strict=True):
+            results[index] = _receipt(lane.route, posting.envelope) if outcome is None else outcome
 
 
 def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes) -> Claim:

@@ -66,7 +66,7 @@ class Settler:
             try:
                 lease = self._sealer.open(token, route.queue)
             except BabelgateError as error:
-                opened.append(error)
+                opened.append(error.without_frames())
             else:
                 # A queue that has moved to another broker since cannot reach this lease by its route.
                 opened.append(lease if lease.broker == route.broker else LeaseLost())

@@ -17,6 +17,7 @@ from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
 from app.http.traced import RequestTrace
+from app.observe.tracing import travels
 from app.scraping import Scraping
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -57,8 +58,8 @@ class Api:
         ended: Sequence[Ended],
     ) -> None:
         self._tracing = gateway.tracing
-        # The span ends first: the others may ask for its ids.
-        self._ended = ended if gateway.tracing.recorder is None else (_end_trace, *ended)
+        self._records = gateway.tracing.recorder is not None
+        self._ended = ended
         self._auth = auth
         self._limits = limits
         self._admission = gateway.admission
@@ -86,12 +87,13 @@ class Api:
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
         exchange = Exchange(scope, receive, send, path)
-        if self._tracing.concerns(exchange.headers):
+        trace = None
+        if self._records or travels(exchange.headers):
             trace = exchange.trace = RequestTrace(self._tracing, exchange)
-            if trace.context is None and path in OPEN:
+            if path in OPEN and trace.context is None:
                 # Probes would be most of all traces.
                 trace.decline()
-        if not self._ended and exchange.trace is None:
+        elif not self._ended:
             await carry_out(exchange, self._serve)
             return
         began = time.perf_counter()
@@ -99,6 +101,9 @@ class Api:
             await carry_out(exchange, self._serve)
         finally:
             took = time.perf_counter() - began
+            if trace is not None:
+                # Its span ends first: the others may ask for its ids.
+                trace.end()
             for tell in self._ended:
                 tell(exchange, took)
             # They know each other; without this each request would be left to the collector of cycles.
@@ -124,8 +129,3 @@ class Api:
                     await handler(exchange)
                     return
         await serve_rest(self._rest, exchange, self._limits, self._admission)
-
-
-def _end_trace(exchange: Exchange, seconds: float) -> None:
-    if exchange.trace is not None:
-        exchange.trace.end()

@@ -171,6 +171,8 @@ class _Watch:
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
+            # They know each other, and this request.
+            self._task = None
 
     def _begin(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._watch())

@@ -200,6 +200,7 @@ async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[No
         pass
     except BabelgateError as error:
         await exchange.fail(error)
+        error.without_frames()
     except Exception:
         log.exception("request failed", **exchange.ids())
         if exchange.status:

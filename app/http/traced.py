@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.http.problems import RawHeaders
-from app.observe.tracing import BAGGAGE, TRACEPARENT, Trace, Tracing, of_request
+from app.observe.tracing import TRACEPARENT, Trace, Tracing, of_request, travels
 from app.observe.tracing_context import Context
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class RequestTrace(Trace):
 
     def __init__(self, tracing: Tracing, exchange: Exchange) -> None:
         headers = exchange.headers
-        if TRACEPARENT in headers or BAGGAGE in headers:
+        if travels(headers):
             super().__init__(tracing, *of_request(headers, exchange.scope["headers"]))
         else:
             super().__init__(tracing)

@@ -41,10 +41,6 @@ class Tracing:
         self.sampling = sampling
         self.systems = systems
 
-    def concerns(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Whether a request with these headers needs a trace at all."""
-        return self.recorder is not None or TRACEPARENT in headers or BAGGAGE in headers
-
     def of_peer(self, traceparent: str | None) -> Trace | None:
         """The trace that a peer goes on with, which has decided that it is sampled; None where it has none."""
         context = parse(traceparent) if self.recorder is not None else None
@@ -99,7 +95,7 @@ class Trace:
             root = 0
             if parent is not None:
                 sampled = sampling.child(parent)
-            elif sampling.never_begins:
+            elif sampling.bound == 0:
                 sampled = False
             else:
                 root = trace_id_of(trace_id) if trace_id else random.getrandbits(128) or 1
@@ -122,6 +118,11 @@ class _PeerTrace(Trace):
 
     def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
         return self.context
+
+
+def travels(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request with these ``headers`` comes with something that travels on."""
+    return TRACEPARENT in headers or BAGGAGE in headers
 
 
 def of_request(headers: Mapping[bytes, bytes], lines: RawHeaders) -> tuple[Context | None, str]:

@@ -28,11 +28,6 @@ class Sampling(Struct, frozen=True):
     bound: int
     parent_based: bool
 
-    @property
-    def never_begins(self) -> bool:
-        """Whether no root is sampled, whatever its trace id."""
-        return self.bound == 0
-
     def root(self, trace_id: int) -> bool:
         """Whether a trace that begins here is sampled."""
         return trace_id & _LOW < self.bound

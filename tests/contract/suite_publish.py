@@ -195,6 +195,21 @@ class TestPublish:
         await process.gateway.publish(ANYONE, world.queue, entry, delay_seconds=3600)
         assert data(await process.one()) == {"n": 1}
 
+    async def test_what_is_accepted_is_reported_though_its_caller_is_gone(self, world: World) -> None:
+        process = await world.process()
+        publishing = asyncio.create_task(process.publish({"n": 1}))
+        await asyncio.sleep(0)
+        publishing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await publishing
+        assert [data(message)["n"] for message in await process.take(1)] == [1]
+
+        async def reported() -> bool:
+            return sum(event.count for event in process.events if event.kind == "accepted") == 1
+
+        # A consumer may have it before the broker confirms.
+        await until(reported)
+
     async def test_an_unknown_queue(self, world: World) -> None:
         binding = world.broker.connect()
         gateway = Gateway({binding.name: binding}, Router([Rule("orders.*", binding)]), TokenSealer(KEYS))
