@@ -27,7 +27,7 @@ from app.observe.sparing import Sparing
 from app.receiving import Admitted, Receiver
 from app.routing import Route
 
-PUBLISH_SECONDS = 0.25
+PUBLISH_SECONDS = 0.1
 """How long a publish may wait for others of its queue before it is its turn; past that, it is refused at once."""
 
 Result = TypeVar("Result")

@@ -18,7 +18,7 @@ from app.pacing import Pacer
 SHEDDER = "babelgate.shedder"
 """The key of the process's Shedder in the lifespan's state, through which the server hands it to its connections."""
 REST_SECONDS = 0.02
-RESTED = 200
+RESTED = 60
 """Of the refused connections so many are read again every 20 ms, in turn: clients that ask again at once, against what
 they were told, cannot take the time of those who are served."""
 
