@@ -81,12 +81,14 @@ def check_config(config: Path | None, offline: bool) -> None:
     from app import settings
     from app.checks import check
     from app.journaling import check_journal
+    from app.keys import check_token_keys
     from app.observe import tracing_setup
     from app.tls import check_tls
     from app.wiring import resolve
 
     with configuration_errors():
         loaded = settings.load(config, os.environ)
+        check_token_keys(loaded)
         check_tls(loaded)
         tracing_setup.check()
         check_journal(loaded)

@@ -8,6 +8,7 @@ import os
 import secrets
 from pathlib import Path
 
+from app.directories import check_writable
 from app.errors import ConfigError
 from app.leases import TokenKey
 from app.settings import Settings
@@ -35,6 +36,14 @@ def token_keys(settings: Settings) -> list[TokenKey]:
     if len(secret) < _SECRET_BYTES:
         raise ConfigError(key="state_dir", reason=f"{path} holds no key of {_SECRET_BYTES} bytes in hexadecimal")
     return [TokenKey(hashlib.sha256(secret).hexdigest()[:8], secret)]
+
+
+def check_token_keys(settings: Settings) -> None:
+    """Raise ConfigError where :func:`token_keys` would; makes nothing."""
+    if settings.token_keys or (settings.state_dir / KEY_FILE).exists():
+        token_keys(settings)
+    else:
+        check_writable(settings.state_dir, "state_dir")
 
 
 def _create(path: Path) -> None:

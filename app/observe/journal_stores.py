@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import zstandard
 
+from app.directories import check_writable
 from app.errors import ConfigError
 from app.masking import mask_url
 from app.observe.journal import COMPRESSED, PART
@@ -136,15 +137,6 @@ class Remote:
             files.put_file(str(packed), incoming)
             files.mv(incoming, target)
         self._connected = files, root
-
-
-def check_writable(directory: Path, key: str) -> None:
-    """Raise ConfigError naming ``key`` where this process cannot write to ``directory``, nor make it."""
-    nearest = next(each for each in (directory.absolute(), *directory.absolute().parents) if os.path.lexists(each))
-    if not nearest.is_dir():
-        raise ConfigError(key=key, reason=f"{directory}: {nearest} is not a directory")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise ConfigError(key=key, reason=f"{directory}: {nearest} cannot be written")
 
 
 def compress(source: Path, target: Path, compression: Compression) -> None:

@@ -16,13 +16,14 @@ from threading import Event, Thread
 from msgspec import Struct
 
 from app.clock import Clock, now_ms
+from app.directories import check_writable
 from app.errors import ConfigError, Overloaded
 from app.observe.journal import Segment, new_epoch
 from app.observe.journal_buffer import Buffer
 from app.observe.journal_claims import Claim
 from app.observe.journal_landing import Landing
 from app.observe.journal_segments import Segments, make_private
-from app.observe.journal_stores import Compression, check_writable, store
+from app.observe.journal_stores import Compression, store
 from app.observe.logs import get_logger
 
 WRITE_SECONDS = 0.1

@@ -23,9 +23,22 @@ _DATE = click.DateTime(["%Y-%m-%d"])
     help="How long a message may take: what happens later changes no date before.",
 )
 @click.option("--force", is_flag=True, help="State all dates again, also where nothing has changed.")
+@click.option(
+    "--retain-hours",
+    type=click.FloatRange(min=0),
+    default=24.0,
+    show_default=True,
+    help="How long dates that were stated again stay as they were, for those who read them.",
+)
 @starts_spark
 def metrics(
-    launch: Launch, root: str, start: datetime | None, end: datetime | None, lookback_days: int, force: bool
+    launch: Launch,
+    root: str,
+    start: datetime | None,
+    end: datetime | None,
+    lookback_days: int,
+    force: bool,
+    retain_hours: float,
 ) -> None:
     """Measure what the journal below ROOT tells: counts, rates, times, sizes, and the life of every message.
 
@@ -36,4 +49,4 @@ def metrics(
 
     if start is not None and end is not None and start > end:
         raise click.BadParameter("it is before --from", param_hint="--to")
-    run(launch, root, Range(start and start.date(), end and end.date(), lookback_days), force)
+    run(launch, root, Range(start and start.date(), end and end.date(), lookback_days), force, retain_hours)

@@ -15,25 +15,28 @@ from app.pipeline.console import progress, say, summarize
 from app.pipeline.datasets import Manifest, Store, run_id
 from app.pipeline.days import Range, State, before, changed, lost_otherwise, state_of
 from app.pipeline.errors import JobFailed
-from app.pipeline.journals import Snapshot, existing
+from app.pipeline.journals import Snapshot, existing, now_ms
 from app.pipeline.locks import only_one
 from app.pipeline.losses import losses_of
 from app.pipeline.measuring import DATASETS, Measuring
+from app.pipeline.superseded import remove_superseded
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
 
 
-def metrics(launch: Launch, root: str, within: Range, force: bool = False) -> Manifest:
+def metrics(launch: Launch, root: str, within: Range, force: bool = False, retain_hours: float = 24.0) -> Manifest:
     """Run the job and tell its result; the manifest of the run. Raises JobFailed."""
     with launch.spark("metrics") as spark:
         store = Store(spark, root)
         journal = existing(spark, root)
         with only_one(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
-            manifest, unchanged = _Job(store, journal, within).run(force)
+            job = _Job(store, journal, within)
+            removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
+            manifest, unchanged = job.run(force)
         places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
     told = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
-    summarize(launch.summary, {**told, "unchanged": unchanged, "paths": places})
-    _tell(told, root, unchanged)
+    summarize(launch.summary, {**told, "unchanged": unchanged, "removed": removed, "paths": places})
+    _tell(told, root, unchanged, len(removed))
     return manifest
 
 
@@ -48,6 +51,10 @@ class _Job:
         # What another version has stated stays, until it is stated again: as soon as it is asked for.
         is_own = self._former.get("code_version") == __version__
         self._stated: State = self._former.get("state", {}) if is_own else {}
+
+    def tidy(self, until: int) -> list[str]:
+        """Remove what nobody reads since ``until``, Unix ms; what was removed, below the root."""
+        return remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
 
     def run(self, force: bool) -> tuple[Manifest, bool]:
         """The manifest, and whether it was there already."""
@@ -121,7 +128,7 @@ class _Job:
         return int(row[0])
 
 
-def _tell(told: Mapping[str, Any], root: str, unchanged: bool) -> None:
+def _tell(told: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
     if unchanged:
         say(f"Nothing has changed since run {told['run_id']}; --force does it again.")
     at_least = "at least " if told["at_least"] else ""
@@ -133,3 +140,5 @@ def _tell(told: Mapping[str, Any], root: str, unchanged: bool) -> None:
             f"{told['not_followed'][0]} to {told['not_followed'][-1]}"
         )
     click.echo(f"In {root}: {', '.join(DATASETS)}")
+    if removed:
+        click.echo(f"Removed what was stated again: {removed} folders.")

@@ -16,6 +16,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.pacing", "app.transport"),
     (
         "app.coalescing",
+        "app.directories",
         "app.jsontext",
         "app.sources",
         "app.rights",

@@ -91,6 +91,38 @@ def test_what_is_not_stated_again_stays(run):
     check_open(run, rows, START + DAY - 2)
 
 
+@pytest.mark.timeout(240)
+def test_what_was_stated_again_is_removed_in_time(run):
+    rows = land(run.landing, Days(100, days=2).rows(), "a")
+    run()
+    first = run(command="metrics")
+    killed = f"{run.store.folder('rates')}/run={'0' * 16}"
+    run.store.files.write(f"{killed}/date=2026-01-01/half.parquet", b"PAR1")
+    more = [row("accepted", START + DAY + 7, 0, **{**FACTS, "message_id": "m", "created_at": START + DAY + 6})]
+    rows += land(run.landing, more, "b")
+    run()
+    second = run(command="metrics")
+    assert second["removed"] == [killed.removeprefix(f"{run.store.root}/")]
+    assert {first["run_id"], second["run_id"]} == set(runs_of(run, "throughput").values())
+    assert run(command="metrics")["removed"] == [], "somebody may still read what the first run stated"
+
+    removed = run("--retain-hours", "0", command="metrics")["removed"]
+    assert removed
+    assert all(folder.partition("/run=")[2].startswith(f"{first['run_id']}") for folder in removed)
+    for name in DATASETS:
+        kept = [each.url for each in run.store.files.walk(run.store.folder(name)) if each.url.endswith(".parquet")]
+        assert {url.rpartition("/")[0] for url in kept} == {
+            f"{run.store.folder(name, by)}/date={day}" for day, by in runs_of(run, name).items()
+        }
+    check(measured(run), rows, (), max(each["at"] for each in rows))
+
+    again = run("--force", "--retain-hours", "0", command="metrics")
+    assert set(runs_of(run, "throughput").values()) == {again["run_id"]}
+    run("--retain-hours", "0", command="metrics")
+    assert {run_id for name in DATASETS for run_id in run.store.runs(name)} == {again["run_id"]}
+    check(measured(run), rows, (), max(each["at"] for each in rows))
+
+
 def check_open(run, rows, as_of):
     still = run.store.read("open").where(f"as_of = {as_of}").collect()
     found = {(each.queue, each.state, each.from_seconds, each.below_seconds): each.n for each in still}

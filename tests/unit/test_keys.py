@@ -11,7 +11,7 @@ import pytest
 
 from app import settings
 from app.errors import ConfigError
-from app.keys import KEY_FILE, token_keys
+from app.keys import KEY_FILE, check_token_keys, token_keys
 
 PRINT_KEY = """
 import sys
@@ -53,11 +53,19 @@ def test_configured_keys_win(tmp_path):
 def test_a_damaged_file_is_refused_in_words(here, content):
     here.state_dir.mkdir()
     (here.state_dir / KEY_FILE).write_text(content)
-    with pytest.raises(ConfigError, match="holds no key of 32 bytes"):
-        token_keys(here)
+    for refuses in (token_keys, check_token_keys):
+        with pytest.raises(ConfigError, match="holds no key of 32 bytes"):
+            refuses(here)
 
 
 def test_a_state_dir_that_cannot_be_is_refused_in_words(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="state_dir"):
-        token_keys(settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path / "file" / "x")}))
+    loaded = settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path / "file" / "x")})
+    for refuses in (token_keys, check_token_keys):
+        with pytest.raises(ConfigError, match="state_dir"):
+            refuses(loaded)
+
+
+def test_the_check_makes_nothing(here):
+    check_token_keys(here)
+    assert not here.state_dir.exists()
