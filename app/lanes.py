@@ -58,9 +58,6 @@ class Lane:
         binding, native = route.binding, route.native
         max_batch = route.capabilities.max_batch
 
-        async def send(messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-            return await self.timed("send", binding.publish(native, messages), len(messages))
-
         async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
             return await self.timed("send", store.publish(native, messages, terms), len(messages))
 
@@ -75,7 +72,7 @@ class Lane:
 
         self._keys = keys
         self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
-        self._once = Once(route, keys, send, send_once)
+        self._once = Once(route, keys, self._send, send_once)
         self.publisher: Coalescer[Posting, Outcome] = Coalescer(
             partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS
         )
@@ -106,8 +103,7 @@ class Lane:
 
     async def publish(self, postings: Sequence[Posting], *, coalesced: bool = False) -> Sequence[Outcome]:
         """Publish as one batch of its own, and report what was accepted; outcomes and errors of the binding."""
-        sending = self.route.binding.publish(self.route.native, [posting.outgoing for posting in postings])
-        outcomes = await self.timed("send", sending, len(postings), coalesced=coalesced)
+        outcomes = await self._send([posting.outgoing for posting in postings], coalesced=coalesced)
         self._report(postings, outcomes)
         return outcomes
 
@@ -173,6 +169,10 @@ class Lane:
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
         _spared.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
+
+    async def _send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
+        sending = self.route.binding.publish(self.route.native, messages)
+        return await self.timed("send", sending, len(messages), coalesced=coalesced)
 
     async def _publish_once(self, postings: Sequence[Posting]) -> Sequence[Published]:
         results = await self._once.publish([(posting.outgoing, posting.claim) for posting in postings])

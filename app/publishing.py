@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from app import envelope
 from app.claims import Claim
 from app.clock import Clock
@@ -77,8 +79,7 @@ class Publisher:
         with sending(trace, lane.route, sent, batch=True) as span:
             if trace is not None:
                 ready = [
-                    (index, Posting(posting.envelope, span.carrying(posting.outgoing), posting.claim))
-                    for index, posting in ready
+                    (index, replace(posting, outgoing=span.carrying(posting.outgoing))) for index, posting in ready
                 ]
             for chunk in chunks(ready, lane.route.capabilities.max_batch):
                 await self._publish(lane, chunk, results)

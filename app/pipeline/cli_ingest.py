@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from app.pipeline.cli_options import Launch, starts_spark
+from app.pipeline.cli_options import Launch, retains, starts_spark
 
 
 @click.command()
@@ -53,13 +53,7 @@ def ingest(
     show_default=True,
     help="The size that files are to have; a date with less has one.",
 )
-@click.option(
-    "--retain-hours",
-    type=click.FloatRange(min=0),
-    default=24.0,
-    show_default=True,
-    help="How long files that were replaced stay, for those who read them.",
-)
+@retains("files that were replaced stay")
 @click.option("--force", is_flag=True, help="Write every date again, not only those with new batches.")
 @starts_spark
 def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, force: bool) -> None:

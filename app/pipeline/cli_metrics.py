@@ -6,7 +6,7 @@ from datetime import datetime
 
 import click
 
-from app.pipeline.cli_options import Launch, starts_spark
+from app.pipeline.cli_options import Launch, retains, starts_spark
 
 _DATE = click.DateTime(["%Y-%m-%d"])
 
@@ -23,13 +23,7 @@ _DATE = click.DateTime(["%Y-%m-%d"])
     help="How long a message may take: what happens later changes no date before.",
 )
 @click.option("--force", is_flag=True, help="State all dates again, also where nothing has changed.")
-@click.option(
-    "--retain-hours",
-    type=click.FloatRange(min=0),
-    default=24.0,
-    show_default=True,
-    help="How long dates that were stated again stay as they were, for those who read them.",
-)
+@retains("dates that were stated again stay as they were")
 @starts_spark
 def metrics(
     launch: Launch,

@@ -57,6 +57,17 @@ class Launch:
                 log.unlink()
 
 
+def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option ``--retain-hours`` of a command that replaces ``what``."""
+    return click.option(
+        "--retain-hours",
+        type=click.FloatRange(min=0),
+        default=24.0,
+        show_default=True,
+        help=f"How long {what}, for those who read them.",
+    )
+
+
 def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
     """Give ``command`` a Launch as its first argument, made from options of its own."""
 

@@ -107,8 +107,7 @@ class Store:
 
     def runs(self, dataset: str) -> list[str]:
         """The ids of all complete runs, in no meaningful order."""
-        names = (each.url.rpartition("/")[2] for each in self.files.list(self.folder(dataset)) if each.is_folder)
-        found = (name.removeprefix("run=") for name in names if name.startswith("run="))
+        found = self.files.folders(self.folder(dataset), "run=")
         return [run for run in found if self.manifest(dataset, run) is not None]
 
     def newest(self, dataset: str) -> str | None:

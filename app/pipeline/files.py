@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -54,6 +54,11 @@ class Files:
         if not self.exists(url):
             return []
         return sorted(map(_status, self._fs.listStatus(self._path(url))))
+
+    def folders(self, url: str, prefix: str) -> Sequence[str]:
+        """What the names of the folders in ``url`` that begin with ``prefix`` go on with, by name."""
+        names = (each.url.rstrip("/").rpartition("/")[2] for each in self.list(url) if each.is_folder)
+        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
     def walk(self, url: str) -> Iterator[FileStatus]:
         """The files below ``url``, or the file itself, by name."""

@@ -114,9 +114,8 @@ class Measuring:
         parts.update((day.isoformat(), self._run) for day in self._written(dataset))
 
     def _written(self, dataset: str) -> list[date]:
-        listed = self._store.files.list(self._store.folder(dataset, self._run))
-        names = (each.url.rstrip("/").rpartition("/")[2] for each in listed if each.is_folder)
-        return [date.fromisoformat(name.removeprefix("date=")) for name in names if name.startswith("date=")]
+        folder = self._store.folder(dataset, self._run)
+        return [date.fromisoformat(day) for day in self._store.files.folders(folder, "date=")]
 
     def _stated(self, dataset: str, days: Collection[date] | None = None) -> DataFrame:
         wanted = None if days is None else {day.isoformat() for day in days}

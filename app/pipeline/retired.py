@@ -20,11 +20,9 @@ def remove_leftovers(store: Store, current: Snapshot) -> None:
     """Remove what compactions left that were killed. The caller holds their lock."""
     used = {*_used(current), *current.compacted.retired}
     for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
-        for each in store.files.list(store.folder(dataset)):
-            name = each.url.rpartition("/")[2]
-            run = path(dataset, name)
-            if name.startswith("run=") and not any(_is_in(inner, run) for inner in used):
-                store.files.remove(each.url)
+        for run in store.files.folders(store.folder(dataset), "run="):
+            if not any(_is_in(inner, path(dataset, f"run={run}")) for inner in used):
+                store.files.remove(store.folder(dataset, run))
 
 
 def remove_retired(store: Store, current: Snapshot, until: int) -> list[str]:

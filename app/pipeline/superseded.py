@@ -25,7 +25,7 @@ class _Runs:
         self._current: str = current["run_id"]
         self._stated_by: dict[str, str] = current["parts"][dataset]
         self._until = until
-        self._completed = {run: self._completed_at(dataset, run) for run in self._named(self._home, "run=")}
+        self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
 
     def remove(self) -> list[str]:
         """Remove them; what was removed."""
@@ -34,7 +34,7 @@ class _Runs:
             if run == self._current:
                 continue
             place = f"{self._home}/run={run}"
-            days = self._named(place, "date=")
+            days = self._store.files.folders(place, "date=")
             unused = [day for day in days if self._is_unused(run, day)]
             if completed_at is None or (len(unused) == len(days) and self._is_past(self._current)):
                 gone.append(place)
@@ -55,7 +55,3 @@ class _Runs:
     def _completed_at(self, dataset: str, run: str) -> int | None:
         manifest = self._store.manifest(dataset, run)
         return None if manifest is None else int(manifest["completed_at"])
-
-    def _named(self, url: str, prefix: str) -> list[str]:
-        names = (each.url.rstrip("/").rpartition("/")[2] for each in self._store.files.list(url) if each.is_folder)
-        return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
