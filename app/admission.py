@@ -76,6 +76,11 @@ class Ticket:
         self._free = free
         self._size = 0
 
+    @property
+    def size(self) -> int:
+        """The bytes it has."""
+        return self._size
+
     def grow(self, size: int) -> None:
         """Have ``size`` bytes in all; never fewer than before. Raises Overloaded."""
         if size > self._size:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import islice
 from typing import Generic, TypeVar
 
 from app.errors import BabelgateError, Overloaded
+
+BATCH_BYTES = 4_194_304
+"""A batch of large items is cut short, because the event loop writes it in one piece."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -24,9 +28,13 @@ class Coalescer(Generic[Item, Result]):
         flush: Callable[[list[Item]], Awaitable[Sequence[Result]]],
         max_items: int,
         max_wait_seconds: float = math.inf,
+        size: Callable[[Item], int] = lambda item: 0,
     ) -> None:
-        """``max_items`` of a batch; ``max_wait_seconds``: calls that would wait longer for their batch are refused."""
+        """``max_items`` of a batch; ``max_wait_seconds``: calls that would wait longer for their batch are refused.
+        ``size``: the bytes of an item, of which a batch has at most BATCH_BYTES unless one item has more.
+        """
         self._flush = flush
+        self._size = size
         self._max_items = max_items
         self._max_wait_seconds = max_wait_seconds
         self._batch_seconds = 0.0
@@ -75,8 +83,9 @@ class Coalescer(Generic[Item, Result]):
         try:
             while self._pending:
                 self._began = clock()
-                batch = self._pending[: self._max_items]
-                del self._pending[: self._max_items]
+                count = self._fitting()
+                batch = self._pending[:count]
+                del self._pending[:count]
                 results: Sequence[Result | BabelgateError]
                 try:
                     results = await self._flush([item for item, _ in batch])
@@ -93,6 +102,15 @@ class Coalescer(Generic[Item, Result]):
                         future.set_result(result)
         finally:
             self._task = None
+
+    def _fitting(self) -> int:
+        """How many of those that wait make up the next batch."""
+        left = BATCH_BYTES
+        for count, (item, _) in enumerate(islice(self._pending, self._max_items)):
+            left -= self._size(item)
+            if left < 0:
+                return max(count, 1)
+        return min(len(self._pending), self._max_items)
 
 
 def _fail(futures: Sequence[asyncio.Future[Result]], error: Exception) -> None:

@@ -5,13 +5,17 @@ Stopped between the last two the message is there twice, and never not at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import Buries, DeadLetter, Failure, Outcome, Outgoing, Outstanding
 from app.errors import BabelgateError, LeaseLost
 from app.holding import Held
-from app.routing import Route, offering
+from app.routing import Route, chunks, offering
+
+Why = TypeVar("Why", Failure, DeadLetter)
+"""What a copy is made for: a failure, or a dead-letter block."""
 
 
 async def publish_again(
@@ -21,17 +25,18 @@ async def publish_again(
 
     One outcome each: LeaseLost where the broker has the original back, else the error of the publish or of the ack.
     """
-    copies = [
-        Outgoing(
+
+    def copy(each: tuple[Held, Failure]) -> Outgoing:
+        held, failure = each
+        return Outgoing(
             envelope.with_attempts(held.delivery.body, failure.attempts),
             held.delivery.headers,
             delay_seconds=delay_seconds,
             failure=failure,
             carried=held.delivery.carried,
         )
-        for held, failure in failed
-    ]
-    return await _replace(route, [held for held, _ in failed], copies, to_dead=False)
+
+    return await _replaced(route, failed, copy, to_dead=False)
 
 
 async def bury(route: Route, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequence[Outcome]:
@@ -39,16 +44,41 @@ async def bury(route: Route, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequ
 
     Raises UnsupportedByBroker where the broker has no such queue.
     """
-    records = [
-        Outgoing(
+
+    def record(each: tuple[Held, DeadLetter]) -> Outgoing:
+        held, letter = each
+        return Outgoing(
             envelope.dead_letter_record(held.delivery.body, letter.block),
             held.delivery.headers,
             failure=Failure(letter.block["attempts"], letter.block["error"], letter.block["exception"]),
             carried=held.delivery.carried,
         )
-        for held, letter in letters
-    ]
-    return await _replace(route, [held for held, _ in letters], records, to_dead=True)
+
+    return await _replaced(route, letters, record, to_dead=True)
+
+
+async def _replaced(
+    route: Route,
+    originals: Sequence[tuple[Held, Why]],
+    copy: Callable[[tuple[Held, Why]], Outgoing],
+    *,
+    to_dead: bool,
+) -> Sequence[Outcome]:
+    """Put a ``copy`` of each in its place, as many at a time as the broker takes."""
+    outcomes: list[Outcome] = []
+    for chunk in chunks(originals, route.capabilities.max_batch, _size):
+        copies = await turns.mapped(copy, chunk, size=_size)
+        try:
+            outcomes += await _replace(route, [held for held, _ in chunk], copies, to_dead=to_dead)
+        except BabelgateError as error:
+            outcomes += [error.without_frames()] * len(chunk)
+    return outcomes
+
+
+def _size(each: tuple[Held, Failure | DeadLetter]) -> int:
+    held, why = each
+    error = why.error if isinstance(why, Failure) else why.block["error"]
+    return len(held.delivery.body) + len(error or "")
 
 
 async def _replace(

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import NO_HEADERS, DeadRecord, DeadStore, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
 from app.model import DeadLetterFilter, DeadLetterView, RedriveResult
 from app.observe.events import Event, Facts, Observe
-from app.routing import Route, chunks, offering
+from app.routing import PAGE_BYTES, Route, affordable, chunks, offering
 
 DEFAULT_REDRIVE_LIMIT = 1000
 _PAGE = 100
@@ -40,12 +40,17 @@ async def list_dead(
     """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
     store = offering(route, DeadStore)
     views: list[DeadLetterView] = []
-    scanned = 0
-    while len(views) < limit and scanned < _MAX_SCANNED:
+    scanned = scanned_bytes = held_bytes = 0
+    while len(views) < limit and scanned < _MAX_SCANNED and held_bytes < PAGE_BYTES:
         # Never more than is still wanted: the cursor points behind a page, not into it.
-        records, cursor = await store.read_dead(route.native, cursor, limit - len(views))
+        count = min(limit - len(views), affordable(scanned, scanned_bytes, PAGE_BYTES - held_bytes))
+        records, cursor = await store.read_dead(route.native, cursor, count)
         scanned += len(records)
-        views += [_view(record, summary) for record, summary in _described(records) if matches(summary, where)]
+        scanned_bytes += sum(map(_size, records))
+        for record, summary in zip(records, await turns.mapped(_described, records, _size), strict=True):
+            if matches(summary, where):
+                views.append(_view(record, summary))
+                held_bytes += _size(record)
         if cursor is None:
             break
     return views, cursor
@@ -68,17 +73,19 @@ async def redrive(
     store = offering(source, DeadStore)
     limit = DEFAULT_REDRIVE_LIMIT if limit is None else limit
     started = clock()
-    scanned = matched = redriven = failed = 0
+    scanned = scanned_bytes = matched = redriven = failed = 0
     errors: list[dict[str, Any]] = []
     cursor: str | None = None
     complete = reached_end = False
     while redriven < limit and not reached_end:
-        records, cursor = await store.read_dead(source.native, cursor, _PAGE)
+        count = min(affordable(scanned, scanned_bytes, PAGE_BYTES), _PAGE)
+        records, cursor = await store.read_dead(source.native, cursor, count)
         complete = reached_end = cursor is None
         scanned += len(records)
-        ready: list[tuple[DeadRecord, Outgoing]] = []
+        scanned_bytes += sum(map(_size, records))
+        ready: list[_Ready] = []
         problems: list[dict[str, Any]] = []
-        for record, summary in _described(records):
+        for record, summary in zip(records, await turns.mapped(_described, records, _size), strict=True):
             if not matches(summary, where):
                 continue
             if (summary.failed_at or 0) > started:
@@ -86,20 +93,23 @@ async def redrive(
                 continue
             matched += 1
             try:
-                ready.append((record, _revived(record, summary, source, target, started)))
+                size = _size(record)
+                outgoing = await turns.run(_revived, record, summary, source, target, started, size=size)
             except Poison as poison:
                 problems.append({"id": summary.id, "code": poison.code, "detail": poison.detail})
+            else:
+                ready.append(_Ready(record, summary, outgoing))
         if len(ready) > limit - redriven:
             ready, complete, reached_end = ready[: limit - redriven], False, True
         if dry_run:
             redriven += len(ready)
-        for slice_ in [] if dry_run else chunks(ready, target.capabilities.max_batch):
+        for slice_ in [] if dry_run else chunks(ready, target.capabilities.max_batch, lambda each: _size(each.record)):
             sent, refused = await _send(target, slice_)
             problems += refused
             if sent:
                 # They are sent, whatever becomes of their removal.
                 observe(_redriven(source, target, sent))
-            _, cursor = await store.remove_dead(source.native, sent, cursor)
+            _, cursor = await store.remove_dead(source.native, [each.record for each in sent], cursor)
             redriven += len(sent)
             if not sent:  # the target is down, or refuses all: more of the same would change nothing
                 complete, reached_end = False, True
@@ -107,6 +117,14 @@ async def redrive(
         failed += len(problems)
         errors += problems[: _MAX_ERRORS - len(errors)]
     return RedriveResult(scanned, matched, 0 if dry_run else redriven, failed, dry_run, complete, errors)
+
+
+class _Ready(NamedTuple):
+    """A dead letter, what it says of itself, and the message to publish in its place."""
+
+    record: DeadRecord
+    summary: DeadSummary
+    outgoing: Outgoing
 
 
 def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Route, now: int) -> Outgoing:
@@ -125,26 +143,25 @@ def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Ro
     )
 
 
-async def _send(
-    target: Route, ready: Sequence[tuple[DeadRecord, Outgoing]]
-) -> tuple[list[DeadRecord], list[dict[str, Any]]]:
-    """Publish; the records that the broker has confirmed, and what became of the others."""
+async def _send(target: Route, ready: Sequence[_Ready]) -> tuple[list[_Ready], list[dict[str, Any]]]:
+    """Publish; those that the broker has confirmed, and what became of the others."""
     outcomes: Sequence[Outcome]
     try:
-        outcomes = await target.binding.publish(target.native, [outgoing for _, outgoing in ready]) if ready else []
+        messages = [each.outgoing for each in ready]
+        outcomes = await target.binding.publish(target.native, messages) if messages else []
     except BabelgateError as error:
         outcomes = [error.without_frames()] * len(ready)
-    sent: list[DeadRecord] = []
+    sent: list[_Ready] = []
     refused: list[dict[str, Any]] = []
-    for (record, outgoing), outcome in zip(ready, outcomes, strict=True):
+    for each, outcome in zip(ready, outcomes, strict=True):
         if outcome is None:
-            sent.append(record)
+            sent.append(each)
         else:
-            refused.append({"id": outgoing.dedup_id, "code": outcome.problem_code, "detail": outcome.detail})
+            refused.append({"id": each.summary.id, "code": outcome.problem_code, "detail": outcome.detail})
     return sent, refused
 
 
-def _redriven(source: Route, target: Route, sent: Sequence[DeadRecord]) -> Event:
+def _redriven(source: Route, target: Route, sent: Sequence[_Ready]) -> Event:
     facts = [
         Facts(
             message_id=summary.id,
@@ -153,13 +170,17 @@ def _redriven(source: Route, target: Route, sent: Sequence[DeadRecord]) -> Event
             size=len(record.body),
             traceparent=record.headers.get("traceparent"),
         )
-        for record, summary in _described(sent)
+        for record, summary, _ in sent
     ]
     return Event("redriven", source.queue, source.broker, len(facts), messages=facts, to_queue=target.queue)
 
 
-def _described(records: Sequence[DeadRecord]) -> list[tuple[DeadRecord, DeadSummary]]:
-    return [(record, envelope.describe_dead(record.body)) for record in records]
+def _described(record: DeadRecord) -> DeadSummary:
+    return envelope.describe_dead(record.body)
+
+
+def _size(record: DeadRecord) -> int:
+    return len(record.body)
 
 
 def _view(record: DeadRecord, summary: DeadSummary) -> DeadLetterView:

@@ -7,6 +7,7 @@ The tree::
     ├── EnvelopeError                (the first problem's)   a body the contract refuses
     │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
     ├── BodyTooLarge                 body_too_large          actual size and limit
+    ├── TooManyLines                 too_many_lines          an upload of more lines than are read
     ├── InvalidParameter             invalid_parameter       a parameter outside its range
     ├── InvalidIdempotencyKey        invalid_idempotency_key the header holds no key
     ├── IdempotencyUnsupported       idempotency_unsupported nobody keeps keys for that queue
@@ -120,6 +121,12 @@ class BodyTooLarge(BabelgateError):
     """The body has {actual} bytes, more than the limit of {limit} bytes."""
 
     code = "body_too_large"
+
+
+class TooManyLines(BabelgateError):
+    """The upload has more than {limit} {kind}. What stands before them was published."""
+
+    code = "too_many_lines"
 
 
 class InvalidParameter(BabelgateError):

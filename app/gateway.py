@@ -11,8 +11,9 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from weakref import WeakValueDictionary
 
+from app import turns
 from app.admission import Admission
-from app.brokers.binding import Binding, DeadStore, Peeked, Peeks, Purges
+from app.brokers.binding import Binding, DeadStore, Peeked, Purges
 from app.clock import Clock, now_ms
 from app.dead_letters import list_dead, redrive
 from app.envelope import Limits, Poison, canonical, inspect
@@ -37,7 +38,7 @@ from app.observe.events import Event, Observe
 from app.observe.logs import get_logger
 from app.observe.tracing import Trace, Tracing
 from app.observe.tracing_operations import receiving, redriving, settling
-from app.overview import Overview, known_queues
+from app.overview import Overview, known_queues, peek
 from app.publishing import Publisher
 from app.rights import Caller, Right
 from app.routing import Route, Router, offering
@@ -178,7 +179,7 @@ class Gateway:
                 return [error.without_frames()] * len(bodies)
         return await self._publisher.several(lane, bodies, trace)
 
-    def validate(
+    async def validate(
         self,
         caller: Caller,
         queue: str,
@@ -190,9 +191,9 @@ class Gateway:
     ) -> Projection:
         """What publish would write; writes nothing. In place of the span that it would make stands the request's."""
         caller.require(Right.SEND, queue)
-        return self._publisher.projected(self._lane(queue), body, delay_seconds, ordering_key, trace)
+        return await self._publisher.projected(self._lane(queue), body, delay_seconds, ordering_key, trace)
 
-    def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
+    async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
 
         Raises EnvelopeSyntaxError and EnvelopeError for what would be dead-lettered as poison.
@@ -200,11 +201,12 @@ class Gateway:
         caller.require(Right.LISTEN, queue)
         route = self._lane(queue).route
         try:
-            inspect(body, self.limits)
+            await turns.run(inspect, body, self.limits, size=len(body))
         except Poison as poison:
             refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
             raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
-        return Projection(canonical(body), queue, route.broker, route.native.name, {})
+        read = await turns.run(canonical, body, size=len(body))
+        return Projection(read, queue, route.broker, route.native.name, {})
 
     async def receive(
         self,
@@ -285,10 +287,9 @@ class Gateway:
         return results
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
-        """Ready messages, oldest first, without reserving. Raises UnsupportedByBroker."""
+        """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
         caller.require(Right.LISTEN, queue)
-        route = self._lane(queue).route
-        return await offering(route, Peeks).peek(route.native, limit)
+        return await peek(self._lane(queue).route, limit)
 
     async def dead_letters(
         self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
@@ -332,7 +333,7 @@ class Gateway:
     async def _kept_routes(self) -> list[Route]:
         """The queues this process knows of: configured by name, listed by their broker, or dealt with."""
         names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._lanes])
-        return [self.router.route(name) for name in names]
+        return await turns.mapped(self.router.route, names)
 
     def _lane(self, queue: str) -> Lane:
         route = self.router.route(queue)

@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 
-from app import __version__
+from app import __version__, turns
 from app.brokers.binding import Binding, Lists, Stats
 from app.errors import BabelgateError, InvalidParameter, QueueNotFound
 from app.gateway import Gateway
@@ -122,9 +123,7 @@ class Gauges:
         await asyncio.gather(*asked)
         snapshot: Snapshot = {metric.otel: {} for metric, _ in _COUNTS}
         for broker in self._brokers:
-            for queue in broker.listed:
-                if is_queue(self._gateway.router, broker.binding, queue):
-                    self._metrics.know(queue, broker.name)
+            await turns.mapped(partial(self._know, broker), broker.listed)
             for queue, stats in broker.told().items():
                 for metric, field in _COUNTS:
                     value = getattr(stats, field)
@@ -134,6 +133,10 @@ class Gauges:
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
         self._read_at = time.monotonic()
         return snapshot
+
+    def _know(self, broker: _Broker, queue: str) -> None:
+        if is_queue(self._gateway.router, broker.binding, queue):
+            self._metrics.know(queue, broker.name)
 
     def _routes(self) -> Mapping[str, Sequence[Route]]:
         routes: dict[str, list[Route]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from json.encoder import encode_basestring
@@ -22,7 +22,10 @@ WHITESPACE = " \t\n\r"
 _skip_whitespace = re.compile(r"[ \t\n\r]*").match
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _PIECE = re.compile(rf"{_STRING.pattern}|[ \t\n\r]+")
+_TOKEN = re.compile(rf"{_STRING.pattern}|[\[\]{{}},]|-?[0-9][0-9.eE+-]*")
+"""What tells where a value stands, and which it is; white space, colons and true, false, null do not."""
 _BYTE_STRING = re.compile(_STRING.pattern.encode())
+_MARKS_AT_ONCE = 65_536
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
 _NO_MARKS = bytes(code for code in range(256) if code not in _STEPS and code != ord('"'))
 _SHAPES = bytes(ord("0") if 48 <= code <= 57 else ord("e") if code == 69 else code for code in range(256))
@@ -30,6 +33,7 @@ _SHAPES = bytes(ord("0") if 48 <= code <= 57 else ord("e") if code == 69 else co
 _LONG_RUN = b"0" * 309
 _find_exponent = re.compile(rb"0e").search
 _INT_DIGITS = 40
+_LARGE = 32_768
 _values = msgspec.json.Decoder()
 
 
@@ -46,9 +50,21 @@ def quote(text: str) -> str:
     return encode_basestring(text)
 
 
+MAX_POINTER = 512
+"""Characters of a pointer: a name may have a million, and an answer may hold a hundred pointers."""
+
+
 def pointer(*names: str | int) -> str:
-    """The RFC 6901 pointer of the path ``names``."""
-    return "".join("/" + str(name).replace("~", "~0").replace("/", "~1") for name in names)
+    """The RFC 6901 pointer of the path ``names``; where it is longer than MAX_POINTER, that of the nearest ancestor
+    whose pointer is not."""
+    made = ""
+    for name in names:
+        # A longer one does not fit in any case.
+        longer = f"{made}/{str(name)[:MAX_POINTER].replace('~', '~0').replace('/', '~1')}"
+        if len(longer) > MAX_POINTER:
+            break
+        made = longer
+    return made
 
 
 @dataclass(slots=True)
@@ -91,31 +107,45 @@ class ObjectText:
         self.members.append(Member(name, None, "", quote(name), ":", raw, ""))
 
 
-def parse_object(text: str) -> ObjectText:
+def parse_object(text: str, opaque: Collection[str] = ()) -> ObjectText:
     """Split the JSON object ``text``. Raises JsonSyntaxError or JsonTooDeep.
 
-    Numbers of any size, unpaired surrogate escapes and repeated names pass: see :func:`defects`.
+    Numbers of any size, unpaired surrogate escapes and repeated names pass: see :func:`defects`. ``opaque``: members
+    of which only the text is wanted; where they are large objects, their values may be ``{}``.
     """
     if text.startswith("\ufeff"):
         raise JsonSyntaxError("it starts with a byte order mark")
     try:
-        return _parse_object(text)
+        return _parse_object(text, _object_texts(text, opaque))
     except json.JSONDecodeError as error:
         raise JsonSyntaxError(f"{error.msg} at character {error.pos}") from None
     except RecursionError:
         raise JsonTooDeep from None
 
 
-def decode_object(body: bytes) -> ObjectText:
+def decode_object(body: bytes, opaque: Collection[str] = ()) -> ObjectText:
     """:func:`parse_object` of UTF-8 bytes."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise JsonSyntaxError(f"it is not valid UTF-8 at byte {error.start}") from None
-    return parse_object(text)
+    return parse_object(text, opaque)
 
 
-def _parse_object(text: str) -> ObjectText:
+def _object_texts(text: str, names: Collection[str]) -> Mapping[str, str]:
+    """The texts of those members ``names`` of a large ``text`` that are objects, found without their values: Python
+    would make an object for each number and string in them."""
+    if not names or len(text) <= _LARGE:
+        return {}
+    try:
+        members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.MsgspecError, RecursionError):
+        return {}
+    texts = {name: bytes(members[name]).decode() for name in names if name in members}
+    return {name: found for name, found in texts.items() if found.startswith("{")}
+
+
+def _parse_object(text: str, opaque: Mapping[str, str]) -> ObjectText:
     at = _after_whitespace(text, 0)
     if text[at : at + 1] != "{":
         raise JsonSyntaxError("it is empty" if at == len(text) else "it is not an object")
@@ -128,7 +158,7 @@ def _parse_object(text: str) -> ObjectText:
     else:
         mark = ","
         while mark == ",":
-            member, at = _parse_member(text, at)
+            member, at = _parse_member(text, at, opaque)
             members.append(member)
             mark = text[at : at + 1]
             at += 1
@@ -139,7 +169,7 @@ def _parse_object(text: str) -> ObjectText:
     return ObjectText(text[:head_end], members, text[at - 1 :])
 
 
-def _parse_member(text: str, start: int) -> tuple[Member, int]:
+def _parse_member(text: str, start: int, opaque: Mapping[str, str]) -> tuple[Member, int]:
     key = _after_whitespace(text, start)
     if text[key : key + 1] != '"':
         raise json.JSONDecodeError("Expecting property name enclosed in double quotes", text, key)
@@ -148,7 +178,12 @@ def _parse_member(text: str, start: int) -> tuple[Member, int]:
     if text[colon : colon + 1] != ":":
         raise json.JSONDecodeError("Expecting ':' delimiter", text, colon)
     raw = _after_whitespace(text, colon + 1)
-    value, raw_end = _parser.raw_decode(text, raw)
+    known = opaque.get(name)
+    if known is not None and text.startswith(known, raw):
+        value, raw_end = dict[str, Any](), raw + len(known)
+    else:
+        # Of repeated members another one than the last.
+        value, raw_end = _parser.raw_decode(text, raw)
     end = _after_whitespace(text, raw_end)
     pieces = text[start:key], text[key:key_end], text[key_end:raw], text[raw:raw_end], text[raw_end:end]
     return Member(name, value, *pieces), end
@@ -169,7 +204,6 @@ def _refuse_constant(name: str) -> Any:
 
 
 _parser = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
-_pairs_parser = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant, object_pairs_hook=tuple)
 
 
 def compact(raw: str) -> str:
@@ -208,7 +242,14 @@ def exceeds_depth(body: bytes, limit: int) -> bool:
     marks = body.translate(None, _NO_MARKS).replace(b'""', b"")
     if b'"' in marks or b"\\" in body:
         marks = _BYTE_STRING.sub(b"", body).translate(None, _NO_MARKS)
-    return max(accumulate(map(_STEPS.__getitem__, marks)), default=0) > limit
+    depth = 0
+    # In parts, because a single call would keep the interpreter to itself.
+    for at in range(0, len(marks), _MARKS_AT_ONCE):
+        depths = list(accumulate(map(_STEPS.__getitem__, marks[at : at + _MARKS_AT_ONCE]), initial=depth))
+        if max(depths) > limit:
+            return True
+        depth = depths[-1]
+    return False
 
 
 def surely_finite(raw: bytes) -> bool:
@@ -237,25 +278,46 @@ def is_plain(raw: str) -> bool:
     return surely_finite(raw.encode()) and not has_lone_surrogate(raw)
 
 
-def defects(raw: str) -> Iterator[tuple[str, str]]:
-    """What the valid JSON text ``raw`` holds that cannot be carried to every language: pairs of pointer and code.
+def defects(raw: str, *above: str) -> Iterator[tuple[str, str]]:
+    """What the valid JSON text ``raw`` holds that cannot be carried to every language: pairs of pointer and code, in
+    the order of the text.
 
-    ``number_out_of_range``: not a finite double. ``lone_surrogate``: not encodable as UTF-8; for a key, the pointer is
-    that of its object.
+    ``above``: the names that lead to ``raw``. ``number_out_of_range``: not a finite double. ``lone_surrogate``: not
+    encodable as UTF-8; for a key, the pointer is that of its object, and its value is not looked at.
     """
-    todo: list[tuple[str, Any]] = [("", _pairs_parser.decode(raw))]
-    while todo:
-        at, value = todo.pop()
-        if isinstance(value, float) and math.isinf(value):
-            yield at, "number_out_of_range"
-        elif isinstance(value, str) and not is_encodable(value):
-            yield at, "lone_surrogate"
-        elif isinstance(value, list):
-            todo.extend(reversed([(f"{at}/{index}", item) for index, item in enumerate(value)]))
-        elif isinstance(value, tuple):
-            if not all(is_encodable(name) for name, _ in value):
-                yield at, "lone_surrogate"
-            todo.extend(reversed([(at + pointer(name), item) for name, item in value if is_encodable(name)]))
+    # What leads to the next value: for each level the text of a key, or an index; None where a key comes next.
+    path: list[str | int | None] = []
+    skipped_below = 0
+    for token in _TOKEN.finditer(raw):
+        text = token[0]
+        mark = text[0]
+        if mark == '"':
+            is_key = bool(path) and path[-1] is None
+            if is_key:
+                path[-1] = text
+            if not skipped_below and "\\u" in text and not is_encodable(_parser.raw_decode(text)[0]):
+                yield pointer(*above, *_names(path[:-1] if is_key else path)), "lone_surrogate"
+                skipped_below = len(path) if is_key else 0
+        elif mark == ",":
+            if len(path) == skipped_below:
+                skipped_below = 0
+            path[-1] = path[-1] + 1 if isinstance(path[-1], int) else None
+        elif mark in "{[":
+            path.append(None if mark == "{" else 0)
+        elif mark in "}]":
+            path.pop()
+            if len(path) < skipped_below:
+                skipped_below = 0
+        elif not skipped_below and _may_be_infinite(text) and math.isinf(float(text)):
+            yield pointer(*above, *_names(path)), "number_out_of_range"
+
+
+def _may_be_infinite(number: str) -> bool:
+    return "e" in number or "E" in number or len(number) > len(_LONG_RUN)
+
+
+def _names(path: Sequence[str | int | None]) -> Iterator[str | int]:
+    return (_parser.raw_decode(name)[0] if isinstance(name, str) else name for name in path if name is not None)
 
 
 def is_encodable(text: str) -> bool:

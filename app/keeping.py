@@ -10,7 +10,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Failure, Outcome, Outstanding
 from app.clock import Clock
 from app.copies import bury, publish_again
@@ -212,8 +212,11 @@ class GatewayKeeper:
         facts: dict[str, Facts] = {}
 
         async def lapse(claimed: Sequence[Held]) -> Sequence[Outcome]:
-            facts.update((held.handle, self._facts(held.delivery)) for held in claimed)
-            return await self._lapse(claimed)
+            read = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
+            facts.update(
+                (held.handle, self._facts(held.delivery, each)) for held, each in zip(claimed, read, strict=True)
+            )
+            return await self._lapse(claimed, [facts[held.handle].attempts for held in claimed])
 
         while handles := self._holder.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
             outcomes = await self._holder.settle(handles, lapse)
@@ -259,10 +262,16 @@ class GatewayKeeper:
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
         return await publish_again(self._route, failed, delay_seconds)
 
-    async def _lapse(self, claimed: Sequence[Held]) -> Sequence[Outcome]:
-        """End leases that ran out: by a counted copy; where that cannot be, as they are."""
-        counted = [(held, attempts) for held in claimed if (attempts := self._failed_attempts(held)) is not None]
-        failed = [(held, Failure(attempts, LEASE_EXPIRED)) for held, attempts in counted]
+    async def _lapse(self, claimed: Sequence[Held], attempts: Sequence[int | None]) -> Sequence[Outcome]:
+        """End leases that ran out: by a counted copy; where that cannot be, as they are.
+
+        ``attempts``: the failed ones before this; None for a body that no copy can count in.
+        """
+        failed = [
+            (held, Failure(before + 1, LEASE_EXPIRED))
+            for held, before in zip(claimed, attempts, strict=True)
+            if before is not None
+        ]
         outcomes: dict[str, Outcome] = {}
         if failed:
             outcomes |= await _each([held for held, _ in failed], self._again(failed, 0))
@@ -273,18 +282,14 @@ class GatewayKeeper:
             held.deadline = self._clock() + _TRY_AGAIN_MS
         return [outcomes[held.handle] for held in claimed]
 
-    def _failed_attempts(self, held: Held) -> int | None:
-        """What a copy of the delivery counts; None for a body that no copy can count in."""
+    def _inspected(self, held: Held) -> Received | None:
         try:
-            said = envelope.inspect(held.delivery.body, self._limits).attempts
+            return envelope.inspect(held.delivery.body, self._limits)
         except Poison:
             return None
-        return self._route.attempts(said, held.delivery.delivery_count) + 1
 
-    def _facts(self, delivery: Delivery) -> Facts:
-        try:
-            received = envelope.inspect(delivery.body, self._limits)
-        except Poison:
+    def _facts(self, delivery: Delivery, received: Received | None) -> Facts:
+        if received is None:
             return Facts(size=len(delivery.body))
         return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 

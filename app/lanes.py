@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
 from app.claims import Claim, KeyStore, Terms, Verdict
 from app.clock import Clock
@@ -74,9 +74,9 @@ class Lane:
         self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
         self._once = Once(route, keys, self._send, send_once)
         self.publisher: Coalescer[Posting, Outcome] = Coalescer(
-            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS
+            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of
         )
-        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS)
+        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS, _size_of)
         self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
@@ -196,11 +196,10 @@ class Lane:
         good: list[Admitted] = []
         letters: list[tuple[DeadLetter, Event]] = []
         expired: list[Facts] = []
-        for delivery in deliveries:
-            try:
-                received = envelope.inspect(delivery.body, self._limits)
-            except Poison as poison:
-                letters.append(self._poison(delivery, poison))
+        read = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
+        for delivery, received in zip(deliveries, read, strict=True):
+            if isinstance(received, Poison):
+                letters.append(self._poison(delivery, received))
                 if delivery.expired:
                     expired += letters[-1][1].messages
                 continue
@@ -220,6 +219,12 @@ class Lane:
         if letters:
             await self._dead_letter(letters)
         return good
+
+    def _inspected(self, delivery: Delivery) -> Received | Poison:
+        try:
+            return envelope.inspect(delivery.body, self._limits)
+        except Poison as poison:
+            return poison.with_traceback(None)
 
     def _overdue(self, received: Received, attempts: int) -> str | None:
         """Why the delivery must not be handed out any more."""
@@ -259,6 +264,10 @@ class Lane:
         for (_, event), outcome in zip(letters, outcomes, strict=True):
             if outcome is None:
                 self._observe(event)
+
+
+def _size_of(posting: Posting) -> int:
+    return len(posting.envelope.body)
 
 
 def _facts_of(posting: Posting) -> Facts:

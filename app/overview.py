@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from urllib.parse import urlsplit
 
-from app.brokers.binding import Binding, Lists, Stats
+from app import turns
+from app.brokers.binding import Binding, Lists, Peeked, Peeks, Stats
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.idempotency import Keys
 from app.model import BrokerInfo, QueueInfo
 from app.rights import Caller, Right
-from app.routing import Route, Router
+from app.routing import Route, Router, affordable, chunks, offering
+
+_ASKED_AT_ONCE = 100
+"""Queues whose brokers are asked for their counts at a time."""
 
 
 class Overview:
@@ -35,8 +40,13 @@ class Overview:
 
     async def queues(self, caller: Caller) -> list[QueueInfo]:
         """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
-        names = [name for name in await known_queues(self._router, self._bindings) if caller.rights(name)]
-        return list(await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in names)))
+        known = await known_queues(self._router, self._bindings)
+        rights = await turns.mapped(caller.rights, known)
+        names = [name for name, held in zip(known, rights, strict=True) if held]
+        found: list[QueueInfo] = []
+        for some in chunks(names, _ASKED_AT_ONCE):
+            found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in some))
+        return found
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
         """One queue. Raises the broker's error."""
@@ -77,6 +87,16 @@ class Overview:
         return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
 
 
+async def peek(route: Route, limit: int) -> Sequence[Peeked]:
+    """Up to ``limit`` ready messages, fewer where these are large. Raises UnsupportedByBroker."""
+    peeks, few = offering(route, Peeks), affordable(0, 0)
+    found = await peeks.peek(route.native, min(limit, few))
+    if len(found) == few < limit:
+        size = sum(len(message.body) for message in found)
+        found = await peeks.peek(route.native, min(limit, affordable(len(found), size)))
+    return found
+
+
 async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[str]:
     """The configured exact names, and the queues that brokers can list, sorted."""
     names = set(router.configured())
@@ -86,7 +106,8 @@ async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[
                 listed = await binding.queues()
             except BrokerError:
                 continue
-            names.update(name for name in listed if is_queue(router, binding, name))
+            ours = await turns.mapped(partial(is_queue, router, binding), listed)
+            names.update(name for name, is_ours in zip(listed, ours, strict=True) if is_ours)
     return sorted(names)
 
 

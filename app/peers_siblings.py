@@ -104,7 +104,7 @@ class Siblings:
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     text = await self._client.call(Address(place), "GET", METRICS_PATH, incarnation)
-                return decode(text), "up"
+                return await asyncio.to_thread(decode, text), "up"
             except (Gone, Stranger):
                 pass
             except (Unreachable, Silent, TimeoutError, msgspec.MsgspecError) as error:

@@ -27,6 +27,8 @@ MAX_PIPELINED = 256
 """Requests that may stand behind the one that is served, which may be a long poll, or be refused in one go."""
 STALL_SECONDS = 30
 """A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
+PARSED_BYTES = 32_768
+"""What one turn of the event loop parses for one connection: as chunks of one byte it takes some milliseconds."""
 _INVALID = "The bytes received are not a valid HTTP request."
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
@@ -46,6 +48,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _served: RequestResponseCycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
+    _unparsed = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak over ``transport``."""
@@ -82,7 +85,28 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser; whatever it finds wrong is answered, and then the connection is closed."""
+        """Feed the parser: what is long in parts, one in a turn of the event loop, because it may hold many chunks."""
+        if not self._unparsed and len(data) <= PARSED_BYTES:
+            self._parse(data)
+            return
+        if not self._unparsed:
+            self.loop.call_soon(self._parse_part)
+        self._unparsed += data
+        self.transport.pause_reading()
+
+    def _parse_part(self) -> None:
+        if self.parser is None or self.transport.is_closing():
+            self._unparsed = b""
+            return
+        part, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
+        self._parse(part)
+        if self._unparsed:
+            self.loop.call_soon(self._parse_part)
+        elif not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def _parse(self, data: bytes) -> None:
+        """Whatever the parser finds wrong is answered, and then the connection is closed."""
         self._idle_since = None
         if self._in_head:
             self._head_bytes += len(data)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from msgspec.structs import replace
 
-from app import envelope
+from app import envelope, turns
 from app.claims import Claim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
@@ -43,7 +44,7 @@ class Publisher:
 
         ``key``: under it once, and a Replay after that; ``sent``: what the client sent, where ``body`` was made of it.
         """
-        publication = self._read(lane, body, trace)
+        publication = await self._read(lane, body, trace)
         outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
         claim = None
         if key is not None or publication.idempotency_key is not None:
@@ -66,40 +67,52 @@ class Publisher:
         """Publish each in order; one result per body. Raises no BabelgateError."""
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
-        for index, body in enumerate(bodies):
-            try:
-                publication = self._read(lane, body, trace)
-                outgoing, claim = lane.outgoing(publication, None, None), None
-                if publication.idempotency_key is not None:
-                    claim = _claim(lane, publication, None, fingerprint(body, None, None))
-                ready.append((index, Posting(publication.envelope, outgoing, claim)))
-            except BabelgateError as error:
-                results[index] = error.without_frames()
+        for index, posting in enumerate(await turns.mapped(partial(self._posting, lane, trace), bodies, size=len)):
+            if isinstance(posting, BabelgateError):
+                results[index] = posting
+            else:
+                ready.append((index, posting))
         sent = [(posting.envelope, posting.outgoing) for _, posting in ready]
         with sending(trace, lane.route, sent, batch=True) as span:
             if trace is not None:
                 ready = [
                     (index, replace(posting, outgoing=span.carrying(posting.outgoing))) for index, posting in ready
                 ]
-            for chunk in chunks(ready, lane.route.capabilities.max_batch):
+            for chunk in chunks(ready, lane.route.capabilities.max_batch, _size):
                 await self._publish(lane, chunk, results)
             span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
 
-    def projected(
+    async def projected(
         self, lane: Lane, body: bytes, delay_seconds: float | None, ordering_key: str | None, trace: Trace | None
     ) -> Projection:
         """What a publish would write, with the request's context where it would be that of a span to be made."""
         route = lane.route
-        publication = self._read(lane, body, trace)
+        publication = await self._read(lane, body, trace)
         outgoing = carrying(trace, route, lane.outgoing(publication, delay_seconds, ordering_key))
         if publication.idempotency_key is not None:
             _claim(lane, publication, None, fingerprint(body, delay_seconds, ordering_key))
         return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers)
 
-    def _read(self, lane: Lane, body: bytes, trace: Trace | None) -> Publication:
+    async def _read(self, lane: Lane, body: bytes, trace: Trace | None) -> Publication:
+        if len(body) <= turns.SMALL_BYTES:
+            return self._publication(lane, trace, body)
+        return await turns.run(self._publication, lane, trace, body, size=len(body))
+
+    def _publication(self, lane: Lane, trace: Trace | None, body: bytes) -> Publication:
         trace_id = None if trace is None else trace.trace_id
         return envelope.read_publication(body, lane.route.queue, self._limits, self._clock, trace_id)
+
+    def _posting(self, lane: Lane, trace: Trace | None, body: bytes) -> Posting | BabelgateError:
+        """The message that an entry of a batch asks for, or what is wrong with it."""
+        try:
+            publication = self._publication(lane, trace, body)
+            outgoing, claim = lane.outgoing(publication, None, None), None
+            if publication.idempotency_key is not None:
+                claim = _claim(lane, publication, None, fingerprint(body, None, None))
+            return Posting(publication.envelope, outgoing, claim)
+        except BabelgateError as error:
+            return error.without_frames()
 
     async def _publish(
         self,
@@ -119,6 +132,10 @@ class Publisher:
             outcomes = [error.without_frames()] * len(chunk)
         for (index, posting), outcome in zip(chunk, outcomes, strict=True):
             results[index] = _receipt(lane.route, posting.envelope) if outcome is None else outcome
+
+
+def _size(ready: _Ready) -> int:
+    return len(ready[1].envelope.body)
 
 
 def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes) -> Claim:

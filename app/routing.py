@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,12 +19,16 @@ from app.brokers.binding import (
     Peeks,
     Purges,
 )
+from app.coalescing import BATCH_BYTES
 from app.envelope.contract import INT64_MAX
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.rights import pattern
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
+PAGE_BYTES = 16_777_216
+"""Messages that one call looks at together have at most so many bytes, unless a single one has more."""
+_FIRST = 8
 
 Each = TypeVar("Each")
 Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore, Outstanding)
@@ -188,7 +192,20 @@ def check_queue_name(queue: str) -> None:
         raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
 
 
-def chunks(items: Sequence[Each], size: int) -> Iterator[Sequence[Each]]:
-    """``items`` in slices of at most ``size``: a broker's batch limit."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+def affordable(count: int, size: int, room: int = PAGE_BYTES) -> int:
+    """How many messages to ask for, so that they fit ``room`` bytes if they are like the ``count`` of ``size`` bytes
+    that were read before; a few where none were."""
+    return max(room * count // max(size, 1), 1) if count else _FIRST
+
+
+def chunks(items: Sequence[Each], size: int, weigh: Callable[[Each], int] = lambda item: 0) -> Iterator[Sequence[Each]]:
+    """``items`` in slices of at most ``size``, a broker's batch limit, and of at most BATCH_BYTES as ``weigh`` tells
+    the bytes of an item; an item that has more is alone."""
+    start = weight = 0
+    for end, item in enumerate(items):
+        weight += weigh(item)
+        if end > start and (end - start == size or weight > BATCH_BYTES):
+            yield items[start:end]
+            start, weight = end, weigh(item)
+    if start < len(items):
+        yield items[start:]

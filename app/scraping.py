@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from app import turns
 from app.gauges import Gauges
 from app.observe.metrics import Metrics
 from app.observe.metrics_catalogue import LEASES_IN_FLIGHT, WORKERS
@@ -37,14 +38,14 @@ class Scraping:
 
     async def tell(self) -> bytes:
         """The numbers of this process for a sibling, which are on disk before they are told."""
-        text = encode(self._own())
+        text = await asyncio.to_thread(encode, await self._own())
         if self._siblings is not None:
             await self._siblings.keep(text)
         return text
 
     async def alone(self) -> Snapshot:
         """The numbers of this process and of the brokers."""
-        return _whole(self._own(), await self._gauges.of_brokers())
+        return _whole(await self._own(), await self._gauges.of_brokers())
 
     async def close(self) -> None:
         """Leave what was counted to the siblings; idempotent."""
@@ -57,12 +58,12 @@ class Scraping:
         if self._siblings is None:
             return await self.alone()
         brokers, others, text = await asyncio.gather(self._gauges.of_brokers(), self._siblings.ask(), self.tell())
-        total = merged([decode(text), *others.snapshots])
+        total = await asyncio.to_thread(lambda: merged([decode(text), *others.snapshots]))
         total[WORKERS.otel] = {("up",): 1.0 + others.up, ("silent",): float(others.silent)}
         return _whole(total, brokers)
 
-    def _own(self) -> Snapshot:
-        return self._metrics.snapshot() | self._gauges.here()
+    async def _own(self) -> Snapshot:
+        return dict(await turns.mapped(self._metrics.read, self._metrics.names)) | self._gauges.here()
 
 
 def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:

@@ -126,6 +126,7 @@ class LimitSettings(Section):
     max_depth: int = Field(default=128, ge=8, le=500, description="Nesting of an envelope's JSON.")
     max_request_bytes: int = Field(default=16_777_216, ge=1_024, le=1_073_741_824, description="A JSON request.")
     max_stream_bytes: int = Field(default=1_073_741_824, ge=1_024, description="An NDJSON upload.")
+    max_stream_lines: int = Field(default=2_500_000, ge=1, description="Entries of an NDJSON upload.")
     max_publishes_in_flight: int = Field(
         default=Bounds.max_publishes_in_flight,
         ge=1,

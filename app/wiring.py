@@ -107,6 +107,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         max_message_bytes=settings.limits.max_message_bytes,
         max_request_bytes=settings.limits.max_request_bytes,
         max_stream_bytes=settings.limits.max_stream_bytes,
+        max_stream_lines=settings.limits.max_stream_lines,
     )
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
 
+from app import turns
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.brokers.rabbitmq_channels import Channels
 from app.brokers.rabbitmq_consuming import Reserving
@@ -135,7 +136,7 @@ class RabbitBinding:
         made: dict[int, Addressed] = {}
         for position, message in enumerate(messages):
             try:
-                made[position] = make(message)
+                made[position] = await turns.run(make, message, size=len(message.body))
             except Exception as error:
                 # Whatever it is: the others can be written.
                 reason = f"the profile of the queue cannot write the message: {reason_of(error)}"

@@ -8,13 +8,14 @@ from typing import Any
 
 from aiormq.exceptions import ChannelNotFoundEntity
 
+from app import turns
 from app.brokers.binding import Delivery
 from app.brokers.rabbitmq_channel import Arrived, ChannelGone
 from app.brokers.rabbitmq_channels import Channels, Held
 from app.brokers.rabbitmq_errors import translate
 from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_options import RabbitQueue
-from app.brokers.rabbitmq_profile import Profile
+from app.brokers.rabbitmq_profile import Read
 from app.brokers.rabbitmq_topology import Declarer
 from app.brokers.rabbitmq_waiting import Waiting, end, give_back
 from app.errors import BabelgateError, BrokerUnavailable
@@ -173,7 +174,10 @@ class Reserving:
             raise
         except Exception as error:
             raise translate(self._broker, error, written=False) from error
-        return [self._delivery(queue.profile, held, each) for each in arrived]
+        # From here on they can be settled, whatever becomes of this call.
+        handles = [held.handle(each.tag) for each in arrived]
+        read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))
+        return [_delivery(*each) for each in zip(handles, arrived, read, strict=True)]
 
     def close(self) -> None:
         """End the consumers that linger."""
@@ -192,15 +196,7 @@ class Reserving:
             intake = self._intakes[name] = Intake(name, self._spawn)
         return held, await intake.take(held, limit, until)
 
-    def _delivery(self, profile: Profile, held: Held, arrived: Arrived) -> Delivery:
-        message = arrived.message
-        read = profile.read(message)
-        return Delivery(
-            read.body,
-            held.handle(arrived.tag),
-            0,
-            read.headers,
-            read.delivery_count,
-            message.redelivered,
-            read.carried,
-        )
+
+def _delivery(handle: str, arrived: Arrived, read: Read) -> Delivery:
+    redelivered = arrived.message.redelivered
+    return Delivery(read.body, handle, 0, read.headers, read.delivery_count, redelivered, read.carried)

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from aiormq.exceptions import ChannelNotFoundEntity
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import DeadRecord
 from app.brokers.rabbitmq_browsing import Browsing, Found
 from app.brokers.rabbitmq_consuming import Spawn
@@ -68,7 +69,7 @@ class Resting:
                 await browsing.put_back()
             await browsing.grow(start + limit)
             page = browsing.page(start, limit)
-            records = [_record(profile, found) for found in page]
+            records = await turns.mapped(partial(_record, profile), page, size=_size)
             if browsing.at_end and len(browsing) <= start + limit:
                 await browsing.put_back()
                 return records, None
@@ -124,7 +125,7 @@ class Resting:
             await browsing.grow(start + _PAGE)
             page = browsing.page(start, _PAGE)
             for found in page:
-                died = envelope.describe_dead(profile.read_dead(found.arrived.message).body).failed_at
+                died = await turns.run(_died_at, profile, found, size=_size(found))
                 if died is not None and died >= before_ms:
                     page = []
                     break
@@ -184,6 +185,14 @@ class Resting:
                 browsing, shelf.browsing = shelf.browsing, None
                 if browsing is not None:
                     await browsing.channel.close()
+
+
+def _size(found: Found) -> int:
+    return len(found.arrived.message.body)
+
+
+def _died_at(profile: Profile, found: Found) -> int | None:
+    return envelope.describe_dead(profile.read_dead(found.arrived.message).body).failed_at
 
 
 def _record(profile: Profile, found: Found) -> DeadRecord:

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from app.brokers.binding import NO_HEADERS
 
 _KEY = "__bq_frame"
-_MARK = b'"__bq_frame"'
+MARK = b'"__bq_frame"'
+"""What the text of every frame holds."""
 
 
 def frame(body: bytes, headers: Mapping[str, str]) -> bytes:
@@ -27,7 +28,7 @@ def frame(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 def unframe(element: bytes) -> tuple[bytes, Mapping[str, str]]:
     """Body and headers of a stored element. What is no frame is a body, whatever it is."""
-    if _MARK not in element or not element.startswith(b"{"):
+    if MARK not in element or not element.startswith(b"{"):
         return element, NO_HEADERS
     try:
         whole = json.loads(element)

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
-from app.brokers.redis_frame import frame, unframe
+from app.brokers.redis_frame import MARK, frame, unframe
 from app.brokers.redis_layout import (
     CAPABILITIES,
     DUE_PER_RESERVE,
@@ -55,7 +55,9 @@ class ListLayout:
         deadline, elements, counts = int(reply[0]), reply[1], reply[2]
         deliveries = []
         for i, element in enumerate(elements):
-            body, headers = (element, NO_HEADERS) if b'"__bq_frame"' not in element else unframe(element)
+            body, headers = element, NO_HEADERS
+            if MARK in element:
+                body, headers = await turns.run(unframe, element, size=len(element))
             handle = f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}"
             count = counts[i] if counts else 0
             # What was given back after an expiry still has its count, and tells of it once more.

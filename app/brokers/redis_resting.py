@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from app import envelope
+from app import envelope, turns
 from app.brokers.binding import DeadRecord, Peeked, Stats
 from app.brokers.redis_layout import NO_LIMITS, RedisQueue
 from app.brokers.redis_server import Server
@@ -26,13 +26,14 @@ async def stats(server: Server, queue: RedisQueue, clock: Clock) -> Stats:
         server.read(b"LLEN", queue.dead_key),
         server.read(b"LINDEX", queue.key, 0),
     )
-    return Stats(depth, in_flight, delayed, dead, _age(queue, head, clock))
+    age = None if head is None else await turns.run(_age, queue, head, clock, size=len(head))
+    return Stats(depth, in_flight, delayed, dead, age)
 
 
 async def peek(server: Server, queue: RedisQueue, limit: int) -> list[Peeked]:
     """The next ready messages."""
     values = await server.read(b"LRANGE", queue.key, 0, limit - 1)
-    return [Peeked(*queue.layout.read(value)) for value in values]
+    return [Peeked(*read) for read in await turns.mapped(queue.layout.read, values, size=len)]
 
 
 async def purge(server: Server, queue: RedisQueue) -> int:
@@ -47,7 +48,8 @@ async def read_dead(
     """A page; the cursor is a position in the list."""
     start = _position(cursor)
     values = await server.read(b"LRANGE", queue.dead_key, start, start + limit - 1)
-    records = [DeadRecord(value, *queue.layout.read(value)) for value in values]
+    read = await turns.mapped(queue.layout.read, values, size=len)
+    records = [DeadRecord(value, *each) for value, each in zip(values, read, strict=True)]
     return records, str(start + limit) if len(values) == limit else None
 
 
@@ -80,9 +82,9 @@ def _position(cursor: str | None) -> int:
     return int(cursor)
 
 
-def _age(queue: RedisQueue, head: bytes | None, clock: Clock) -> float | None:
+def _age(queue: RedisQueue, head: bytes, clock: Clock) -> float | None:
     try:
-        created_at = None if head is None else envelope.inspect(queue.layout.read(head)[0], NO_LIMITS).created_at
+        created_at = envelope.inspect(queue.layout.read(head)[0], NO_LIMITS).created_at
     except Poison:
         return None
     return None if created_at is None else max(0.0, (clock() - created_at) / 1000)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
+from app import turns
 from app.brokers.binding import DeadLetter, Outcome
 from app.brokers.redis_layout import RedisQueue, Stored
 from app.brokers.redis_server import Server
@@ -26,7 +27,7 @@ async def retry(server: Server, queue: RedisQueue, handles: Sequence[str], delay
     outcomes: list[Outcome] = []
     for chunk in _chunks(handles):
         stored = await _fetch(server, queue, chunk)
-        bodies = [b"" if found is None else queue.layout.retried(found) for found in stored]
+        bodies = await _written(lambda found, _: queue.layout.retried(found), stored, chunk)
         outcomes += await _settle(server, queue, "nack", chunk, bodies, delay_seconds)
     return outcomes
 
@@ -36,10 +37,7 @@ async def give_back(server: Server, queue: RedisQueue, handles: Sequence[str], d
     bodies: Sequence[bytes] = ()
     if not queue.layout.leases_as_queued:
         stored = await _fetch(server, queue, handles)
-        bodies = [
-            b"" if found is None else queue.layout.returned(handle, found)
-            for handle, found in zip(handles, stored, strict=True)
-        ]
+        bodies = await _written(lambda found, handle: queue.layout.returned(handle, found), stored, handles)
     return await _settle(server, queue, "back", handles, bodies, delay_seconds)
 
 
@@ -49,10 +47,7 @@ async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadL
     for chunk in _chunks(letters):
         handles = [letter.handle for letter in chunk]
         stored = await _fetch(server, queue, handles)
-        records = [
-            b"" if found is None else queue.layout.record(letter, found)
-            for letter, found in zip(chunk, stored, strict=True)
-        ]
+        records = await _written(lambda found, letter: queue.layout.record(letter, found), stored, chunk)
         outcomes += await _settle(server, queue, "dead", handles, records)
     return outcomes
 
@@ -69,6 +64,19 @@ async def _fetch(server: Server, queue: RedisQueue, handles: Sequence[str]) -> l
     reply = await server.run("fetch", queue.key, queue.layout.name, *handles)
     pairs = zip(reply[::2], reply[1::2], strict=True)
     return [None if value is None else Stored(value, expired) for value, expired in pairs]
+
+
+async def _written(
+    write: Callable[[Stored, Item], bytes], stored: Sequence[Stored | None], items: Sequence[Item]
+) -> list[bytes]:
+    """What is to be written in place of each of ``stored``; nothing where the lease is gone."""
+
+    def body(pair: tuple[Stored | None, Item]) -> bytes:
+        found, item = pair
+        return b"" if found is None else write(found, item)
+
+    pairs = list(zip(stored, items, strict=True))
+    return await turns.mapped(body, pairs, size=lambda pair: 0 if pair[0] is None else len(pair[0].value))
 
 
 async def _settle(

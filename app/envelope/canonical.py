@@ -21,7 +21,7 @@ def canonical(body: bytes) -> bytes:
     """The canonical form of ``body``, which :func:`app.envelope.inspect` has found valid; itself where it is so."""
     made = canonical_ordinary(body)
     if made is None:
-        top = decode_object(body).by_name()
+        top = decode_object(body, ("data",)).by_name()
         job = identity(top)
         assert job is not None
         members = [f'"job":{compact_any(job.raw)}', *_ordered(top, _TOP, ("job", "urn", *FORBIDDEN))]

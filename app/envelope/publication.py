@@ -91,7 +91,7 @@ def read_any(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: st
     if len(body) > limits.max_message_bytes + ENTRY_ALLOWANCE:
         raise BodyTooLarge(actual=len(body), limit=limits.max_message_bytes)
     try:
-        root = decode_object(body)
+        root = decode_object(body, ("data", "envelope"))
     except JsonSyntaxError as error:
         raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {error}.")]) from None
     except JsonTooDeep:
@@ -137,7 +137,7 @@ def _read_entry(
         )
     text = wrapped.raw.encode()
     check_size(len(text), limits)
-    reading = _Reading(parse_object(wrapped.raw), text, "/envelope", queue, limits, trace_id)
+    reading = _Reading(parse_object(wrapped.raw, ("data",)), text, "/envelope", queue, limits, trace_id)
     envelope = reading.envelope(clock, problems)
     return Publication(envelope, delay, key, headers or {}, once)
 
@@ -154,7 +154,7 @@ def _header_problems(headers: Any) -> list[Problem]:
         elif not isinstance(value, str) or not value or not is_encodable(value):
             problems.append(
                 Problem(
-                    "/headers" + pointer(name),
+                    pointer("headers", name),
                     "invalid_headers",
                     "The value of a header must be a string that is not empty.",
                 )
@@ -268,8 +268,8 @@ class _Reading:
         reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
         self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
         if not is_plain(self.text):
-            self._check_values("", {name: self.top[name] for name in self.top if name != "meta" or not self.meta})
-            self._check_values("/meta", self.meta)
+            self._check_values({name: self.top[name] for name in self.top if name != "meta" or not self.meta})
+            self._check_values(self.meta, "meta")
 
     def _check_own_meta(self) -> None:
         if "meta" in self.top and not isinstance(self.top["meta"].value, dict):
@@ -291,14 +291,17 @@ class _Reading:
             detail = f"meta.lang must be one of {', '.join(LANGS)}. A draft may leave it out."
             self._check(values.get("lang") in LANGS, "invalid_lang", "/meta/lang", detail)
 
-    def _check_values(self, at: str, members: Mapping[str, Member]) -> None:
-        """What is written of ``members``; a repeated member that does not count is not."""
+    def _check_values(self, members: Mapping[str, Member], *above: str) -> None:
+        """What is written of ``members``, to which the names ``above`` lead; a repeated member that does not count is
+        not."""
         for name, member in members.items():
+            if len(self.problems) >= MAX_PROBLEMS:
+                return
             if not is_encodable(name):
-                self._check(False, "lone_surrogate", at, _DEFECTS["lone_surrogate"])
+                self._check(False, "lone_surrogate", pointer(*above), _DEFECTS["lone_surrogate"])
             else:
-                for inner, code in islice(defects(member.raw), MAX_PROBLEMS):
-                    self._check(False, code, at + pointer(name) + inner, _DEFECTS[code])
+                for at, code in islice(defects(member.raw, *above, name), MAX_PROBLEMS):
+                    self._check(False, code, at, _DEFECTS[code])
 
 
 def _extensions(members: Mapping[str, Member], known: frozenset[str]) -> str:

@@ -60,7 +60,7 @@ _DEAD_LETTER_INTEGERS = ("failed_at", "attempts")
 def inspect_any(body: bytes, limits: Limits) -> Received:
     """Read a body of any shape. Raises Poison."""
     try:
-        frame = decode_object(body)
+        frame = decode_object(body, ("data",))
     except JsonSyntaxError as error:
         raise Poison("invalid_json", f"The body is not one JSON object: {error}.") from None
     except JsonTooDeep:

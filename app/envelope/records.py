@@ -133,7 +133,7 @@ def redriven(record: bytes) -> bytes:
 
 def _object(body: bytes) -> ObjectText:
     try:
-        return decode_object(body)
+        return decode_object(body, ("data",))
     except JsonSyntaxError as error:
         raise Poison("invalid_json", f"The body is not one JSON object: {error}.") from None
     except JsonTooDeep:

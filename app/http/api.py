@@ -65,7 +65,7 @@ class Api:
         self._admission = gateway.admission
         self._prefix = prefix
         self._rest = create_rest(gateway, scraping, prefix)
-        publishing, consuming = Publishing(gateway, limits), Consuming(gateway, limits)
+        publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
             "messages:batch": {"POST": publishing.batch},

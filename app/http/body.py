@@ -8,26 +8,34 @@ from dataclasses import dataclass
 
 from starlette.types import Message
 
+from app import turns
 from app.admission import Ticket
 from app.envelope.publication import ENTRY_ALLOWANCE
 from app.errors import BodyTooLarge
 from app.http.exchange import JSON, ClientGone, Exchange
-from app.http.problems import InvalidEncoding, UnsupportedMediaType
+from app.http.problems import CompressionRatioTooHigh, InvalidEncoding, UnsupportedMediaType
 
 _PIECE = 262_144
 """Gzip is unpacked in pieces of so many bytes, so that a bomb cannot fill the memory."""
+
+MAX_RATIO = 200
+"""How many times its own size a body may unpack to, past the first MiB. Messages that repeat each other reach 100; what
+is made to cost much and weigh little reaches 1,000."""
+_RATIO_FROM_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
     """Bounds of request bodies in bytes, after unpacking.
 
-    ``max_message_bytes``: one envelope; ``max_request_bytes``: a JSON batch; ``max_stream_bytes``: an NDJSON upload.
+    ``max_message_bytes``: one envelope; ``max_request_bytes``: a JSON batch; ``max_stream_bytes``: an NDJSON upload,
+    which has at most ``max_stream_lines`` entries.
     """
 
     max_message_bytes: int = 1_048_576
     max_request_bytes: int = 16_777_216
     max_stream_bytes: int = 1_073_741_824
+    max_stream_lines: int = 2_500_000
 
     @property
     def max_entry_bytes(self) -> int:
@@ -65,8 +73,8 @@ async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
         raise UnsupportedMediaType(reason="A body may be encoded with gzip, or not at all.")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
-    source = _received(exchange, await exchange.receive())
-    async for piece in _bounded(source if encoding == b"identity" else _unpacked(source), limit):
+    source = _bounded(_received(exchange, await exchange.receive()), limit)
+    async for piece in source if encoding == b"identity" else _bounded(_unpacked(source), limit):
         yield piece
 
 
@@ -75,7 +83,7 @@ async def _whole(source: AsyncIterator[bytes], room: Ticket) -> bytes:
     async for piece in source:
         body += piece
         room.grow(len(body))
-    return bytes(body)
+    return await turns.run(bytes, body, size=0)
 
 
 async def _bounded(source: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
@@ -104,14 +112,20 @@ def _body(exchange: Exchange, message: Message) -> bytes:
 async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     used = False
+    packed = unpacked = 0
     try:
         async for data in source:
+            packed += len(data)
             while data:
                 # A gzip file may hold several members, one after the other.
                 if unpacker.eof:
                     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
                 used = True
-                yield unpacker.decompress(data, _PIECE)
+                piece = await turns.run(unpacker.decompress, data, _PIECE, size=0)
+                unpacked += len(piece)
+                if unpacked > packed * MAX_RATIO + _RATIO_FROM_BYTES:
+                    raise CompressionRatioTooHigh(limit=MAX_RATIO)
+                yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
         # The last input may be consumed with some of its output still to come.
         while used and not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):

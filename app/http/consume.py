@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 import msgspec
 
+from app import turns
 from app.admission import Ticket
 from app.errors import InvalidParameter
 from app.gateway import Gateway
-from app.http.body import RequestLimits, read, require_json
-from app.http.exchange import ClientGone, Exchange
+from app.http.body import read, require_json
+from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
 from app.http.schemas import (
+    MAX_RECEIVE_BYTES,
+    MAX_SETTLE_BYTES,
     NO_FAILURE,
     AckRequest,
     ExtendRequest,
@@ -43,9 +46,8 @@ _WATCH_AFTER_SECONDS = 0.02
 class Consuming:
     """The endpoints of consumers."""
 
-    def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
+    def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
-        self._limits = limits
 
     async def receive(self, exchange: Exchange) -> None:
         """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
@@ -66,14 +68,19 @@ class Consuming:
         if raw:
             await _answer_bare(exchange, messages)
             return
-        answer = msgspec.json.encode(_listed(messages))
         # Of what is large no more than one copy waits for a slow reader.
-        del messages
-        await exchange.answer(200, answer, headers=[NO_STORE])
+        if room.size <= PART_BYTES:
+            answer = msgspec.json.encode(_listed(messages))
+            del messages
+            await exchange.answer(200, answer, headers=[NO_STORE])
+        else:
+            parts = json_list(b'{"messages":[', await turns.mapped(_encoded, messages), b"]}")
+            del messages
+            await exchange.answer_parts(200, parts, [NO_STORE])
 
     async def _asked(self, exchange: Exchange, room: Ticket) -> ReceiveRequest:
         query = exchange.scope["query_string"]
-        body = await read(exchange, self._limits.max_request_bytes, room)
+        body = await read(exchange, MAX_RECEIVE_BYTES, room)
         if not body:
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
@@ -136,11 +143,12 @@ class Consuming:
             from_query(exchange.scope["query_string"], NoParameters)
         require_json(exchange)
         with self._room(exchange) as room:
-            return from_body(await read(exchange, self._limits.max_request_bytes, room), kind)
+            body = await read(exchange, MAX_SETTLE_BYTES, room)
+            return await turns.run(from_body, body, kind, size=0)
 
     def _room(self, exchange: Exchange) -> Ticket:
         broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
-        return self._gateway.admission.other(broker, min(exchange.announced, self._limits.max_request_bytes))
+        return self._gateway.admission.other(broker, min(exchange.announced, MAX_SETTLE_BYTES))
 
     async def _settle(self, exchange: Exchange, settlement: Settlement) -> None:
         results = await self._gateway.settle(exchange.caller, exchange.queue, settlement, exchange.trace)
@@ -197,18 +205,21 @@ def _extend(asked: ExtendRequest) -> Extend:
 
 
 def _listed(messages: Sequence[Message]) -> Received:
-    return Received(
-        [
-            ReceivedMessage(
-                message.ack_token,
-                message.lease_expires_at,
-                message.attempts,
-                message.redelivered,
-                dict(message.headers),
-                msgspec.Raw(message.body),
-            )
-            for message in messages
-        ]
+    return Received([_received(message) for message in messages])
+
+
+def _encoded(message: Message) -> bytes:
+    return msgspec.json.encode(_received(message))
+
+
+def _received(message: Message) -> ReceivedMessage:
+    return ReceivedMessage(
+        message.ack_token,
+        message.lease_expires_at,
+        message.attempts,
+        message.redelivered,
+        dict(message.headers),
+        msgspec.Raw(message.body),
     )
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Query, Response
 
 from app.gateway import Gateway
 from app.http import views
-from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer
-from app.model import DeadLetterFilter
+from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, listed
+from app.model import DeadLetterFilter, DeadLetterView
 
 _EVERYTHING = views.RedriveRequest()
 
@@ -27,24 +29,12 @@ def routes(gateway: Gateway) -> APIRouter:
     async def list_dead_letters(
         caller: CallerOf, queue: QueueName, asked: Annotated[views.DeadLetterQuery, Query()]
     ) -> Response:
-        """A page of dead letters, oldest first, all given conditions met. A page may be empty and have a next one."""
+        """A page of dead letters, oldest first, all given conditions met. A page may be empty and have a next one; it
+        has fewer than `limit` where these are large."""
         where = DeadLetterFilter(asked.job, asked.reason, asked.before, asked.after, asked.trace_id)
         found, cursor = await gateway.dead_letters(caller, queue, where, asked.limit, asked.cursor)
-        page = [
-            {
-                "id": view.id,
-                "job": view.job,
-                "trace_id": view.trace_id,
-                "reason": view.reason,
-                "error": view.error,
-                "failed_at": view.failed_at,
-                "attempts": view.attempts,
-                "headers": dict(view.headers),
-                **inlined("record", view.record),
-            }
-            for view in found
-        ]
-        return json_answer({"dead_letters": page, "next_cursor": cursor})
+        tail = f'],"next_cursor":{json.dumps(cursor)}}}'
+        return await listed('{"dead_letters":[', found, _encoded, tail, lambda view: len(view.record))
 
     @router.post(
         "/dead-letters:redrive",
@@ -74,3 +64,18 @@ def routes(gateway: Gateway) -> APIRouter:
         return views.Purged(removed=await gateway.purge_dead_letters(caller, queue))
 
     return router
+
+
+def _encoded(view: DeadLetterView) -> bytes:
+    letter = {
+        "id": view.id,
+        "job": view.job,
+        "trace_id": view.trace_id,
+        "reason": view.reason,
+        "error": view.error,
+        "failed_at": view.failed_at,
+        "attempts": view.attempts,
+        "headers": dict(view.headers),
+        **inlined("record", view.record),
+    }
+    return msgspec.json.encode(letter)

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64encode
-from typing import Annotated, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from fastapi import Depends, Path, Query, Request, Response
+from starlette.types import Receive, Scope, Send
 
-from app.http.exchange import Exchange
+from app import turns
+from app.http.exchange import Exchange, Parts, json_list
 from app.http.traced import RequestTrace
 from app.http.views import Strict
+from app.jsontext import surely_finite
 from app.rights import Caller
 
 EXCHANGE = "babelgate.exchange"
+
+Item = TypeVar("Item")
+
+_JSON = {"content-type": "application/json"}
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 def _caller(request: Request) -> Caller:
@@ -40,6 +50,31 @@ QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9
 NO_PARAMETERS = [Depends(_no_parameters)]
 
 
+class PartsResponse(Response):
+    """An answer in parts, between which others have their turn of the event loop. JSON unless ``headers`` say so."""
+
+    def __init__(self, parts: Parts, headers: Mapping[str, str] = _JSON) -> None:
+        super().__init__(headers={**headers, "content-length": str(parts.length)})
+        self._parts = parts.parts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for part in self._parts:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(0)
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def listed(
+    head: str, items: Sequence[Item], encode: Callable[[Item], bytes], tail: str, size: Callable[[Item], int]
+) -> Response:
+    """A JSON document with a list in it: what stands before it, the text of each item, and what stands behind.
+
+    ``size``: how many bytes the encoding of an item works on.
+    """
+    return PartsResponse(json_list(head.encode(), await turns.mapped(encode, items, size), tail.encode()))
+
+
 def json_answer(value: Any) -> Response:
     """An answer in which :class:`msgspec.Raw` parts stand byte for byte."""
     return Response(msgspec.json.encode(value), media_type="application/json")
@@ -47,11 +82,20 @@ def json_answer(value: Any) -> Response:
 
 def inlined(name: str, body: bytes) -> dict[str, msgspec.Raw | str | None]:
     """``body`` as the member ``name``, or as ``…_base64`` where it is no JSON object: any bytes may lie on a queue."""
+    if _is_object(body):
+        return {name: msgspec.Raw(body), f"{_stem(name)}_base64": None}
+    return {name: None, f"{_stem(name)}_base64": b64encode(body).decode("ascii")}
+
+
+def _is_object(body: bytes) -> bool:
+    """Whether ``body`` is a JSON object that every client can read."""
     try:
-        msgspec.json.decode(body, type=dict[str, Any])
+        found = bytes(_decode_raw(body))
+        body.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {name: None, f"{_stem(name)}_base64": b64encode(body).decode("ascii")}
-    return {name: msgspec.Raw(body), f"{_stem(name)}_base64": None}
+        return False
+    # Raw is not checked for numbers that are no double.
+    return found.startswith(b"{") and surely_finite(found)
 
 
 def _stem(name: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -22,13 +22,21 @@ JSON = b"application/json"
 MAX_REQUEST_ID = 128
 DISCARDED_BYTES = 64 * 1024 * 1024
 DISCARDED_SECONDS = 5
-_PART = 262_144
+PART_BYTES = 262_144
+"""A larger answer is sent in parts of this size."""
 
 _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 
 log = get_logger("babelgate.http")
+
+
+class Parts(NamedTuple):
+    """A body of ``length`` bytes, made while it is sent."""
+
+    length: int
+    parts: Iterable[bytes]
 
 
 class ClientGone(Exception):
@@ -101,11 +109,10 @@ class Exchange:
             return
         self.status = status
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
-        # A large answer goes as fast as its client reads, and no faster.
-        last = max(len(body) - 1, 0) // _PART * _PART
-        for at in range(0, last, _PART):
-            await self.send({"type": "http.response.body", "body": body[at : at + _PART], "more_body": True})
-        await self.send({"type": "http.response.body", "body": body[last:] if last else body})
+        if len(body) > PART_BYTES:
+            await self._send_parts(cut(body))
+            body = b""
+        await self.send({"type": "http.response.body", "body": body})
 
     async def answer_nothing(self, headers: RawHeaders) -> None:
         """Send 204, which has neither body nor length."""
@@ -113,13 +120,12 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": 204, "headers": self.head(headers)})
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def answer_stream(self, status: int, length: int, parts: AsyncIterable[bytes]) -> None:
-        """Send a JSON answer of ``length`` bytes in parts."""
-        headers = [(b"content-type", JSON), (b"content-length", b"%d" % length), *self.head()]
-        self.status, self.sent = status, length
-        await self.send({"type": "http.response.start", "status": status, "headers": headers})
-        async for part in parts:
-            await self.send({"type": "http.response.body", "body": part, "more_body": True})
+    async def answer_parts(self, status: int, parts: Parts, headers: RawHeaders | None = None) -> None:
+        """Send a JSON answer in parts."""
+        sent = [(b"content-type", JSON), (b"content-length", b"%d" % parts.length), *self.head(headers)]
+        self.status, self.sent = status, parts.length
+        await self.send({"type": "http.response.start", "status": status, "headers": sent})
+        await self._send_parts(parts.parts)
         await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
@@ -153,7 +159,7 @@ class Exchange:
     def _has_arrived(self) -> bool:
         """Whether all of an unread body is here, which is then dropped; never waits. A small one comes with its head,
         and its connection can be kept."""
-        if 0 < self.announced <= _PART and b"expect" not in self.headers:
+        if 0 < self.announced <= PART_BYTES and b"expect" not in self.headers:
             message = self._next()
             self.unread = message is None or message.get("more_body", False)
         return not self.unread
@@ -168,6 +174,12 @@ class Exchange:
             return message
         waiting.close()
         return None
+
+    async def _send_parts(self, parts: Iterable[bytes]) -> None:
+        """A large answer goes as fast as its client reads, and others have their turn between two parts of it."""
+        for part in parts:
+            await self.send({"type": "http.response.body", "body": part, "more_body": True})
+            await asyncio.sleep(0)
 
     async def _answer_a_writing_client(self, status: int, body: bytes, headers: RawHeaders) -> None:
         """Answer at once, then read on for a while: a client still writing would see a reset instead of the answer."""
@@ -186,6 +198,27 @@ class Exchange:
         except TimeoutError:
             pass
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
+    """A JSON document: ``head``, ``texts`` with commas between them, and ``tail``."""
+
+    def parts() -> Iterator[bytes]:
+        part, size = [head], 0
+        for index, text in enumerate(texts):
+            part += (b",", text) if index else (text,)
+            size += len(text)
+            if size > PART_BYTES:
+                yield b"".join(part)
+                part, size = [], 0
+        yield b"".join((*part, tail))
+
+    return Parts(len(head) + sum(map(len, texts)) + max(len(texts) - 1, 0) + len(tail), parts())
+
+
+def cut(body: bytes) -> Iterator[bytes]:
+    """``body`` in parts."""
+    return (body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES))
 
 
 def _sane(request_id: bytes) -> bool:

@@ -8,7 +8,8 @@ from fastapi.responses import PlainTextResponse
 from app.errors import BrokerUnavailable, Draining, InvalidParameter
 from app.gateway import Gateway
 from app.http import views
-from app.http.dependencies import NO_PARAMETERS, CallerOf
+from app.http.dependencies import NO_PARAMETERS, CallerOf, PartsResponse
+from app.http.exchange import Parts, cut
 from app.http.problems import NotReady
 from app.observe.metrics_exposition import OPENMETRICS
 from app.rights import ANYONE, Right
@@ -104,7 +105,7 @@ def _add_metrics(router: APIRouter, scraping: Scraping) -> None:
         """
         caller.require_anywhere(Right.MANAGE)
         text, content_type = await scraping.show(request.headers.get("accept", ""))
-        return Response(text, headers={"content-type": content_type, "vary": "accept"})
+        return PartsResponse(Parts(len(text), cut(text)), {"content-type": content_type, "vary": "accept"})
 
 
 def _verbose(request: Request) -> bool:

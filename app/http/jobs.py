@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app import turns
 from app.errors import EnvelopeError
 from app.gateway import Gateway
 from app.http.body import media_type
@@ -20,23 +21,24 @@ def is_job(exchange: Exchange) -> bool:
     return media_type(exchange) == _JOB
 
 
-def entry(exchange: Exchange, gateway: Gateway, queue: str, body: bytes) -> bytes:
+async def entry(exchange: Exchange, gateway: Gateway, queue: str, body: bytes) -> bytes:
     """``body``, or the entry for ``queue`` that a job is. Raises Forbidden and QueueNotFound before EnvelopeError."""
     if not is_job(exchange):
         return body
     gateway.broker(exchange.caller, Right.SEND, queue)
-    return as_entry(body, queue, gateway.clock)
+    return await turns.run(as_entry, body, queue, gateway.clock, size=len(body))
 
 
-def entries(exchange: Exchange, gateway: Gateway, bodies: Sequence[bytes]) -> Sequence[Line]:
+async def entries(exchange: Exchange, gateway: Gateway, bodies: Sequence[bytes]) -> Sequence[Line]:
     """The same of each; the error of a job that is refused stands in its place."""
     if not is_job(exchange):
         return bodies
-    return [_or_error(exchange, gateway, body) for body in bodies]
+    gateway.broker(exchange.caller, Right.SEND, exchange.queue)
 
+    def entry_or_error(body: bytes) -> Line:
+        try:
+            return as_entry(body, exchange.queue, gateway.clock)
+        except EnvelopeError as error:
+            return error.without_frames()
 
-def _or_error(exchange: Exchange, gateway: Gateway, body: bytes) -> Line:
-    try:
-        return entry(exchange, gateway, exchange.queue, body)
-    except EnvelopeError as error:
-        return error
+    return await turns.mapped(entry_or_error, bodies, size=len)

@@ -1,118 +1,91 @@
-"""Publish an NDJSON upload of any length in little memory."""
+"""An NDJSON upload of any length, read line by line in little memory."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
-from tempfile import SpooledTemporaryFile
-from typing import IO
+from collections.abc import AsyncIterator
 
-import msgspec
-
-from app.errors import BabelgateError, BodyTooLarge
-from app.gateway import Gateway
+from app import turns
+from app.errors import BodyTooLarge, TooManyLines
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
-from app.http.problems import HttpError
-from app.http.results import entry_result
-from app.http.upload import CHUNK_LINES, Line, Upload
-from app.model import Receipt
+from app.http.upload import CHUNK_LINES, Line
 
 CHUNK_BYTES = 262_144
-SPOOLED_BYTES = 1_048_576
-"""Results up to this size stay in memory; more go to a file without a name, and are gone with the request."""
-_PART = 65_536
+MAX_BLANK_LINES = 10_000
+"""Blank lines that an upload may have beside one for each entry: a client may send some to keep a connection open."""
+_CUT_BYTES = 16_384
+"""A piece is cut into lines in parts of this size, so that many short lines take no long turn."""
 
 
 class Lines:
-    """Cuts pieces into lines of at most ``limit`` bytes; a longer one is counted, not kept. Blank lines are dropped."""
+    """Cuts pieces into lines. Blank lines are dropped.
 
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
+    A line of more than ``max_bytes`` is counted, not kept. Once there are more than ``max_lines`` entries, or too many
+    blank lines, ``error`` says so, and no further line is given out.
+    """
+
+    def __init__(self, max_bytes: int, max_lines: int) -> None:
+        self.error: TooManyLines | None = None
+        self._max_bytes = max_bytes
+        self._max_lines = max_lines
+        self._entries = 0
+        self._blank = 0
         self._rest = b""
         self._size = 0
 
-    def feed(self, piece: bytes) -> Iterator[Line]:
+    def feed(self, piece: bytes) -> list[Line]:
         """The lines that end in ``piece``."""
+        lines: list[Line] = []
         *ended, last = piece.split(b"\n")
         for text in ended:
             self._keep(text)
-            yield from self.end()
+            lines += self.end()
+            if self.error is not None:
+                return lines
         self._keep(last)
+        return lines
 
-    def end(self) -> Iterator[Line]:
+    def end(self) -> list[Line]:
         """The line collected so far, which needs no line feed at the end of the upload."""
         line, size = self._rest, self._size
         self._rest, self._size = b"", 0
-        if size > self._limit:
-            yield BodyTooLarge(actual=size, limit=self._limit)
-        elif not line.isspace() and line:
-            yield line
+        if not size or line.isspace():
+            self._blank += 1
+            if self._blank > self._entries + MAX_BLANK_LINES:
+                self.error = TooManyLines(limit=MAX_BLANK_LINES, kind="blank lines without an entry")
+            return []
+        self._entries += 1
+        if self._entries > self._max_lines:
+            self.error = TooManyLines(limit=self._max_lines, kind="lines")
+            return []
+        return [line if size <= self._max_bytes else BodyTooLarge(actual=size, limit=self._max_bytes)]
 
     def _keep(self, text: bytes) -> None:
         self._size += len(text)
-        self._rest = self._rest + text if self._size <= self._limit else b""
+        self._rest = self._rest + text if self._size <= self._max_bytes else b""
 
 
-class Results:
-    """The results of an upload so far, as JSON text, spooled."""
-
-    def __init__(self, spool: IO[bytes]) -> None:
-        self.accepted = 0
-        self.failed = 0
-        self._spool = spool
-
-    def add(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
-        """Append the outcomes of the next lines."""
-        first = self.accepted + self.failed
-        texts = [msgspec.json.encode(entry_result(index, outcome)) for index, outcome in enumerate(outcomes, first)]
-        failed = sum(isinstance(outcome, BabelgateError) for outcome in outcomes)
-        self.failed += failed
-        self.accepted += len(outcomes) - failed
-        self._spool.write((b"," if first else b"") + b",".join(texts))
-
-    async def answer(self, exchange: Exchange) -> None:
-        """Send them."""
-        head = b'{"accepted":%d,"failed":%d,"results":[' % (self.accepted, self.failed)
-        length = len(head) + self._spool.tell() + 2
-        self._spool.seek(0)
-        await exchange.answer_stream(207 if self.failed else 201, length, self._parts(head))
-
-    async def _parts(self, head: bytes) -> AsyncIterator[bytes]:
-        yield head
-        while part := self._spool.read(_PART):
-            yield part
-        yield b"]}"
-
-
-async def publish_stream(exchange: Exchange, gateway: Gateway, limits: RequestLimits) -> None:
-    """Publish line by line, in order and in chunks; the answer starts after the last line.
-
-    What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that problem
-    then says how many entries were accepted before.
-    """
-    with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
-        results = Results(spool)
-        upload = Upload(exchange, gateway)
-        try:
-            async for chunk in _chunks(exchange, limits):
-                results.add(await upload.publish(chunk))
-        except (BodyTooLarge, HttpError) as error:
-            await exchange.fail(error, {"accepted": results.accepted, "failed": results.failed})
-        else:
-            await results.answer(exchange)
-
-
-async def _chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[list[Line]]:
-    lines = Lines(limits.max_entry_bytes)
+async def chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[list[Line]]:
+    """The lines of the body, some at a time. Raises TooManyLines after those that are within the bounds, and as
+    :func:`app.http.body.pieces` does."""
+    lines = Lines(limits.max_entry_bytes, limits.max_stream_lines)
     chunk: list[Line] = []
     size = 0
     async for piece in pieces(exchange, limits.max_stream_bytes):
-        for line in lines.feed(piece):
-            chunk.append(line)
-            size += len(line) if isinstance(line, bytes) else 0
-            if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
-                yield chunk
-                chunk, size = [], 0
-    chunk += lines.end()
+        for start in range(0, len(piece), _CUT_BYTES):
+            for line in await turns.run(lines.feed, piece[start : start + _CUT_BYTES], size=0):
+                chunk.append(line)
+                size += len(line) if isinstance(line, bytes) else 0
+                if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = [], 0
+            if lines.error is not None:
+                break
+        if lines.error is not None:
+            break
+    else:
+        chunk += lines.end()
     if chunk:
         yield chunk
+    if lines.error is not None:
+        raise lines.error

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from app import errors
 from app.errors import BabelgateError, Problem
+from app.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
 
@@ -43,6 +44,12 @@ class InvalidEncoding(HttpError):
     """The body is not what its Content-Encoding says: {reason}."""
 
     code = "invalid_encoding"
+
+
+class CompressionRatioTooHigh(HttpError):
+    """The body unpacks to more than {limit} times its size. Send it without compression."""
+
+    code = "compression_ratio_too_high"
 
 
 class NotReady(HttpError):
@@ -84,6 +91,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.EnvelopeError: Meaning(422, "Invalid envelope"),
     errors.EnvelopeSyntaxError: Meaning(400, "Invalid JSON"),
     errors.BodyTooLarge: Meaning(413, "Body too large"),
+    errors.TooManyLines: Meaning(413, "Too many lines"),
     errors.InvalidParameter: Meaning(400, "Invalid parameter"),
     errors.InvalidIdempotencyKey: Meaning(400, "Invalid idempotency key"),
     errors.IdempotencyUnsupported: Meaning(422, "No idempotency keys here"),
@@ -111,12 +119,15 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     MethodNotAllowed: Meaning(405, "Method not allowed"),
     UnsupportedMediaType: Meaning(415, "Unsupported media type"),
     InvalidEncoding: Meaning(400, "Invalid encoding"),
+    CompressionRatioTooHigh: Meaning(413, "Compression ratio too high"),
     MalformedHttp: Meaning(400, "Malformed HTTP"),
     HeadTooLarge: Meaning(431, "Request head too large"),
     NotReady: Meaning(503, "Not ready", 1),
     InternalError: Meaning(500, "Internal error"),
 }
 
+MAX_DETAIL = 1_000
+"""Characters of a sentence that a client sees: it may quote what the client sent."""
 _NUMBERS = ("actual", "limit", "maximum")
 
 
@@ -130,12 +141,18 @@ def status_of(error: BabelgateError) -> int:
     return meaning(error).status
 
 
-def defects(error: BabelgateError) -> Iterable[Problem]:
+def detail_of(error: BabelgateError) -> str:
+    """The sentence that a client sees."""
+    detail = error.detail
+    return detail if len(detail) <= MAX_DETAIL else detail[:MAX_DETAIL] + "…"
+
+
+def defects(error: BabelgateError) -> Sequence[Problem]:
     """Where in the body the error is, as far as it can be told."""
     if isinstance(error, errors.EnvelopeError):
         return error.problems
     pointer = error.facts.get("pointer")
-    return () if pointer is None else (Problem(pointer, error.problem_code, error.detail),)
+    return () if pointer is None else (Problem(pointer[:MAX_POINTER], error.problem_code, detail_of(error)),)
 
 
 def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = None) -> tuple[int, RawHeaders, bytes]:
@@ -149,7 +166,7 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
         "type": f"urn:babelgate:problem:{code}",
         "title": title,
         "status": status,
-        "detail": error.detail,
+        "detail": detail_of(error),
         "instance": instance,
         "code": code,
         "retryable": error.retryable,

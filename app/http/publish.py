@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from tempfile import SpooledTemporaryFile
+
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple
 
+from app import turns
 from app.admission import Ticket
-from app.errors import BabelgateError, EnvelopeSyntaxError, InvalidParameter, Problem
+from app.errors import BodyTooLarge, EnvelopeSyntaxError, InvalidParameter, Problem, TooManyLines
 from app.gateway import Gateway
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
 from app.http.idempotency import REPLAYED, idempotency_key, no_idempotency_key
 from app.http.jobs import entries, entry
-from app.http.ndjson import CHUNK_BYTES, publish_stream
-from app.http.results import entry_result
-from app.http.schemas import MAX_ENTRIES, BatchResult, NoParameters, PublishParameters, from_query, given
+from app.http.ndjson import CHUNK_BYTES, chunks
+from app.http.problems import HttpError
+from app.http.results import SPOOLED_BYTES, BatchResults
+from app.http.schemas import MAX_ENTRIES, NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_LINES, Upload
-from app.model import Receipt, Replay
+from app.model import Replay
 from app.rights import Right
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
@@ -43,7 +47,7 @@ class Publishing:
             receipt = await self._gateway.publish(
                 exchange.caller,
                 exchange.queue,
-                entry(exchange, self._gateway, exchange.queue, body),
+                await entry(exchange, self._gateway, exchange.queue, body),
                 delay_seconds=given(asked.delay_seconds),
                 ordering_key=given(asked.ordering_key),
                 trace=exchange.trace,
@@ -54,25 +58,41 @@ class Publishing:
         await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
 
     async def batch(self, exchange: Exchange) -> None:
-        """Publish the entries of a JSON array or of NDJSON lines; 201 when all were accepted, else 207."""
+        """Publish the entries of a JSON array or of NDJSON lines, in order and in chunks; 201 when all were accepted,
+        else 207. The answer starts after the last entry."""
         from_query(exchange.scope["query_string"], NoParameters)
         no_idempotency_key(exchange)
-        if media_type(exchange) in NDJSON:
-            with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
-                await publish_stream(exchange, self._gateway, self._limits)
-            return
-        require_json(exchange)
-        outcomes: list[Receipt | BabelgateError] = []
+        with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
+            results = BatchResults(spool)
+            if media_type(exchange) in NDJSON:
+                await self._lines(exchange, results)
+            else:
+                require_json(exchange)
+                await self._array(exchange, results)
+                await results.answer(exchange)
+
+    async def _array(self, exchange: Exchange, results: BatchResults) -> None:
         with self._room(exchange, self._limits.max_request_bytes) as room:
-            array = _entries(await read(exchange, self._limits.max_request_bytes, room))
-            bodies = entries(exchange, self._gateway, array)
+            body = await read(exchange, self._limits.max_request_bytes, room)
+            array = await turns.run(_entries, body, size=0)
             upload = Upload(exchange, self._gateway)
-            for start in range(0, max(len(bodies), 1), CHUNK_LINES):
-                outcomes += await upload.publish(bodies[start : start + CHUNK_LINES])
-        failed = sum(isinstance(outcome, BabelgateError) for outcome in outcomes)
-        results = [entry_result(index, outcome) for index, outcome in enumerate(outcomes)]
-        answer = BatchResult(len(outcomes) - failed, failed, results)
-        await exchange.answer(207 if failed else 201, msgspec.json.encode(answer))
+            # An empty array is asked for its rights and its route as well.
+            for start in range(0, max(len(array), 1), CHUNK_LINES):
+                bodies = await turns.mapped(bytes, array[start : start + CHUNK_LINES])
+                await results.add(await upload.publish(await entries(exchange, self._gateway, bodies)))
+
+    async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
+        """What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that
+        problem then says how many entries were accepted before."""
+        with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
+            upload = Upload(exchange, self._gateway)
+            try:
+                async for chunk in chunks(exchange, self._limits):
+                    await results.add(await upload.publish(chunk))
+            except (BodyTooLarge, TooManyLines, HttpError) as error:
+                await exchange.fail(error, results.counts())
+            else:
+                await results.answer(exchange)
 
     def _room(self, exchange: Exchange, most: int, usual: int = 0) -> Ticket:
         """Room for a body of which at most ``most`` bytes are held, and ``usual`` where its head does not tell: rights,
@@ -93,7 +113,7 @@ _Entries: type[Struct] = msgspec.defstruct(
 _decoder = msgspec.json.Decoder(_Entries)
 
 
-def _entries(body: bytes) -> list[bytes]:
+def _entries(body: bytes) -> list[msgspec.Raw]:
     """The texts of the elements of a JSON array; each is checked on its own afterwards."""
     try:
         decoded = _decoder.decode(body)
@@ -104,4 +124,4 @@ def _entries(body: bytes) -> list[bytes]:
             raise InvalidParameter(name="body", reason=reason, pointer="") from None
         detail = f"The body is not one JSON array: {error}."
         raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
-    return [bytes(entry) for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]
+    return [entry for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]

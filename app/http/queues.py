@@ -7,16 +7,17 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
+from app.brokers.binding import Peeked
 from app.errors import InvalidParameter
 from app.gateway import Gateway
 from app.http import views
-from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer
+from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer, listed
 from app.http.exchange import Exchange
 from app.http.jobs import entry, is_job
 from app.http.operations import PUBLISH_BODY, VALIDATE_QUERY
 from app.http.problems import MethodNotAllowed, UnsupportedMediaType
 from app.http.schemas import ValidateParameters, from_query, given
-from app.model import Projection
+from app.model import Projection, QueueInfo
 from app.rights import Caller
 
 
@@ -30,11 +31,11 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="List queues",
         tags=["queues"],
         dependencies=NO_PARAMETERS,
+        response_model=views.QueueList,
     )
-    async def list_queues(caller: CallerOf) -> views.QueueList:
+    async def list_queues(caller: CallerOf) -> Response:
         """The configured queues, and those that brokers can list, as far as the caller has a right on them."""
-        found = await gateway.overview.queues(caller)
-        return views.QueueList(queues=[views.Queue.model_validate(info) for info in found])
+        return await listed('{"queues":[', await gateway.overview.queues(caller), _queue, "]}", lambda info: 0)
 
     @router.post(
         "/queues/{queue}:purge",
@@ -68,11 +69,10 @@ def routes(gateway: Gateway) -> APIRouter:
         response_model=views.PeekedList,
     )
     async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[views.PeekQuery, Query()]) -> Response:
-        """Look at ready messages, oldest first, without reserving them; where the broker can."""
+        """Look at ready messages, oldest first, without reserving them; where the broker can. Fewer than `limit` where
+        these are large."""
         found = await gateway.peek(caller, queue, asked.limit)
-        return json_answer(
-            {"messages": [{"headers": dict(each.headers), **inlined("envelope", each.body)} for each in found]}
-        )
+        return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
 
     @router.post(
         "/queues/{queue}/messages:validate",
@@ -90,24 +90,26 @@ def routes(gateway: Gateway) -> APIRouter:
         """
         asked = from_query(request.scope["query_string"], ValidateParameters)
         if asked.mode == "consume":
-            return _projected(_consumed(caller, queue, asked, request.scope[EXCHANGE], await request.body()))
-        made = gateway.validate(
+            return _projected(await _consumed(caller, queue, asked, request.scope[EXCHANGE], await request.body()))
+        made = await gateway.validate(
             caller,
             queue,
-            entry(request.scope[EXCHANGE], gateway, queue, await request.body()),
+            await entry(request.scope[EXCHANGE], gateway, queue, await request.body()),
             delay_seconds=given(asked.delay_seconds),
             ordering_key=given(asked.ordering_key),
             trace=request.scope[EXCHANGE].trace,
         )
         return _projected(made)
 
-    def _consumed(caller: Caller, queue: str, asked: ValidateParameters, exchange: Exchange, body: bytes) -> Projection:
+    async def _consumed(
+        caller: Caller, queue: str, asked: ValidateParameters, exchange: Exchange, body: bytes
+    ) -> Projection:
         for name in ("delay_seconds", "ordering_key"):
             if given(getattr(asked, name)) is not None:
                 raise InvalidParameter(name=name, reason="belongs to a publish: mode=consume has none")
         if is_job(exchange):
             raise UnsupportedMediaType(reason="mode=consume takes the bytes that lie on a queue, not a job.")
-        return gateway.inspect(caller, queue, body)
+        return await gateway.inspect(caller, queue, body)
 
     @router.get(
         "/brokers",
@@ -122,6 +124,14 @@ def routes(gateway: Gateway) -> APIRouter:
         return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in found])
 
     return router
+
+
+def _queue(info: QueueInfo) -> bytes:
+    return views.Queue.model_validate(info).model_dump_json().encode()
+
+
+def _peeked(message: Peeked) -> bytes:
+    return msgspec.json.encode({"headers": dict(message.headers), **inlined("envelope", message.body)})
 
 
 def _projected(made: Projection) -> Response:

@@ -19,7 +19,8 @@ from app.http import dead_letters, docs, health, queues
 from app.http.body import RequestLimits, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
-from app.http.problems import HttpError, MethodNotAllowed, NotFound
+from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
+from app.http.schemas import MAX_RECEIVE_BYTES
 from app.scraping import Scraping
 
 OPEN = health.PROBES | docs.PATHS
@@ -66,8 +67,10 @@ def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> Fas
 
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
     """Serve a request with FastAPI. Raises what went wrong."""
-    with admission.other("", min(exchange.announced, limits.max_entry_bytes)) as room:
-        body = await read(exchange, limits.max_entry_bytes, room)
+    # What is to be validated is a message; all other bodies are parameters, which FastAPI reads in one piece.
+    limit = limits.max_entry_bytes if exchange.path.endswith(":validate") else MAX_RECEIVE_BYTES
+    with admission.other("", min(exchange.announced, limit)) as room:
+        body = await read(exchange, limit, room)
     if body:
         require_json(exchange)
     pending = [{"type": "http.request", "body": body, "more_body": False}]
@@ -119,4 +122,5 @@ def _misfit(request: Request, error: Exception) -> NoReturn:
     if found["type"] == "json_invalid":
         raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not JSON: {found['ctx']['error']}.")])
     pointer = "".join(f"/{part}" for part in path) if where == "body" else None
-    raise InvalidParameter(name=".".join(map(str, path)) or str(where), reason=found["msg"], pointer=pointer)
+    name = ".".join(map(str, path)) or str(where)
+    raise InvalidParameter(name=name[:MAX_DETAIL], reason=found["msg"], pointer=pointer)

@@ -2,22 +2,82 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import IO
 
+import msgspec
+
+from app import turns
 from app.errors import BabelgateError
-from app.http.problems import defects, status_of
+from app.http.exchange import PART_BYTES, Exchange, Parts
+from app.http.problems import defects, detail_of, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
 from app.model import Receipt, Replay, SettleResult
 
+EXPLAINED_FAILURES = 100
+"""Entries of a batch whose failure is told with its detail and its defects. Later ones have code and status."""
+LISTED_FAILURES = 10_000
+"""Failed entries of a batch that have a result of their own. Later ones are counted by code."""
+_DEFECTS = 10
+"""Defects of one entry that are told."""
+SPOOLED_BYTES = 1_048_576
+"""Results up to this size stay in memory; more go to a file without a name, and are gone with the request."""
 
-def entry_result(index: int, outcome: Receipt | BabelgateError) -> EntryResult:
-    """The result of entry ``index`` of a batch."""
-    if isinstance(outcome, Receipt):
-        replayed = True if type(outcome) is Replay else None
-        return EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed)
-    found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)]
-    status, code = status_of(outcome), outcome.problem_code
-    return EntryResult(index, status, code=code, detail=outcome.detail, retryable=outcome.retryable, errors=found)
+
+class BatchResults:
+    """The results of a batch so far, as JSON text in ``spool``: an answer that a long upload makes does not fit memory.
+
+    What failed costs the answer no more than it must: a client that sends a million bad lines learns that from counts.
+    """
+
+    def __init__(self, spool: IO[bytes]) -> None:
+        self.accepted = 0
+        self.failed = 0
+        self._omitted: Counter[str] = Counter()
+        self._spool = spool
+
+    async def add(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
+        """Append the outcomes of the next entries."""
+        texts = [text for text in await turns.mapped(self._result, outcomes) if text]
+        if texts:
+            self._spool.write((b"," if self._spool.tell() else b"") + b",".join(texts))
+
+    def counts(self) -> dict[str, int]:
+        """How many entries were accepted, and how many failed."""
+        return {"accepted": self.accepted, "failed": self.failed}
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Send them: 201 when all were accepted, else 207."""
+        omitted = b'"omitted":%b,' % msgspec.json.encode(self._omitted) if self._omitted else b""
+        head = b'{"accepted":%d,"failed":%d,%b"results":[' % (self.accepted, self.failed, omitted)
+        length = len(head) + self._spool.tell() + 2
+        self._spool.seek(0)
+        await exchange.answer_parts(207 if self.failed else 201, Parts(length, self._parts(head)))
+
+    def _result(self, outcome: Receipt | BabelgateError) -> bytes:
+        """The text of the next entry's result; empty where it has none."""
+        index = self.accepted + self.failed
+        if isinstance(outcome, Receipt):
+            self.accepted += 1
+            replayed = True if type(outcome) is Replay else None
+            return msgspec.json.encode(EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed))
+        self.failed += 1
+        code = outcome.problem_code
+        if self.failed > LISTED_FAILURES:
+            self._omitted[code] += 1
+            return b""
+        result = EntryResult(index, status_of(outcome), code=code, retryable=outcome.retryable)
+        if self.failed <= EXPLAINED_FAILURES:
+            found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)[:_DEFECTS]]
+            result = msgspec.structs.replace(result, detail=detail_of(outcome), errors=found)
+        return msgspec.json.encode(result)
+
+    def _parts(self, head: bytes) -> Iterator[bytes]:
+        yield head
+        while part := self._spool.read(PART_BYTES):
+            yield part
+        yield b"]}"
 
 
 def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:
@@ -31,5 +91,5 @@ def _token_result(result: SettleResult) -> TokenResult:
     error = result.error
     if error is None:
         return TokenResult(result.index, result.action, 200, lease_expires_at=result.lease_expires_at)
-    told = error.problem_code, error.detail, error.retryable
+    told = error.problem_code, detail_of(error), error.retryable
     return TokenResult(result.index, result.action, status_of(error), *told)

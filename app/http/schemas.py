@@ -15,6 +15,10 @@ MAX_TOKENS = 1000
 """Of one settle call: its work is bounded, and a consumer holds at most 100 deliveries per receive."""
 MAX_ENTRIES = 10_000
 """Of one JSON array: it is held in memory whole; an NDJSON upload has no such bound."""
+MAX_SETTLE_BYTES = 2_097_152
+"""Of the body of one settle call: 1000 tokens, each with a kilobyte and more of error text."""
+MAX_RECEIVE_BYTES = 65_536
+"""Of the body of a receive, or of an operator's request: they hold parameters, and no messages."""
 MAX_SECONDS = 31_536_000
 """A year, for delays and leases; the broker's own maximum comes on top."""
 
@@ -23,6 +27,8 @@ Tokens = Annotated[list[Token], Meta(min_length=1, max_length=MAX_TOKENS)]
 Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[0])]
 Retryable = Annotated[bool | None, Meta(description="Of a failure: whether the same may succeed later.")]
 LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[60])]
+
+_MAX_REASON = 500
 
 Read = TypeVar("Read", bound=Struct)
 Value = TypeVar("Value")
@@ -135,12 +141,16 @@ class EntryResult(Struct, frozen=True, omit_defaults=True):
     ] = None
 
 
-class BatchResult(Struct, frozen=True):
-    """One result per entry, in order."""
+class BatchResult(Struct, frozen=True, omit_defaults=True):
+    """One result per entry, in order. Of failed entries the first 10,000 have one, and the first 100 tell what is wrong
+    in ``detail`` and ``errors``."""
 
     accepted: int
     failed: int
     results: list[EntryResult]
+    omitted: Annotated[
+        dict[str, int] | UnsetType, Meta(description="Failed entries without a result of their own: how many by code.")
+    ] = UNSET
 
 
 class ReceivedMessage(Struct, frozen=True):
@@ -222,7 +232,9 @@ _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 def _misfit(error: msgspec.ValidationError, in_body: bool) -> InvalidParameter:
+    # The text may quote the name of a member, which may have any length.
     reason, _, path = str(error).partition(" - at `$")
-    pointer = path.rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")
+    reason = reason[:_MAX_REASON]
+    pointer = path[:_MAX_REASON].rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")
     name = pointer.removeprefix("/") or ("body" if in_body else "query")
     return InvalidParameter(name=name, reason=reason, pointer=pointer if in_body else None)

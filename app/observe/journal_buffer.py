@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from itertools import repeat
 from threading import Lock
 
-from msgspec import UNSET, Raw, UnsetType, structs
+from msgspec import UNSET, structs
 
 from app.clock import Clock
 from app.observe.events import Call, Event, EventKind, Facts
@@ -73,18 +73,16 @@ class Buffer:
         at, node, epoch, queue, broker = self._clock(), self._node, self._epoch, reported.queue, reported.broker
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
-        envelope: Raw | UnsetType = UNSET
-        other: str | UnsetType = UNSET
         with self._lock:
             lines, room = self._lines, self.limit - self._taken
             for facts in messages:
-                if bodies is not None:
-                    envelope, other = embedded(next(bodies, None))
+                body = None if bodies is None else next(bodies, None)
                 if len(lines) >= room:
                     self._lose(at)
                     continue
                 if self._lost:
                     self._tell_gap(at)
+                envelope, other = embedded(body)
                 self.seq += 1
                 record = Record(
                     VERSION,

@@ -33,7 +33,7 @@ from app.observe.metrics_catalogue import (
     SETTLED,
     Metric,
 )
-from app.observe.metrics_cells import Count, Histogram, Labels, Sampled, Snapshot
+from app.observe.metrics_cells import Count, Histogram, Labels, Sampled, Snapshot, Value
 
 MAX_QUEUES = 1000
 """Past so many queues the rest share the label ``_other``: every label value is a time series that is never freed."""
@@ -144,11 +144,17 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """A copy of all numbers."""
-        return {name: {at: cell.read() for at, cell in cells.items()} for name, cells in self._both()}
+        return dict(map(self.read, self.names))
 
-    def _both(self) -> Iterable[tuple[str, Mapping[Labels, Count] | Mapping[Labels, Histogram]]]:
-        yield from self._counts.items()
-        yield from self._histograms.items()
+    @property
+    def names(self) -> Iterable[str]:
+        """The metrics that there are, by their names in OpenTelemetry."""
+        return (*self._counts, *self._histograms)
+
+    def read(self, name: str) -> tuple[str, dict[Labels, Value]]:
+        """``name``, and a copy of its numbers."""
+        cells: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
+        return name, {at: cell.read() for at, cell in cells.items()}
 
     def _count_call(self, call: Call) -> None:
         key = (call.operation, call.queue, call.broker, call.error)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from app.envelope import Poison, with_attempts
 from app.envelope.contract import LANGS, is_text
@@ -43,6 +43,13 @@ _decode = msgspec.json.Decoder(dict[str, Raw]).decode
 _is_object = b"{"
 
 
+class Arguments(Struct, array_like=True, gc=False):
+    """The first two of an array: whether there is one, or more. The rest is skipped, however many there are."""
+
+    first: Raw | UnsetType = UNSET
+    second: Raw | UnsetType = UNSET
+
+
 class Frame(Struct, frozen=True):
     """The text of an envelope around its data, or around the array in it (``spread``); and its attempts in there."""
 
@@ -74,7 +81,7 @@ def attributes_of(body: bytes, declared: bool) -> Attributes | None:
         version = value(found, "specversion", str) if "specversion" in found else None
         type_ = value(found, "type", str)
         known = declared if version is None and "specversion" not in found else bool(is_spec_version(version or ""))
-        return found if known and is_text(type_) and value(found, "args", list[Raw]) is not None else None
+        return found if known and is_text(type_) and value(found, "args", Arguments) is not None else None
     except UNREADABLE:
         return None
 
@@ -123,10 +130,10 @@ def _framed(job: Attributes, meta: Attributes, attempts: int) -> bytes | None:
     if value(meta, "bq_schema_version", int) != 1:
         return None
     frame = value(meta, "bq_frame", Frame)
-    arguments = value(job, "args", list[Raw])
-    if frame is None or (not arguments and not frame.spread):
+    first = (value(job, "args", Arguments) or Arguments()).first
+    if frame is None or (first is UNSET and not frame.spread):
         return None
-    raw = job["args"] if frame.spread or not arguments else arguments[0]
+    raw = job["args"] if frame.spread or first is UNSET else first
     body = frame.before.encode() + bytes(raw) + frame.after.encode()
     return body if attempts == frame.attempts else with_attempts(body, attempts)
 
@@ -185,9 +192,9 @@ def _translated(job: Attributes, meta: Attributes, beside: Beside, attempts: int
 
 def _data(job: Attributes) -> tuple[bytes, bool]:
     """``data``, and whether it holds the arguments as an array."""
-    arguments = value(job, "args", list[Raw]) or []
-    if len(arguments) == 1 and bytes(arguments[0]).startswith(_is_object):
-        return bytes(arguments[0]), False
+    found = value(job, "args", Arguments) or Arguments()
+    if found.first is not UNSET and found.second is UNSET and bytes(found.first).startswith(_is_object):
+        return bytes(found.first), False
     return b'{"args":%b}' % bytes(job["args"]), True
 
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from app.jsontext import decode_object, parse_object
-from app.ojs.reading import LIST, MAPPED, Attributes, Beside, Frame, envelope_of, members, text, value
+from app.ojs.reading import LIST, MAPPED, Arguments, Attributes, Beside, Frame, envelope_of, members, text, value
 from app.ojs.terms import (
     SERVER,
     SPEC_VERSION,
@@ -117,7 +117,7 @@ def _is_spread(top: Attributes, only: Attributes) -> bool:
     if bytes(only.get("args", b"")) != bytes(LIST):
         return False
     data = members(top, "data")
-    return data.keys() == {"args"} and value(data, "args", list[Raw]) is not None
+    return data.keys() == {"args"} and value(data, "args", Arguments) is not None
 
 
 def _frame(body: bytes, attempts: int, spread: bool) -> Frame:

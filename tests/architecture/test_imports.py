@@ -13,7 +13,7 @@ PACKAGES = {"app", "app.brokers", "app.observe"}
 # Lowest first. A module imports what stands in a lower line, and the parts of its own entry. A new module needs a place
 # here; a new binding does not, all of them stand beside the registry.
 LAYERS: list[tuple[str, ...]] = [
-    ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.pacing", "app.transport"),
+    ("app.errors", "app.clock", "app.masking", "app.observe.events", "app.pacing", "app.transport", "app.turns"),
     (
         "app.coalescing",
         "app.directories",

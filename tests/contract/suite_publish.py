@@ -99,7 +99,7 @@ class TestPublish:
         process = await world.process()
         body = CANONICAL % (b'{"n":1}', world.queue.encode())
         spaced = json.dumps(json.loads(body), indent=1).encode()
-        projection = process.gateway.validate(ANYONE, world.queue, spaced)
+        projection = await process.gateway.validate(ANYONE, world.queue, spaced)
         assert projection.body == body
         assert await process.is_empty(), "it published"
         await process.publish_body(spaced)

@@ -9,9 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx
 import psutil
@@ -31,6 +31,9 @@ class GatewayProcess:
     ``config`` is the YAML as a dict (host, port and state_dir are filled in), ``environ`` more variables. The port is
     kept over restarts.
     """
+
+    program: ClassVar[Sequence[str]] = ("-m", "app", "serve", "--quiet")
+    """What Python runs."""
 
     def __init__(
         self, directory: Path, config: Mapping[str, Any] | None = None, *, environ: Mapping[str, str] | None = None
@@ -59,7 +62,7 @@ class GatewayProcess:
         path.write_text(yaml.safe_dump(self._config, sort_keys=False))
         since = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "app", "serve", "--quiet", "--config", str(path), *arguments]
+            command = [sys.executable, *self.program, "--config", str(path), *arguments]
             self._process = subprocess.Popen(
                 command, cwd=_ROOT, env=self.environ, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )

@@ -101,7 +101,7 @@ def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callabl
     """Every verb on the queue "mine", and the right that it needs there."""
 
     async def validate() -> object:
-        return gateway.validate(caller, "mine", b"{}")
+        return await gateway.validate(caller, "mine", b"{}")
 
     every = DeadLetterFilter()
     return {

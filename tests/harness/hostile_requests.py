@@ -1,0 +1,286 @@
+"""Requests that cost the gateway much and their sender little: for each, how long the event loop may stand still.
+
+A case prepares its queue, and then is one request or a few, sent over sockets as they are.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import httpx
+
+MIB = 1 << 20
+_NDJSON = {"content-type": "application/x-ndjson"}
+_GZIP = {"content-encoding": "gzip"}
+_JSON = {"content-type": "application/json"}
+_JOB = {"content-type": "application/openjobspec+json"}
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a case came to: the status of its last answer, and bytes on the wire both ways."""
+
+    status: int
+    sent: int
+    received: int
+
+
+Run = Callable[[httpx.Client, str], Sent]
+"""Sends the case's requests to a queue; called once for each case, with a queue of its own."""
+
+Prepare = Callable[[httpx.Client, str], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One entry of the corpus. What ``prepare`` does is not measured."""
+
+    name: str
+    run: Run
+    prepare: Prepare = lambda client, queue: None
+
+
+def _draft(data: bytes) -> bytes:
+    return b'{"job":"urn:babel:a:b","data":%b}' % data
+
+
+def _filled(unit: bytes, size: int, head: bytes = b"[", tail: bytes = b"]") -> bytes:
+    """``head``, as many ``unit`` as fit ``size`` bytes with commas between them, and ``tail``."""
+    count = (size - len(head) - len(tail)) // (len(unit) + 1)
+    return head + b",".join([unit] * count) + tail
+
+
+def post(path: str, body: bytes, headers: dict[str, str]) -> Run:
+    """One POST to ``/queues/{queue}{path}``."""
+
+    def run(client: httpx.Client, queue: str) -> Sent:
+        answer = client.post(f"/queues/{queue}{path}", content=body, headers=headers)
+        return Sent(answer.status_code, len(body), len(answer.content))
+
+    return run
+
+
+def pieces(path: str, parts: Callable[[], Iterator[bytes]], headers: dict[str, str]) -> Run:
+    """One POST with a chunked body."""
+
+    def run(client: httpx.Client, queue: str) -> Sent:
+        size = 0
+
+        def counted() -> Iterator[bytes]:
+            nonlocal size
+            for part in parts():
+                size += len(part)
+                yield part
+
+        answer = client.post(f"/queues/{queue}{path}", content=counted(), headers=headers)
+        return Sent(answer.status_code, size, len(answer.content))
+
+    return run
+
+
+def get(path: str) -> Run:
+    """One GET of ``path``, in which ``{queue}`` stands for the queue."""
+
+    def run(client: httpx.Client, queue: str) -> Sent:
+        answer = client.get(path.format(queue=queue))
+        return Sent(answer.status_code, 0, len(answer.content))
+
+    return run
+
+
+def _large_messages(count: int) -> Prepare:
+    """Messages of just under 1 MiB, each with many small values."""
+
+    def prepare(client: httpx.Client, queue: str) -> None:
+        body = _draft(_filled(b'{"a":1}', MIB - 400, b'{"list":[', b"]}"))
+        for _ in range(count):
+            assert client.post(f"/queues/{queue}/messages", content=body).status_code == 201
+
+    return prepare
+
+
+def _receive(client: httpx.Client, queue: str, count: int) -> list[str]:
+    tokens: list[str] = []
+    while len(tokens) < count:
+        asked = {"max_messages": 100, "wait_seconds": 5, "lease_seconds": 300}
+        answer = client.post(f"/queues/{queue}/messages:receive", json=asked).json()
+        assert answer["messages"], "a message is missing"
+        tokens += [message["ack_token"] for message in answer["messages"]]
+    return tokens
+
+
+def _large_dead_letters(count: int) -> Prepare:
+    def prepare(client: httpx.Client, queue: str) -> None:
+        _large_messages(count)(client, queue)
+        answer = client.post(f"/queues/{queue}/messages:reject", json={"ack_tokens": _receive(client, queue, count)})
+        assert answer.status_code == 200, answer.text
+
+    return prepare
+
+
+def _settle_large(verb: str) -> Run:
+    """Receive 24 messages of 1 MiB and settle them in one call."""
+
+    def run(client: httpx.Client, queue: str) -> Sent:
+        tokens = _receive(client, queue, 24)
+        answer = client.post(f"/queues/{queue}/messages:{verb}", json={"ack_tokens": tokens})
+        return Sent(answer.status_code, len(answer.request.content), len(answer.content))
+
+    return run
+
+
+def _settle_many(build: Callable[[list[str]], dict[str, object]]) -> Case:
+    def prepare(client: httpx.Client, queue: str) -> None:
+        lines = b"\n".join([_draft(b"{}")] * 1000)
+        assert client.post(f"/queues/{queue}/messages:batch", content=lines, headers=_NDJSON).status_code == 201
+
+    def run(client: httpx.Client, queue: str) -> Sent:
+        asked = build(_receive(client, queue, 1000))
+        answer = client.post(f"/queues/{queue}/messages:settle", json=asked)
+        return Sent(answer.status_code, len(answer.request.content), len(answer.content))
+
+    return Case(f"settle: 1,000 {next(iter(asked_names(build)))}", run, prepare)
+
+
+def asked_names(build: Callable[[list[str]], dict[str, object]]) -> list[str]:
+    """The actions that a settle request of ``build`` names."""
+    return list(build(["t"]))
+
+
+def _dead_letters(client: httpx.Client, queue: str) -> Sent:
+    """All pages of the dead letters."""
+    received, cursor = 0, ""
+    while True:
+        answer = client.get(f"/queues/{queue}/dead-letters?limit=1000{cursor}")
+        received += len(answer.content)
+        after = answer.json().get("next_cursor")
+        if not after:
+            return Sent(answer.status_code, 0, received)
+        cursor = f"&cursor={after}"
+
+
+def _redrive(**asked: object) -> Run:
+    return post("/dead-letters:redrive", json.dumps(asked).encode(), _JSON)
+
+
+def _many_queues(client: httpx.Client, queue: str) -> None:
+    for number in range(5_000):
+        assert client.post(f"/queues/{queue}.{number}/messages", content=_draft(b"{}")).status_code == 201
+
+
+def _tiny_chunks(client: httpx.Client, queue: str) -> Sent:
+    """A body in chunks of one byte each, all of them written at once: a client library would write them one by one."""
+    body = _draft(b'{"a":"%b"}' % (b"x" * (MIB - 400)))
+    head = f"POST /queues/{queue}/messages HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n".encode()
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    with socket.create_connection((client.base_url.host, client.base_url.port or 80), timeout=60) as connection:
+        connection.sendall(head + chunks)
+        answer = connection.recv(65_536)
+    return Sent(int(answer.split()[1]), len(head + chunks), len(answer))
+
+
+def _gzip_members() -> Iterator[bytes]:
+    empty = gzip.compress(b"", mtime=0)
+    for _ in range(100):
+        yield empty * 1000
+    yield gzip.compress(_draft(b"{}"))
+
+
+_LISTS = _filled(b"[]", MIB - 400, b'{"a":[1e999,', b"]}")
+_LONG_KEY = b'{"%b":%b}' % (b"k" * (MIB // 2), _filled(b"0", MIB // 2 - 400, b"[1e999,", b"]"))
+_JOB_BODY = b'{"type":"a","args":%b}'
+
+CASES = [
+    Case("NDJSON: 8 MiB of line feeds, gzip", post("/messages:batch", gzip.compress(b"\n" * 8 * MIB), _NDJSON | _GZIP)),
+    Case(
+        "NDJSON: 64 MiB of line feeds, gzip", post("/messages:batch", gzip.compress(b"\n" * 64 * MIB), _NDJSON | _GZIP)
+    ),
+    Case("NDJSON: 8 MiB of lines x, gzip", post("/messages:batch", gzip.compress(b"x\n" * 4 * MIB), _NDJSON | _GZIP)),
+    Case("NDJSON: 64 MiB of zeros, gzip", post("/messages:batch", gzip.compress(bytes(64 * MIB)), _NDJSON | _GZIP)),
+    Case("NDJSON: 100,000 empty gzip members", pieces("/messages:batch", _gzip_members, _NDJSON | _GZIP)),
+    Case("NDJSON: 900 KB of lines {}", post("/messages:batch", b"{}\n" * 300_000, _NDJSON)),
+    Case("NDJSON: 900 KB of lines x", post("/messages:batch", b"x\n" * 450_000, _NDJSON)),
+    Case("NDJSON: 900 KB of line feeds", post("/messages:batch", b"\n" * 900_000, _NDJSON)),
+    Case("NDJSON: 4 MiB of good small lines", post("/messages:batch", (_draft(b"{}") + b"\n") * 100_000, _NDJSON)),
+    Case(
+        "NDJSON: a line of 10 MB of digits", post("/messages:batch", _draft(b'{"n":%b}' % (b"1" * 10_000_000)), _NDJSON)
+    ),
+    Case("NDJSON: 8 lines of 1 MiB, small values", post("/messages:batch", b"\n".join([_draft(_LISTS)] * 8), _NDJSON)),
+    Case("array: 10,000 entries {}", post("/messages:batch", _filled(b"{}", 30_001), _JSON)),
+    Case("array: 5 million entries 0", post("/messages:batch", _filled(b"0", 10_000_000), _JSON)),
+    Case("array: 16 MiB of nested lists", post("/messages:batch", _filled(_filled(b"[]", 90_000), 16 * MIB), _JSON)),
+    Case("array: a number of 10 MB of digits", post("/messages:batch", b"[" + b"1" * 10_000_000 + b"]", _JSON)),
+    Case("array: 16 MiB of white space", post("/messages:batch", b"[" + b" " * (16 * MIB - 2) + b"]", _JSON)),
+    Case("array: 15 entries of 1 MiB, small values", post("/messages:batch", _filled(_draft(_LISTS), 15 * MIB), _JSON)),
+    Case(
+        "array: 15 OJS jobs of 1 MiB",
+        post("/messages:batch", _filled(_JOB_BODY % _filled(b"[]", MIB - 400), 15 * MIB), _JOB),
+    ),
+    Case(
+        "publish: 1 MiB of empty lists", post("/messages", _draft(_filled(b"[]", MIB - 400, b'{"a":[', b"]}")), _JSON)
+    ),
+    Case("publish: 1 MiB, small values and 1e999", post("/messages", _draft(_LISTS), _JSON)),
+    Case("publish: a key of 512 KiB above 1e999", post("/messages", _draft(_LONG_KEY), _JSON)),
+    Case("publish: 1 MiB of members", post("/messages", _filled(b'"":0', MIB, b'{"job":"a","data":{},', b"}"), _JSON)),
+    Case("publish: 1 MiB nested", post("/messages", _draft(b'{"a":' + b"[" * MIB), _JSON)),
+    Case("publish: a number of 1 MB of digits", post("/messages", _draft(b'{"n":%b}' % (b"1" * 1_000_000)), _JSON)),
+    Case("publish: 1 MiB of escapes", post("/messages", _draft(b'{"n":"%b"}' % (rb"\u00e9" * (MIB // 6 - 20))), _JSON)),
+    Case(
+        "publish: 1 MiB of lone surrogates",
+        post("/messages", _draft(_filled(rb'"\ud800"', MIB - 400, b'{"a":[', b"]}")), _JSON),
+    ),
+    Case(
+        "publish: an entry of 1 MiB",
+        post("/messages", b'{"envelope":%b}' % _draft(_filled(b"[]", MIB - 900, b'{"a":[', b"]}")), _JSON),
+    ),
+    Case("publish: 1 MiB in chunks of 1 byte", _tiny_chunks),
+    Case("publish: an OJS job of 1 MiB", post("/messages", _JOB_BODY % _filled(b"[]", MIB - 400), _JOB)),
+    Case("validate: 1 MiB, small values and 1e999", post("/messages:validate", _draft(_LISTS), _JSON)),
+    Case("validate, consume: 1 MiB of small values", post("/messages:validate?mode=consume", _LISTS, _JSON)),
+    Case("receive: 16 MiB of white space", post("/messages:receive", b" " * 16 * MIB, _JSON)),
+    Case(
+        "ack: 100,000 tokens",
+        post("/messages:ack", _filled(b'"%b"' % (b"t" * 120), 12_300_000, b'{"ack_tokens":[', b"]}"), _JSON),
+    ),
+    Case(
+        "ack: 16 MiB of tokens of 2 characters",
+        post("/messages:ack", _filled(b'"ab"', 16 * MIB, b'{"ack_tokens":[', b"]}"), _JSON),
+    ),
+    Case(
+        "nack: a delay of 10 MB of digits",
+        post("/messages:nack", b'{"ack_tokens":["t"],"delay_seconds":0.%b}' % (b"1" * 10_000_000), _JSON),
+    ),
+    Case("ack: an unknown member of 10 MB", post("/messages:ack", b'{"%b":1}' % (b"k" * 10_000_000), _JSON)),
+    _settle_many(lambda tokens: {"acks": tokens}),
+    _settle_many(lambda tokens: {"nacks": [{"ack_tokens": [token]} for token in tokens]}),
+    _settle_many(lambda tokens: {"rejects": [{"ack_tokens": tokens, "error": {"message": "x" * 60_000}}]}),
+    _settle_many(lambda tokens: {"extends": [{"ack_tokens": tokens}]}),
+    Case("receive: 24 messages of 1 MiB, nack", _settle_large("nack"), _large_messages(24)),
+    Case("receive: 24 messages of 1 MiB, reject", _settle_large("reject"), _large_messages(24)),
+    Case("peek: 24 messages of 1 MiB", get("/queues/{queue}/messages:peek?limit=100"), _large_messages(24)),
+    Case("dead letters: 24 of 1 MiB", _dead_letters, _large_dead_letters(24)),
+    Case("redrive: 24 of 1 MiB, dry run", _redrive(dry_run=True), _large_dead_letters(24)),
+    Case("redrive: 24 of 1 MiB", _redrive(), _large_dead_letters(24)),
+    Case("redrive: a body of 1 MiB, nested", post("/dead-letters:redrive", b'{"filter":' + b"[" * MIB, _JSON)),
+    Case(
+        "redrive: a body of 1 MiB of small values",
+        post("/dead-letters:redrive", _filled(b"[]", MIB, b'{"filter":[', b"]}"), _JSON),
+    ),
+    Case(
+        "redrive: 100,000 unknown members",
+        post("/dead-letters:redrive", b"{%b}" % b",".join(b'"%x":0' % n for n in range(100_000)), _JSON),
+    ),
+    Case("any: a head of 60 KB in 10,000 fields", lambda client, queue: _with_head(client)),
+    Case("queues: 5,000", get("/queues"), _many_queues),
+    Case("metrics: 5,000 queues", get("/metrics")),
+]
+
+
+def _with_head(client: httpx.Client) -> Sent:
+    fields = [(f"x{number}", "") for number in range(7_000)]
+    answer = client.get("/queues", headers=fields)
+    return Sent(answer.status_code, 60_000, len(answer.content))

@@ -1,0 +1,102 @@
+"""A gateway whose event loop tells how long it stood still, in a process of its own.
+
+``python -m tests.harness.stalls --config FILE`` serves that configuration as ``babelgate serve`` does, and answers
+``GET /_stalls`` with the longest stall since the last such call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import uvicorn
+from msgspec import Struct
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app import server, settings
+from app.observe import logs
+from tests.harness.gateway import GatewayProcess
+
+TICK_SECONDS = 0.001
+
+
+class Stall(Struct):
+    """The longest time between two ticks of the event loop, in seconds.
+
+    ``wall`` is by the clock, and counts what other processes took from this one. ``cpu`` is the CPU time that this
+    process used in between, all threads together: a thread that keeps the interpreter to itself stalls the loop too.
+    ``used`` is all the CPU time since the last answer.
+    """
+
+    wall: float = 0.0
+    cpu: float = 0.0
+    used: float = 0.0
+
+
+class Watched:
+    """An application, and a task that ticks beside it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._longest = Stall()
+        self._since = time.process_time()
+        self._ticking: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._ticking is None:
+            self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        if scope["type"] == "http" and scope["path"] == "/_stalls":
+            await self._answer(send)
+        else:
+            await self._app(scope, receive, send)
+
+    async def _answer(self, send: Send) -> None:
+        now = time.process_time()
+        self._longest.used, self._since = now - self._since, now
+        body = msgspec.json.encode(self._longest)
+        self._longest = Stall()
+        headers = [(b"content-length", b"%d" % len(body))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _tick(self) -> None:
+        wall, cpu = time.monotonic(), time.process_time()
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            now, used = time.monotonic(), time.process_time()
+            self._longest.wall = max(self._longest.wall, now - wall - TICK_SECONDS)
+            self._longest.cpu = max(self._longest.cpu, used - cpu)
+            wall, cpu = now, used
+
+
+class WatchedGateway(GatewayProcess):
+    """A gateway process that can be asked for its stalls."""
+
+    program = ("-m", "tests.harness.stalls")
+
+    def stall(self) -> Stall:
+        """The longest stall since the last call."""
+        with self.client() as client:
+            return msgspec.json.decode(client.get("/_stalls").content, type=Stall)
+
+
+def main(path: Path) -> None:
+    """Serve until SIGTERM."""
+    loaded = settings.load(path, os.environ)
+    listener = socket.create_server((loaded.host, loaded.port), backlog=server.BACKLOG)
+    logs.configure(loaded.log_level, loaded.log_format)
+    logs.get_logger("babelgate.server").info("listening", url=f"http://{loaded.host}:{loaded.port}")
+
+    def create() -> ASGIApp:
+        return Watched(server.create_app(loaded))
+
+    uvicorn.Server(server.uvicorn_config(create, loaded)).run([listener])
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[sys.argv.index("--config") + 1]))
