@@ -50,7 +50,7 @@ _PROBLEM: Json = {
         "retryable": {"type": "boolean"},
         "trace_id": {"type": ["string", "null"]},
         "errors": {"type": "array", "items": {"$ref": "#/components/schemas/Defect"}},
-        "actual": {"description": "What was sent, of a 413.", "type": ["integer", "string"]},
+        "actual": {"description": "What was sent, of a 413.", "anyOf": [{"type": "integer"}, {"type": "string"}]},
         "limit": {"description": "What is allowed, of a 413.", "type": "integer"},
         "maximum": {"description": "What the broker allows, of a 422.", "type": "number"},
     },
@@ -63,7 +63,15 @@ _QUEUE: Json = {
     "schema": {"type": "string", "pattern": r"^(?!\.{1,2}$)(?!.*\.dlq$)[A-Za-z0-9._-]{1,120}$"},
     "example": "emails",
 }
-_REQUEST_ID = {"X-Request-Id": {"$ref": "#/components/headers/RequestId"}}
+# Not a reference to components/headers: openapi-generator (7.18 and 7.25) fails in its normalizer at such a header, goes
+# on without, and writes a class for every nullable member.
+_REQUEST_ID: Json = {
+    "X-Request-Id": {
+        "description": "The client's own, when it is at most 128 visible ASCII characters, else a new one.",
+        "required": True,
+        "schema": {"type": "string"},
+    }
+}
 _SECONDS = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": 'Bearer realm="babelgate"'}}},
@@ -85,29 +93,22 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     paths = {**OPERATIONS, **made["paths"]}
-    return {
+    whole = {
         "openapi": made["openapi"],
         "info": made["info"] | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": prefix or "/"}],
         "security": [{"bearer": []}, {}],
         "tags": made["tags"],
-        "paths": _without_defaults({path: _path(path, operations) for path, operations in paths.items()}),
+        "paths": {path: _path(path, operations) for path, operations in paths.items()},
         "components": {
-            "schemas": _without_defaults(
-                dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items()))
-            ),
+            "schemas": dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items())),
             "responses": dict(_problems()),
             "parameters": {"Queue": _QUEUE},
-            "headers": {
-                "RequestId": {
-                    "description": "The client's own, when it is at most 128 visible ASCII characters, else a new one.",
-                    "required": True,
-                    "schema": {"type": "string"},
-                }
-            },
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+    explicit: Json = _explicit(whole)
+    return explicit
 
 
 def _path(path: str, operations: dict[str, Json]) -> Json:
@@ -135,15 +136,30 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
 
 
-def _without_defaults(node: Any) -> Any:
-    """With defaults told in words: a generated client would send them with each request, or demand them of its user."""
+def _explicit(node: Any) -> Any:
+    """``node`` with everything in words that generators of clients otherwise guess wrong.
+
+    - An integer is ``int64``, another number is ``double``. Go's generator takes 32 bits for a number without a format.
+    - An enum and a const name their type. openapi-generator fails in its normalizer at a header without a type.
+    - An object that is not closed says that it is open. Generated Go and Java otherwise refuse unknown members.
+    - A default is part of the description. A generated client would send it with each request, or require it.
+    """
     if isinstance(node, list):
-        return [_without_defaults(item) for item in node]
+        return [_explicit(item) for item in node]
     if not isinstance(node, dict):
         return node
-    made = {name: _without_defaults(value) for name, value in node.items() if name != "default"}
+    made = {name: _explicit(value) for name, value in node.items() if name != "default"}
     if isinstance(default := node.get("default"), int | float):
         made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
+    values = made.get("enum") or [made.get("const")]
+    if "type" not in made and isinstance(values[0], int | str):
+        made["type"] = "integer" if isinstance(values[0], int) else "string"
+    if "integer" in made.get("type", ()):
+        made["format"] = "int64"
+    elif "number" in made.get("type", ()):
+        made["format"] = "double"
+    if "properties" in made:
+        made.setdefault("additionalProperties", True)
     return made
 
 

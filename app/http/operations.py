@@ -127,8 +127,7 @@ _RECEIVED: Json = {
             name: {
                 "operationId": f"{action}_messages",
                 "parameters": {"queue": "$request.path.queue"},
-                "requestBody": {"ack_tokens": ["$response.body#/messages/0/ack_token"]},
-                "description": f"{name} the first message.",
+                "description": f"{name} the first message: its `ack_token` belongs into `ack_tokens` of the body.",
             }
             for name, action in (("Ack", "ack"), ("Nack", "nack"), ("Reject", "reject"), ("Extend", "extend"))
         },

@@ -1,5 +1,7 @@
 """Hooks of the schemathesis run: valid requests stay valid, but nobody waits: not half a minute for a message, and not
-a random number of days until one is due, which would leave the links from publish over receive to ack without any."""
+a random number of days until one is due, which would leave the links from publish over receive to ack without any.
+
+The links from a receive to a settle get the body that the document cannot give them."""
 
 from __future__ import annotations
 
@@ -10,6 +12,18 @@ import schemathesis
 
 MEMBERS = {"wait_seconds": (0.02, 30), "delay_seconds": (0, 31_536_000)}
 """What is shortened: to the first number, where it is over it and up to the second."""
+
+SETTLES = {"ack_messages", "nack_messages", "reject_messages", "extend_messages"}
+
+
+@schemathesis.hook
+def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
+    """Put the received token into the body of a link: openapi-generator takes no body of a link but a string."""
+    for item in raw_schema["paths"].values():
+        for operation in (item[method] for method in ("get", "post") if method in item):
+            links = (answer.get("links", {}) for answer in operation["responses"].values())
+            for link in (link for named in links for link in named.values() if link["operationId"] in SETTLES):
+                link["requestBody"] = {"ack_tokens": ["$response.body#/messages/0/ack_token"]}
 
 
 def _objects(case: Any) -> Iterator[dict[str, Any]]:
