@@ -39,15 +39,18 @@ test: test-deps
 	$(BIN)/pytest $(ARGS)
 
 # What the tests need beside Python: real brokers, Java, a browser, Prometheus (its programs; no service), the official
-# conformance suite.
+# conformance suite, a generator of clients, and Go for what it generates.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
-	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
+	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
+	@command -v mvn >/dev/null || .ci/packages maven
+	@command -v go >/dev/null || .ci/packages golang-go
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/python -m tests.harness.conformance
+	$(BIN)/python -m tests.harness.openapi_generator
 
 test-broker: test-deps
 	$(BIN)/pytest tests/contract tests/wire tests/unit -k $(BROKER) $(ARGS)

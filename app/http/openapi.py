@@ -63,8 +63,8 @@ _QUEUE: Json = {
     "schema": {"type": "string", "pattern": r"^(?!\.{1,2}$)(?!.*\.dlq$)[A-Za-z0-9._-]{1,120}$"},
     "example": "emails",
 }
-# Not a reference to components/headers: openapi-generator (7.18 and 7.25) fails in its normalizer at such a header, goes
-# on without, and writes a class for every nullable member.
+# Not a reference to components/headers: the normalizer of openapi-generator (7.18 and 7.25) fails at such a header, and
+# every nullable member then becomes a class of its own.
 _REQUEST_ID: Json = {
     "X-Request-Id": {
         "description": "The client's own, when it is at most 128 visible ASCII characters, else a new one.",

@@ -22,8 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 ROUNDTRIP = Path(__file__).parent / "clients" / "roundtrip.go"
 MODULE = ("--git-user-id", "example", "--git-repo-id", "babelgate")
 """The name by which the program imports the client."""
-OFFLINE = {"GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": ""}
-"""A generated client needs nothing but the standard library."""
+OFFLINE = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOPROXY": "off", "GOFLAGS": ""}
+"""A generated client needs nothing but the standard library of Go, and no C compiler."""
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ import yaml
 
 from app import cli, settings
 from app.wiring import resolve
+from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
 from tests.harness.redis import redis_server
 
@@ -67,6 +68,12 @@ def test_quick_start(tmp_path: Path) -> None:
     assert [shape(value) for value in (published, received, settled)] == [shape(value) for value in shown]
     assert received["messages"][0]["envelope"]["meta"]["id"] == published["id"]
     assert settled == shown[2]
+
+
+def test_it_names_the_generator_that_the_tests_use() -> None:
+    assert (
+        f"openapi-generator-cli-{openapi_generator.VERSION}.jar generate -g go -i {GATEWAY_URL}/openapi.json" in README
+    )
 
 
 def test_the_lines_that_serve_prints_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
