@@ -137,10 +137,9 @@ def _operation(path: str, method: str, operation: Json) -> Json:
 
 
 def _explicit(node: Any) -> Any:
-    """``node`` with everything in words that generators of clients otherwise guess wrong.
+    """Return ``node`` with everything stated that client generators otherwise guess wrong.
 
     - An integer is ``int64``, another number is ``double``. Go's generator takes 32 bits for a number without a format.
-    - An enum and a const name their type. openapi-generator fails in its normalizer at a header without a type.
     - An object that is not closed says that it is open. Generated Go and Java otherwise refuse unknown members.
     - A default is part of the description. A generated client would send it with each request, or require it.
     """
@@ -151,9 +150,6 @@ def _explicit(node: Any) -> Any:
     made = {name: _explicit(value) for name, value in node.items() if name != "default"}
     if isinstance(default := node.get("default"), int | float):
         made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
-    values = made.get("enum") or [made.get("const")]
-    if "type" not in made and isinstance(values[0], int | str):
-        made["type"] = "integer" if isinstance(values[0], int) else "string"
     if "integer" in made.get("type", ()):
         made["format"] = "int64"
     elif "number" in made.get("type", ()):

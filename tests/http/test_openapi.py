@@ -106,23 +106,20 @@ def kinds(node):
 
 def test_numbers_have_64_bits(exported):
     found = [(path, node) for path, node in nodes(exported) if "/example" not in path]
-    integers = [(path, node) for path, node in found if "integer" in kinds(node)]
+    integers = [(path, node) for path, node in found if "integer" in kinds(node) or isinstance(node.get("const"), int)]
     assert len(integers) > 40
-    assert [path for path, node in integers if node.get("format") != "int64"] == []
+    assert [path for path, node in integers if "type" not in node or node.get("format") != "int64"] == []
     assert [path for path, node in found if "number" in kinds(node) and node.get("format") != "double"] == []
 
 
-def test_generators_get_along_with_every_schema(exported):
+def test_openapi_generator_gets_along_with_it(exported):
     found = [(path, node) for path, node in nodes(exported) if "/example" not in path]
-    # A header whose schema names no type, or that is a reference, ends what openapi-generator does to null in unions.
-    assert [path for path, node in found if {"const", "enum"} & node.keys() and not kinds(node)] == []
-    headers = [
-        (path, node) for path, node in found if path.rpartition("/")[0].endswith("/headers") and "/responses/" in path
-    ]
-    assert headers and [path for path, node in headers if "type" not in node.get("schema", {})] == []
+    # Its normalizer fails at a header that is a reference.
+    headers = [node for _, node in found if "headers" in node and "description" in node]
+    assert headers and [header for node in headers for header in node["headers"].values() if "$ref" in header] == []
     # Its parser takes no body of a link but a string.
     assert [path for path, node in found if "/links/" in path and "requestBody" in node] == []
-    # Where an object does not say that it is open, Go and Java refuse it with a member that a later version adds.
+    # Where an object does not say that it is open, its Go and Java clients refuse members that a later version adds.
     assert [path for path, node in found if "properties" in node and "additionalProperties" not in node] == []
 
 
