@@ -136,6 +136,11 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise InvalidEncoding(reason="the gzip data ends too early")
 
 
+def is_null(body: bytes) -> bool:
+    """Whether a body of parameters is ``null``: generated clients send that for a body which was not set."""
+    return len(body) <= 8 and body.strip() == b"null"
+
+
 def media_type(exchange: Exchange) -> bytes:
     """The body's media type in lower case, without parameters; JSON where the client did not say."""
     return exchange.headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()

@@ -11,7 +11,7 @@ from app import turns
 from app.admission import Ticket
 from app.errors import InvalidParameter
 from app.gateway import Gateway
-from app.http.body import read, require_json
+from app.http.body import is_null, read, require_json
 from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
 from app.http.schemas import (
@@ -81,7 +81,7 @@ class Consuming:
     async def _asked(self, exchange: Exchange, room: Ticket) -> ReceiveRequest:
         query = exchange.scope["query_string"]
         body = await read(exchange, MAX_RECEIVE_BYTES, room)
-        if not body:
+        if not body or is_null(body):
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
             reason = "parameters stand in the query, or in the body of a POST, not in both"

@@ -16,7 +16,7 @@ from app.admission import Admission
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway import Gateway
 from app.http import dead_letters, docs, health, queues
-from app.http.body import RequestLimits, read, require_json
+from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
@@ -68,9 +68,12 @@ def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> Fas
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
     """Serve a request with FastAPI. Raises what went wrong."""
     # What is to be validated is a message; all other bodies are parameters, which FastAPI reads in one piece.
-    limit = limits.max_entry_bytes if exchange.path.endswith(":validate") else MAX_RECEIVE_BYTES
+    is_message = exchange.path.endswith(":validate")
+    limit = limits.max_entry_bytes if is_message else MAX_RECEIVE_BYTES
     with admission.other("", min(exchange.announced, limit)) as room:
         body = await read(exchange, limit, room)
+    if not is_message and is_null(body):
+        body = b""
     if body:
         require_json(exchange)
     pending = [{"type": "http.request", "body": body, "more_body": False}]
