@@ -39,14 +39,17 @@ class Lines:
         *ended, last = piece.split(b"\n")
         for text in ended:
             self._keep(text)
-            lines += self.end()
+            lines += self._end()
             if self.error is not None:
                 return lines
         self._keep(last)
         return lines
 
-    def end(self) -> list[Line]:
-        """The line collected so far, which needs no line feed at the end of the upload."""
+    def rest(self) -> list[Line]:
+        """The last line, which needs no line feed."""
+        return self._end() if self._size else []
+
+    def _end(self) -> list[Line]:
         line, size = self._rest, self._size
         self._rest, self._size = b"", 0
         if not size or line.isspace():
@@ -84,7 +87,7 @@ async def chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[lis
         if lines.error is not None:
             break
     else:
-        chunk += lines.end()
+        chunk += lines.rest()
     if chunk:
         yield chunk
     if lines.error is not None:

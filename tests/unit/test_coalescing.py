@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.coalescing import Coalescer
+from app.coalescing import BATCH_BYTES, Coalescer
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Overloaded
 
 
@@ -205,3 +205,11 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(scenario())
+
+
+async def test_a_batch_of_large_items_is_cut_short() -> None:
+    flusher = Flusher()
+    coalescer = Coalescer(flusher, 100, size=lambda item: item)
+    sizes = [BATCH_BYTES, 1, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1]
+    assert await asyncio.gather(*(coalescer.submit(size) for size in sizes)) == [size * 2 for size in sizes]
+    assert flusher.batches == [sizes[:1], sizes[1:3], sizes[3:4], sizes[4:5], sizes[5:]]

@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from app.coalescing import BATCH_BYTES
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from app.routing import Policy, Route, Router, Rule, chunks
+from app.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable, chunks
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")
@@ -149,3 +150,27 @@ def test_chunks_keep_all_in_order(count: int, sizes: list[int]) -> None:
 def test_what_a_body_and_its_broker_say_is_added_within_an_int64(said: int, count: int, attempts: int) -> None:
     """The journal and the dead-letter block hold no more."""
     assert route(delivery_count="added").attempts(said, count) == attempts
+
+
+@pytest.mark.parametrize(
+    ("weights", "sizes"),
+    [
+        ([], []),
+        ([1] * 7, [3, 3, 1]),
+        ([BATCH_BYTES, 1, 1], [1, 2]),
+        ([1, BATCH_BYTES, 1], [1, 1, 1]),
+        ([BATCH_BYTES // 2, BATCH_BYTES // 2, 1], [2, 1]),
+        ([2 * BATCH_BYTES, 2 * BATCH_BYTES], [1, 1]),
+    ],
+)
+def test_chunks_of_large_items_are_short(weights: list[int], sizes: list[int]) -> None:
+    parts = list(chunks(weights, 3, lambda weight: weight))
+    assert [len(part) for part in parts] == sizes
+    assert [weight for part in parts for weight in part] == weights
+
+
+def test_as_many_are_asked_for_as_fit_a_page() -> None:
+    assert affordable(0, 0) == affordable(0, 0, 1) == 8
+    assert affordable(4, 4 * 1_048_576) == 16
+    assert affordable(4, 4 * PAGE_BYTES) == 1
+    assert affordable(2, 0) > 1_000_000

@@ -1,0 +1,85 @@
+"""Long work in short turns of the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from app import turns
+
+
+def work(seconds: float) -> str:
+    """Use the CPU for a while; the name of the thread that did it."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+    return threading.current_thread().name
+
+
+async def test_results_stand_in_the_order_of_the_items() -> None:
+    sizes = [1, turns.LARGE_BYTES + 1, 3, turns.LARGE_BYTES + 2]
+    assert await turns.mapped(lambda item: item * 2, sizes, size=lambda item: item) == [size * 2 for size in sizes]
+
+
+async def test_between_two_pieces_others_have_their_turn() -> None:
+    done: list[int] = []
+    seen: list[int] = []
+
+    def piece(number: int) -> None:
+        work(turns.SLICE_SECONDS)
+        done.append(number)
+
+    async def other() -> None:
+        while len(done) < 20:
+            seen.append(len(done))
+            await asyncio.sleep(0)
+
+    await asyncio.gather(turns.mapped(piece, range(20)), other())
+    assert set(seen) >= set(range(1, 20)), "several pieces were done in one turn"
+
+
+async def test_however_many_have_long_work_a_turn_holds_no_more_of_it() -> None:
+    done = 0
+    longest = 0
+
+    def piece(_: int) -> None:
+        nonlocal done
+        work(turns.SLICE_SECONDS)
+        done += 1
+
+    async def watch() -> None:
+        nonlocal longest
+        before = done
+        while done < 60:
+            await asyncio.sleep(0)
+            longest, before = max(longest, done - before), done
+
+    await asyncio.gather(*(turns.mapped(piece, range(3)) for _ in range(20)), watch())
+    assert longest <= 2
+
+
+async def test_what_is_large_runs_in_a_thread() -> None:
+    here = threading.current_thread().name
+    assert await turns.run(work, 0.0, size=turns.LARGE_BYTES) == here
+    assert await turns.run(work, 0.0, size=turns.LARGE_BYTES + 1) != here
+
+
+@pytest.mark.parametrize("size", [0, turns.LARGE_BYTES + 1])
+async def test_what_it_raises_is_raised(size: int) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await turns.run(lambda: 1 // 0, size=size)
+
+
+async def test_one_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_next() -> None:
+    def piece(_: int) -> None:
+        work(turns.SLICE_SECONDS)
+
+    first, second = (asyncio.create_task(turns.mapped(piece, range(50))) for _ in range(2))
+    await asyncio.sleep(0.02)
+    first.cancel()
+    assert await second == [None] * 50
+    with pytest.raises(asyncio.CancelledError):
+        await first
