@@ -203,8 +203,9 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "publish_batch",
             "tags": ["publish"],
             "summary": "Publish many messages",
-            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON of any length: one "
-            "entry a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order.",
+            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON: one entry "
+            "a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order. Of failed "
+            "entries the first 100 tell what is wrong, and those past 10,000 are only counted.",
             "requestBody": {
                 "required": True,
                 "content": {
