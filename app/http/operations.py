@@ -204,8 +204,8 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "tags": ["publish"],
             "summary": "Publish many messages",
             "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON: one entry "
-            "a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order. Of failed "
-            "entries the first 100 tell what is wrong, and those past 10,000 are only counted.",
+            "a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order. Of "
+            "failed entries the first 100 tell what is wrong, and those past 10,000 are only counted.",
             "requestBody": {
                 "required": True,
                 "content": {
