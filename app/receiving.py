@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
@@ -17,6 +18,9 @@ SLICE_SECONDS = 1.0
 
 MAX_RESERVED = 256
 """The most messages that one reserve asks for on behalf of several receives: bounds memory."""
+
+FRESH_SECONDS = 0.1
+"""How long "the queue is empty" counts: receives that end within this time share one question to the broker."""
 
 RESERVED_BYTES = 16_777_216
 """What one reserve is to bring at most, as far as the messages before it tell how large one is."""
@@ -43,11 +47,12 @@ GiveBack = Callable[[Sequence[Admitted]], Awaitable[None]]
 
 
 class _Waiter:
-    __slots__ = ("future", "lease_seconds", "room", "timer")
+    __slots__ = ("future", "lease_seconds", "room", "since", "timer")
 
-    def __init__(self, room: int, lease_seconds: float, future: asyncio.Future[list[Admitted]]) -> None:
+    def __init__(self, room: int, lease_seconds: float, since: float, future: asyncio.Future[list[Admitted]]) -> None:
         self.room = room
         self.lease_seconds = lease_seconds
+        self.since = since
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
 
@@ -67,6 +72,9 @@ class Receiver:
 
     Those that wait stand in line, first come, first served, behind one blocking reserve at a time. Those that do not
     wait share non-blocking reserves beside it. One reserve serves those that ask for the same lease.
+
+    A receive ends empty only when the broker has said that the queue is empty: one whose time is over asks once more,
+    with a non-blocking reserve, and a broker that does not answer is an error.
     """
 
     def __init__(self, reserve: Reserve, admit: Admit, give_back: GiveBack) -> None:
@@ -78,6 +86,8 @@ class Receiver:
         self._wait_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
         self._stopped = False
+        self._empty_at = -math.inf
+        """When the last non-blocking reserve began that found the queue empty, in the loop's time."""
         self._message_bytes = RESERVED_BYTES / MAX_RESERVED
 
     @property
@@ -91,21 +101,21 @@ class Receiver:
         return self._wait_task is not None or self._poll_task is not None
 
     async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Admitted]:
-        """Up to ``limit`` deliveries as soon as there is one, or none after ``wait_seconds``.
+        """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds``, and one round trip to the
+        broker, which must have said so.
 
-        Raises the broker's error. When cancelled, what was reserved for this call is given back.
+        Raises the broker's error: at most two seconds after ``wait_seconds`` where the broker does not answer. When
+        cancelled, what was reserved for this call is given back.
         """
         loop = asyncio.get_running_loop()
-        waiter = _Waiter(limit, lease_seconds, loop.create_future())
+        waiter = _Waiter(limit, lease_seconds, loop.time(), loop.create_future())
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
             waiter.timer = loop.call_later(wait_seconds, self._expire, waiter)
             if self._wait_task is None:
                 self._wait_task = loop.create_task(self._serve_waiting())
         else:
-            self._polling[waiter] = None
-            if self._poll_task is None:
-                self._poll_task = loop.create_task(self._serve_polling())
+            self._poll(waiter)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -127,8 +137,18 @@ class Receiver:
             await asyncio.wait(tasks)
 
     def _expire(self, waiter: _Waiter) -> None:
+        """Its time is over: it ends empty if the broker has said just now that the queue is, else it asks."""
         self._forget(waiter)
-        waiter.resolve([])
+        now = asyncio.get_running_loop().time()
+        if self._empty_at >= max(waiter.since, now - FRESH_SECONDS):
+            waiter.resolve([])
+        else:
+            self._poll(waiter)
+
+    def _poll(self, waiter: _Waiter) -> None:
+        self._polling[waiter] = None
+        if self._poll_task is None:
+            self._poll_task = asyncio.get_running_loop().create_task(self._serve_polling())
 
     def _forget(self, waiter: _Waiter) -> None:
         if waiter.timer is not None:
@@ -145,11 +165,14 @@ class Receiver:
 
     async def _serve_polling(self) -> None:
         try:
+            loop = asyncio.get_running_loop()
             while self._polling:
+                began = loop.time()
                 group = await self._serve_head(self._polling, 0)
                 left = [waiter for waiter in group if waiter in self._polling]
                 # A reserve is bounded: only one that served nobody says that nothing is there.
                 if len(left) == len(group):
+                    self._empty_at = began
                     for waiter in left:
                         del self._polling[waiter]
                         waiter.resolve([])
@@ -182,7 +205,8 @@ class Receiver:
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("reserve failed")
-            for waiter in group:
+            # Those that do not wait have no time for a second call that may hang as long.
+            for waiter in group if line is self._waiting else list(line):
                 self._forget(waiter)
                 if not waiter.future.done():
                     waiter.future.set_exception(error)

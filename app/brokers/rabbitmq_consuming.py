@@ -115,7 +115,9 @@ class Intake:
 
     async def _wait(self, waiting: Waiting, until: float) -> list[Arrived]:
         try:
-            await waiting.wait(until)
+            if not await waiting.wait(until) and waiting.usable:
+                # A consumer that brings nothing says nothing: the round trip tells an empty queue from a hung broker.
+                await waiting.held.channel.barrier()
         except BaseException:
             self._end(waiting)
             raise

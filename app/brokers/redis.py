@@ -166,11 +166,13 @@ class RedisBinding:
         self, queue: RedisQueue, limit: int, deadline: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         loop = asyncio.get_running_loop()
-        if deadline <= loop.time() or queue.key not in self._empty:
+        left = deadline - loop.time()
+        if left <= 0 or queue.key not in self._empty:
             deliveries = await self._reserve(queue, limit, lease_seconds)
             if deliveries:
                 return deliveries
-        while (left := deadline - loop.time()) > 0:
+            left = deadline - loop.time()
+        while left > 0:
             # Delayed messages and expired leases come back by the upkeep, which ends this wait.
             if await self.server.wait(queue.key, left) and (
                 deliveries := await self._reserve(queue, limit, lease_seconds)
@@ -178,6 +180,7 @@ class RedisBinding:
                 return deliveries
             if len(self._empty) < _MAX_KNOWN_EMPTY:
                 self._empty.add(queue.key)
+            left = deadline - loop.time()
         return ()
 
     async def _give_back_late(self, queue: RedisQueue, call: asyncio.Task[Sequence[Delivery]]) -> None:

@@ -27,6 +27,7 @@ class Source:
         self.unfit: set[int] = set()
         self.error: Exception | None = None
         self.blocking = 0
+        self.hangs = False
         self._arrived = asyncio.Event()
         self.receiver = Receiver(self.reserve, self.admit, self.give_back)
 
@@ -40,6 +41,9 @@ class Source:
 
     async def reserve(self, limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
         self.reserves.append((limit, wait_seconds, lease_seconds))
+        if self.hangs:
+            await asyncio.sleep(wait_seconds + 0.2)
+            raise BrokerUnavailable("memory", "no answer in time")
         if not self.ready and wait_seconds:
             self._arrived.clear()
             self.blocking += 1
@@ -165,6 +169,57 @@ async def test_a_waiter_without_a_message_leaves_after_its_wait() -> None:
     assert await received(source.start(1, 0.05)) == []
     assert loop.time() - started >= 0.05 - 0.001
     assert source.receiver.waiters == 0
+
+
+async def test_a_waiter_of_a_broker_that_hangs_fails() -> None:
+    source = Source()
+    waiting = source.start(1, 0.3)
+    await turn()
+    source.hangs = True
+    with pytest.raises(BrokerUnavailable):
+        await received(waiting)
+    with pytest.raises(BrokerUnavailable):
+        await received(source.start(1, 0.05))
+    source.hangs = False
+    assert await received(source.start(1, 0.05)) == []
+
+
+async def test_all_that_end_while_the_broker_hangs_fail_together() -> None:
+    source = Source()
+    source.hangs = True
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    tasks = [source.start(1, 0.05, lease) for lease in (LEASE, 60) for _ in range(5 * MAX_RESERVED)]
+    done, _ = await asyncio.wait(tasks, timeout=SOON)
+    assert all(isinstance(task.exception(), BrokerUnavailable) for task in done)
+    assert len(done) == len(tasks)
+    polls = [wait for _, wait, _ in source.reserves if wait == 0]
+    assert len(polls) <= 2, "nobody stands behind another's call that hangs"
+    assert loop.time() - started < SOON
+
+
+async def test_a_waiter_that_ends_takes_what_has_come_just_then() -> None:
+    source = Source()
+    waiting = source.start(1, 0.05)
+    await turn()
+    source.ready.append(1)  # without waking the reserve that waits
+    assert await received(waiting) == [1]
+
+
+async def test_many_that_end_share_their_questions() -> None:
+    source = Source()
+    tasks = [source.start(1, 0.2 + n / 10_000) for n in range(2000)]
+    assert [await received(task) for task in tasks] == [[]] * 2000
+    polls = [wait for _, wait, _ in source.reserves if wait == 0]
+    assert 1 <= len(polls) <= 50
+
+
+async def test_an_answer_from_before_a_receive_is_not_its_answer() -> None:
+    source = Source()
+    assert await received(source.start(1, 0)) == []
+    source.hangs = True
+    with pytest.raises(BrokerUnavailable):
+        await received(source.start(1, 0.01))
 
 
 async def test_each_gets_the_lease_it_asked_for() -> None:
