@@ -20,6 +20,7 @@ from pydantic import (
 )
 
 from app.admission import Bounds
+from app.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from app.masking import mask_url
 from app.rights import Right
 
@@ -89,6 +90,13 @@ class BrokerSettings(_Open):
 
     url: str = Field(repr=False, min_length=1, description="Where the broker is; the scheme chooses the binding.")
     required: bool = Field(default=False, description="Whether /readyz is 503 while this broker is down.")
+    timeout_seconds: float = Field(
+        default=TIMEOUT_SECONDS,
+        ge=TIMEOUT_BOUNDS[0],
+        le=TIMEOUT_BOUNDS[1],
+        description="How long one call to the broker may take, connecting included: then it is 503, or 504 where "
+        "something may have been written.",
+    )
 
     @property
     def masked_url(self) -> str:

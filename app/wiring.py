@@ -164,7 +164,10 @@ def _idempotency(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPoli
 
 
 def _bindings(settings: Settings, clock: Clock) -> dict[str, Binding]:
-    return {name: connect(name, broker.url, broker.options, clock) for name, broker in settings.brokers.items()}
+    return {
+        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
+        for name, broker in settings.brokers.items()
+    }
 
 
 def _router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:

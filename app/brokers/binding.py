@@ -3,6 +3,10 @@
 A binding is a thin driver. It never retries, and neither may its client; batching across callers, retries, dead-letter
 policy, tokens and tracing are written once above it. All methods are safe to call concurrently from one event loop.
 A binding raises only errors of :mod:`app.errors`: vendor exceptions are translated at one boundary.
+
+Each call ends within the broker's ``timeout_seconds``, connecting included, and half a second to clean up; ``open``,
+``close``, ``ping``, ``warnings`` and ``reserve`` have bounds of their own. A call that ends so raises BrokerUnavailable,
+or OutcomeUnknown when something may have been written.
 """
 
 from __future__ import annotations
@@ -136,9 +140,13 @@ class Capabilities:
 
 
 class Binding(Protocol):
-    """One configured broker. ``name`` is its name in the configuration, for errors and metrics."""
+    """One configured broker. ``name`` is its name in the configuration, for errors and metrics.
+
+    ``timeout_seconds``: how long a call may take (the option of that name).
+    """
 
     name: str
+    timeout_seconds: float
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """Validate a route's binding-specific ``options``; pure.
@@ -173,9 +181,11 @@ class Binding(Protocol):
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """At most ``limit`` deliveries, oldest first; empty is normal; blocks at most ``wait_seconds`` + 1 s.
+        """At most ``limit`` deliveries, oldest first; blocks at most ``wait_seconds`` + 1 s.
 
-        Returns as soon as there is at least one. Never cancelled by the gateway while in flight.
+        Returns as soon as there is at least one. Empty is normal, and says that the broker has answered during this
+        call that nothing is there; one that did not answer in time is BrokerUnavailable. Never cancelled by the
+        gateway while in flight.
         """
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:

@@ -26,6 +26,7 @@ from app.brokers.binding import (
     Peeked,
     Stats,
 )
+from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.redis_claims import RedisKeys
 from app.brokers.redis_layout import RedisQueue, bounded
 from app.brokers.redis_options import queue_of
@@ -46,7 +47,8 @@ _MAX_KNOWN_EMPTY = 10_000
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RedisBinding:
     """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
-    return RedisBinding(name, connector(url, options), clock)
+    timeout_seconds, others = timeout_of(options)
+    return RedisBinding(name, connector(url, others), clock, timeout_seconds)
 
 
 def _queue(queue: NativeQueue) -> RedisQueue:
@@ -56,9 +58,16 @@ def _queue(queue: NativeQueue) -> RedisQueue:
 class RedisBinding:
     """A Redis database. Also Peeks, Purges, DeadLetters and KeepsKeys."""
 
-    def __init__(self, name: str, connections: Callable[[], AbstractConnection], clock: Clock) -> None:
+    def __init__(
+        self,
+        name: str,
+        connections: Callable[[], AbstractConnection],
+        clock: Clock,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
         self.name = name
-        self.server = Server(name, connections)
+        self.timeout_seconds = timeout_seconds
+        self.server = Server(name, connections, timeout_seconds)
         self._upkeep = Upkeep(self.server)
         self.keys = RedisKeys(name, self.server, self._upkeep.due_in)
         self._clock = clock

@@ -35,8 +35,9 @@ _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationE
 class Line:
     """An established connection. Broken once, it stays broken: the next call opens another.
 
-    It counts as broken when the server owes a reply for ``reply_seconds``, and takes no more commands once the server
-    has become a replica: after a failover the same address leads to the new primary.
+    A command fails that has no reply after ``reply_seconds``; the connection counts as broken when none at all came for
+    so long. It takes no more commands once the server has become a replica: after a failover the same address leads to
+    the new primary.
     """
 
     def __init__(self, broker: str, connection: AbstractConnection, reply_seconds: float) -> None:
@@ -46,7 +47,7 @@ class Line:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []
         self._unwritten = 0
-        self._awaited: deque[asyncio.Future[Any]] = deque()
+        self._awaited: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._progress = 0.0
@@ -65,10 +66,11 @@ class Line:
             future.set_exception(BrokerUnavailable(broker=self._broker, reason="the connection is closed"))
             return future
         self._unsent.extend(self._connection.pack_command(*command))
+        now = self._loop.time()
         if not self._awaited:
-            self._progress = self._loop.time()
+            self._progress = now
         self._unwritten += 1
-        self._awaited.append(future)
+        self._awaited.append((future, now))
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
         if self._watch is None:
@@ -104,7 +106,7 @@ class Line:
                         self.alive = False
                 if not awaited:
                     raise InvalidResponse("a reply that nobody had asked for")
-                future = awaited.popleft()
+                future, _ = awaited.popleft()
                 self._progress = self._loop.time()
                 if not future.done():
                     future.set_result(reply)
@@ -117,17 +119,26 @@ class Line:
             await _disconnect(self._connection)
 
     def _look(self) -> None:
-        """Break the connection when the server has owed a reply for too long."""
+        """Fail what the server has owed for too long; break the connection when it has said nothing meanwhile."""
         self._watch = None
-        if not self._awaited:
+        now, reason = self._loop.time(), f"no reply within {self._reply_seconds:g} s"
+        oldest = next((sent for future, sent in self._awaited if not future.done()), None)
+        if oldest is None and not self._awaited:
             return
-        silent = self._loop.time() - self._progress
-        if silent >= self._reply_seconds and self._suspect:
-            self._break(f"no reply within {self._reply_seconds:g} s")
-            return
+        waited = now - (self._progress if oldest is None else oldest)
+        late = waited >= self._reply_seconds
+        if late and self._suspect:
+            if now - self._progress >= self._reply_seconds:
+                self._break(reason)
+                return
+            for future, sent in self._awaited:
+                if now - sent < self._reply_seconds:
+                    break
+                if not future.done():
+                    future.set_exception(OutcomeUnknown(broker=self._broker, reason=reason))
         # A first time it may be this process that stood still, and the reply lies there unread.
-        self._suspect = silent >= self._reply_seconds
-        self._watch = self._loop.call_later(max(self._reply_seconds - silent, _GRACE_SECONDS), self._look)
+        self._suspect = late
+        self._watch = self._loop.call_later(max(self._reply_seconds - waited, _GRACE_SECONDS), self._look)
 
     def _break(self, reason: str) -> None:
         self.alive = False
@@ -135,7 +146,7 @@ class Line:
             self._watch.cancel()
             self._watch = None
         written = len(self._awaited) - self._unwritten
-        for position, future in enumerate(self._awaited):
+        for position, (future, _) in enumerate(self._awaited):
             if not future.done():
                 kind = OutcomeUnknown if position < written else BrokerUnavailable
                 future.set_exception(kind(broker=self._broker, reason=reason))

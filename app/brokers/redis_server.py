@@ -12,13 +12,16 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.redis_errors import translate
 from app.brokers.redis_line import Line, connect
 from app.errors import BrokerUnavailable, ConfigError, OutcomeUnknown
 
 CONNECT_SECONDS = 4.0
-REPLY_SECONDS = 10.0
-"""How long a command may take: more than a save to a busy disk does."""
+"""How long connecting may take, or ``timeout_seconds`` where that is less."""
+
+_GRACE_SECONDS = 0.1
+"""What a reply is waited for past its time: it may be this process that stood still, and the reply lies there unread."""
 
 SLICE_SECONDS = 1.0
 """The longest single wait for an element."""
@@ -49,12 +52,16 @@ def script(name: str) -> Script:
 class Server:
     """One Redis database. Connects by itself, never repeats a command that may have run.
 
-    ``now`` is the time that scripts use, in seconds as text; empty stands for the server's own clock.
+    A command, connecting included, takes at most ``timeout_seconds``, 0.1 s more for a process that stood still, and
+    0.5 s to hang up. ``now`` is the time that scripts use, in seconds as text; empty stands for the server's own clock.
     """
 
-    def __init__(self, broker: str, connector: Callable[[], AbstractConnection]) -> None:
+    def __init__(
+        self, broker: str, connector: Callable[[], AbstractConnection], timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
         self._broker = broker
         self._connector = connector
+        self._timeout_seconds = timeout_seconds
         self._shared: Line | None = None
         self._connecting: asyncio.Task[Line] | None = None
         self._idle: list[Line] = []
@@ -64,10 +71,7 @@ class Server:
 
     async def call(self, *command: Any) -> Any:
         """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation."""
-        line = self._shared
-        if line is None or not line.alive:
-            line = await self._connected()
-        reply = await line.send(*command)
+        reply = await self._reply(None, *command)
         if isinstance(reply, Exception):
             raise translate(reply, self._broker) from reply
         return reply
@@ -133,15 +137,31 @@ class Server:
         await asyncio.gather(*(line.close() for line in lines))
 
     async def _run(self, wanted: Script, *arguments: Any) -> Any:
-        line = self._shared
-        if line is None or not line.alive:
-            line = await self._connected()
-        reply = await line.send(b"EVALSHA", wanted.sha, *arguments)
+        until = self._until()
+        reply = await self._reply(None, b"EVALSHA", wanted.sha, *arguments)
         if isinstance(reply, NoScriptError):
-            reply = await line.send(b"EVAL", wanted.source, *arguments)
+            reply = await self._reply(until, b"EVAL", wanted.source, *arguments)
         if isinstance(reply, Exception):
             raise translate(reply, self._broker) from reply
         return reply
+
+    def _until(self) -> float:
+        return asyncio.get_running_loop().time() + self._timeout_seconds
+
+    async def _reply(self, until: float | None, *command: Any) -> Any:
+        """The reply, an error reply included, by the loop's time ``until``; None: it has all the time of a call."""
+        line = self._shared
+        if line is None or not line.alive:
+            until = self._until() if until is None else until
+            line = await self._connected()
+        reply = line.send(*command)
+        if until is None:
+            # The line itself bounds this.
+            return await reply
+        if not await _done(reply, until):
+            reason = f"no reply within {self._timeout_seconds:g} s"
+            raise OutcomeUnknown(broker=self._broker, reason=reason)
+        return reply.result()
 
     async def _connected(self) -> Line:
         """The shared line; all that ask at the same time wait for the same attempt."""
@@ -155,16 +175,25 @@ class Server:
         if not attempt.cancelled():
             attempt.exception()
 
+    @property
+    def _connect_seconds(self) -> float:
+        return min(CONNECT_SECONDS, self._timeout_seconds)
+
     def _take(self) -> Line | None:
         return self._idle.pop() if self._idle else None
 
     async def _dial(self, reply_seconds: float) -> Line:
-        return await connect(self._broker, self._connector(), CONNECT_SECONDS, reply_seconds)
+        return await connect(self._broker, self._connector(), self._connect_seconds, reply_seconds)
 
     async def _connect(self) -> Line:
-        line = await self._dial(REPLY_SECONDS)
+        until = asyncio.get_running_loop().time() + self._connect_seconds
+        line = await self._dial(self._timeout_seconds)
         try:
-            self._check(await line.send(b"INFO", b"server"))
+            info = line.send(b"INFO", b"server")
+            if not await _done(info, until):
+                reason = f"no answer to the first command within {self._connect_seconds:g} s"
+                raise BrokerUnavailable(broker=self._broker, reason=reason)
+            self._check(info.result())
         except OutcomeUnknown as error:
             raise BrokerUnavailable(broker=self._broker, reason=error.reason) from error
         except BaseException:
@@ -189,3 +218,13 @@ class Server:
         if numbers and numbers < OLDEST:
             reason = f"the server is Redis {version}; {OLDEST[0]}.{OLDEST[1]} or newer is needed"
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
+
+
+async def _done(reply: asyncio.Future[Any], until: float) -> bool:
+    """Whether ``reply`` is done by the loop's time ``until``; a second look follows, for a process that stood still."""
+    time = asyncio.get_running_loop().time
+    if not reply.done():
+        await asyncio.wait((reply,), timeout=max(until - time(), 0))
+    if not reply.done():
+        await asyncio.wait((reply,), timeout=_GRACE_SECONDS)
+    return reply.done()

@@ -14,7 +14,10 @@ from app.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs."""
+    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs.
+
+    Every driver takes the option ``timeout_seconds`` (:func:`app.brokers.options.timeout_of`) beside its own.
+    """
 
     module: str
     extra: str | None = None

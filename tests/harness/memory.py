@@ -67,6 +67,7 @@ class MemoryBinding:
 
     def __init__(self, name: str = "memory", capabilities: Capabilities = CAPABLE, clock: Clock = now_ms) -> None:
         self.name = name
+        self.timeout_seconds = 5.0
         self.faults: dict[str, int] = {}
         self.errors: dict[str, BabelgateError] = {}
         self.refused: bytes | None = None

@@ -17,6 +17,7 @@ class Passing:
     def __init__(self, inner: Any) -> None:
         self.inner = inner
         self.name: str = inner.name
+        self.timeout_seconds: float = inner.timeout_seconds
         for verb in _OPTIONAL:
             if hasattr(inner, verb) and not hasattr(self, verb):
                 setattr(self, verb, getattr(inner, verb))
