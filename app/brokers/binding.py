@@ -5,8 +5,8 @@ policy, tokens and tracing are written once above it. All methods are safe to ca
 A binding raises only errors of :mod:`app.errors`: vendor exceptions are translated at one boundary.
 
 Each call ends within the broker's ``timeout_seconds``, connecting included, and half a second to clean up; ``open``,
-``close``, ``ping``, ``warnings`` and ``reserve`` have bounds of their own. A call that ends so raises BrokerUnavailable,
-or OutcomeUnknown when something may have been written.
+``close``, ``ping``, ``warnings`` and ``reserve`` have bounds of their own. A call that has no answer by then raises
+BrokerUnavailable, or OutcomeUnknown when something may have been written.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from app import turns
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.rabbitmq_channels import Channels
 from app.brokers.rabbitmq_consuming import Reserving
 from app.brokers.rabbitmq_counting import Counting
@@ -58,7 +59,8 @@ _CAPABILITIES = Capabilities(
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RabbitBinding:
     """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
-    return RabbitBinding(name, parameters_of(url, options))
+    timeout_seconds, others = timeout_of(options)
+    return RabbitBinding(name, parameters_of(url, others), timeout_seconds)
 
 
 def _queue(queue: NativeQueue) -> RabbitQueue:
@@ -71,17 +73,18 @@ class RabbitBinding:
     Not Peeks: AMQP cannot look at a message without taking it. Dead letters are taken to be listed, and put back.
     """
 
-    def __init__(self, name: str, parameters: Parameters) -> None:
+    def __init__(self, name: str, parameters: Parameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.name = name
+        self.timeout_seconds = timeout_seconds
         backoff = Backoff()
-        self._publishing = Link(name, parameters, "publish", backoff)
-        self._consuming = Link(name, parameters, "consume", backoff)
-        self._publisher = Publisher(self._publishing, Declarer(self._publishing))
+        self._publishing = Link(name, parameters, "publish", backoff, timeout_seconds)
+        self._consuming = Link(name, parameters, "consume", backoff, timeout_seconds)
+        self._publisher = Publisher(self._publishing, Declarer(self._publishing), timeout_seconds)
         self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
         self._reserving = Reserving(self._consuming, Declarer(self._consuming), self._channels, self._spawn)
-        self._settling = Settling(name, self._channels)
-        self._counting = Counting(self._consuming)
-        self._resting = Resting(self._consuming, self._spawn)
+        self._settling = Settling(name, self._channels, timeout_seconds)
+        self._counting = Counting(self._consuming, timeout_seconds)
+        self._resting = Resting(self._consuming, self._spawn, timeout_seconds)
         where = parameters.management
         self._management = None if where is None else Management(name, where, parameters.vhost)
         self._used: dict[str, RabbitQueue] = {}

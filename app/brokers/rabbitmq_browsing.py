@@ -27,9 +27,6 @@ _SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 """A quorum queue has what was put back only when its replicas agree. What is not there after all of these somebody else
 has taken."""
 
-_PUTTING_SECONDS = 5.0
-"""How long is taken, at most, to put many back in order."""
-
 
 class Found(Struct, frozen=True):
     """A message that was looked at, and on which channel."""
@@ -53,8 +50,10 @@ class Browsing:
     some on the channel, until the replicas agree on those before, and forgets them with it.
     """
 
-    def __init__(self, channel: Channel, queue: str) -> None:
+    def __init__(self, channel: Channel, queue: str, putting_seconds: float) -> None:
+        """``putting_seconds``: how long is taken, at most, to put many back in order."""
         self.channel = channel
+        self._putting_seconds = putting_seconds
         self.at_end = False
         """Whether nothing was left when it was last looked for more."""
         self._held = Held(channel)
@@ -121,10 +120,10 @@ class Browsing:
         return declared.message_count or 0
 
     async def put_back(self) -> None:
-        """Put all back in order, and wait until it can be seen; not much longer than 5 s. Raises ChannelGone.
+        """Put all back in order, and wait until it can be seen; not much longer than ``putting_seconds``.
 
-        Each part is waited for before the next is written: a quorum queue that is behind gathers what it is told, by
-        consumer, and does it later in another order (``rabbit_fifo_client``, its unsent commands).
+        Raises ChannelGone. Each part is waited for before the next is written: a quorum queue that is behind gathers
+        what it is told, by consumer, and does it later in another order (``rabbit_fifo_client``, its unsent commands).
         """
         if not self._taken:
             return
@@ -134,7 +133,7 @@ class Browsing:
         self._runs.clear()
         self._forgotten = 0
         loop = asyncio.get_running_loop()
-        until = loop.time() + _PUTTING_SECONDS
+        until = loop.time() + self._putting_seconds
         try:
             ready = await self.ready()
             while parts and loop.time() < until:

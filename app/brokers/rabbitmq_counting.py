@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 
 from aiormq.exceptions import ChannelNotFoundEntity
 
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_channel import Channel
 from app.brokers.rabbitmq_errors import translate
 from app.brokers.rabbitmq_link import Link
 from app.errors import BabelgateError, BrokerUnavailable
 
-_PATIENCE_SECONDS = 5.0
-
 
 class Counting:
     """One question at a time."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._link = link
+        self._timeout_seconds = timeout_seconds
         self._channel: Channel | None = None
         self._lock = asyncio.Lock()
 
@@ -30,19 +30,27 @@ class Counting:
             await channel.barrier()
 
     async def ready(self, *queues: str) -> list[int]:
-        """How many messages are ready on each; 0 where there is no such queue. Raises BrokerUnavailable within 5 s."""
-        return [await self._ready(queue) for queue in queues]
+        """How many messages are ready on each; 0 where there is no such queue.
+
+        Raises BrokerUnavailable within ``timeout_seconds``, all queues together.
+        """
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                return [await self._ready(queue) for queue in queues]
+        except TimeoutError:
+            reason = f"no answer within {self._timeout_seconds:g} s"
+            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
 
     async def purge(self, queue: str) -> int:
-        """Remove what is ready; the number removed. Raises BrokerUnavailable within 5 s."""
-        async with self._asking(_PATIENCE_SECONDS) as channel:
+        """Remove what is ready; the number removed. Raises BrokerUnavailable within ``timeout_seconds``."""
+        async with self._asking(self._timeout_seconds) as channel:
             try:
                 return (await channel.rpc.queue_purge(queue)).message_count or 0
             except ChannelNotFoundEntity:
                 return 0
 
     async def _ready(self, queue: str) -> int:
-        async with self._asking(_PATIENCE_SECONDS) as channel:
+        async with self._asking(self._timeout_seconds) as channel:
             try:
                 return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
             except ChannelNotFoundEntity:

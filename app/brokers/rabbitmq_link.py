@@ -16,6 +16,7 @@ from aiormq.connection import Connection
 from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
 
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_channel import Channel
 from app.brokers.rabbitmq_errors import reason_of, translate
 from app.brokers.rabbitmq_frames import FrameReader, Transport
@@ -24,6 +25,7 @@ from app.errors import BrokerUnavailable
 from app.observe.logs import get_logger
 
 CONNECT_SECONDS = 4.0
+"""How long connecting, or opening a channel, may take; ``timeout_seconds`` where that is less."""
 CLOSE_SECONDS = 4.0
 _GRACE_SECONDS = 0.5
 _BACKOFF_SECONDS = 0.2
@@ -74,6 +76,7 @@ class Link:
         parameters: Parameters,
         purpose: Literal["publish", "consume"],
         backoff: Backoff | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self.broker = broker
         self.generation = 0
@@ -84,6 +87,7 @@ class Link:
         self._reader: FrameReader | None = None
         self._connecting: asyncio.Task[Connection] | None = None
         self._backoff = backoff or Backoff()
+        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
 
     @property
     def is_open(self) -> bool:
@@ -123,12 +127,12 @@ class Link:
         # aiormq counts on from the highest number in use, past what the server allows.
         number = next(free for free in range(1, self.channel_max + 1) if free not in used)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(self._connect_seconds):
                 return await Channel.open(connection, reader, number, confirms=confirms)
         except TimeoutError:
             # A server that does not even open a channel does nothing else on this connection.
             self.drop(connection, "no answer to the opening of a channel")
-            reason = f"no channel within {CONNECT_SECONDS:g} s"
+            reason = f"no channel within {self._connect_seconds:g} s"
             raise BrokerUnavailable(broker=self.broker, reason=reason) from None
         except Exception as error:
             raise translate(self.broker, error, written=False) from error
@@ -192,9 +196,9 @@ class Link:
                 query={"heartbeat": str(wanted.heartbeat), "name": f"babelgate {self.broker} {self._purpose}"},
             ).with_path("/" + quote(wanted.vhost, safe=""), encoded=True, keep_query=True)
             connecting = UnderlayConnection.connect(url, _noted, context=context, transport_factory=transport)
-            connection = cast(Connection, (await _within(connecting, CONNECT_SECONDS)).connection)
+            connection = cast(Connection, (await _within(connecting, self._connect_seconds)).connection)
         except TimeoutError:
-            reason = f"no connection within {CONNECT_SECONDS:g} s"
+            reason = f"no connection within {self._connect_seconds:g} s"
             raise BrokerUnavailable(broker=self.broker, reason=reason) from None
         except Exception as error:
             if transport.reader is not None and isinstance(error, InvalidFrameError) and transport.reader.closed:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from app.brokers.binding import Outcome
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_channel import Channel, ChannelGone
 from app.brokers.rabbitmq_confirms import Returned
 from app.brokers.rabbitmq_errors import translate
@@ -15,9 +16,6 @@ from app.brokers.rabbitmq_link import Link
 from app.brokers.rabbitmq_profile import Addressed, Topology
 from app.brokers.rabbitmq_topology import Declare, Declarer
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
-
-CONFIRM_SECONDS = 30.0
-"""How long a confirm may take: a quorum that has to elect a leader first needs some seconds."""
 
 
 class Publisher:
@@ -27,29 +25,28 @@ class Publisher:
     to the default exchange, which cannot go, must not suffer from that.
     """
 
-    def __init__(self, link: Link, declarer: Declarer, confirm_seconds: float = CONFIRM_SECONDS) -> None:
+    def __init__(self, link: Link, declarer: Declarer, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._link = link
         self._declarer = declarer
-        self._confirm_seconds = confirm_seconds
+        self._timeout_seconds = timeout_seconds
         self._channels: dict[bool, Channel] = {}
         self._opening: dict[bool, asyncio.Task[Channel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     async def publish(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> list[Outcome]:
-        """Write all in one piece; returns when all are confirmed, one outcome per message, after 30 s at the latest.
+        """Write all in one piece; returns when all are confirmed, one outcome per message.
 
-        Raises BrokerUnavailable, and BrokerRejected for the topology, when nothing was written; the first at once
-        while the broker blocks publishers.
+        It takes at most ``timeout_seconds``, connecting and declaring included. Raises BrokerUnavailable, and
+        BrokerRejected for the topology, when nothing was written; the first at once while the broker blocks publishers.
         """
         self._check_blocked()
-        await self._declarer.ensure(topology, mode)
-        for needs in {id(message.needs): message.needs for message in messages}.values():
-            if needs is not None:
-                # The gateway's own, whoever the queue belongs to: without them what is delayed would never arrive.
-                await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
-        channels = {
-            default: await self._channel(default) for default in {message.exchange == "" for message in messages}
-        }
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
+        try:
+            async with asyncio.timeout_at(until):
+                channels = await self._prepared(messages, topology, mode)
+        except TimeoutError:
+            reason = f"no answer within {self._timeout_seconds:g} s"
+            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
         # Ensured, opened: meanwhile it may have been blocked.
         self._check_blocked()
         outcomes: list[Outcome] = [None] * len(messages)
@@ -65,7 +62,8 @@ class Publisher:
                 futures.update(zip(written, chosen, strict=True))
         if not futures and messages:
             raise next(outcome for outcome in outcomes if outcome is not None)
-        await self._confirmed(list(futures))
+        if futures:
+            await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
         for future, index in futures.items():
             outcomes[index] = self._outcome(future, messages[index], mode)
         self._look_at(outcomes, messages, topology, futures, channels)
@@ -76,6 +74,18 @@ class Publisher:
         channels = [*self._channels.values()]
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
+
+    async def _prepared(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> dict[bool, Channel]:
+        """See to it that what ``messages`` need exists; the channels to write them on, by "default exchange".
+
+        May be cancelled: what was begun goes on, for the next caller.
+        """
+        await self._declarer.ensure(topology, mode)
+        for needs in {id(message.needs): message.needs for message in messages}.values():
+            if needs is not None:
+                # The gateway's own, whoever the queue belongs to: without them what is delayed would never arrive.
+                await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
+        return {default: await self._channel(default) for default in {message.exchange == "" for message in messages}}
 
     def _check_blocked(self) -> None:
         if (why := self._link.blocked) is not None:
@@ -98,14 +108,10 @@ class Publisher:
         if not task.cancelled() and task.exception() is None:
             self._channels[default] = task.result()
 
-    async def _confirmed(self, futures: list[asyncio.Future[None]]) -> None:
-        if futures:
-            await asyncio.wait(futures, timeout=self._confirm_seconds)
-
     def _outcome(self, future: asyncio.Future[None], message: Addressed, mode: Declare) -> Outcome:
         broker = self._link.broker
         if not future.done():
-            reason = f"no confirm within {self._confirm_seconds:g} s"
+            reason = f"no confirm within {self._timeout_seconds:g} s"
             return OutcomeUnknown(broker=broker, reason=reason)
         error = future.exception()
         if error is None:

@@ -12,6 +12,7 @@ from aiormq.exceptions import ChannelNotFoundEntity
 
 from app import envelope, turns
 from app.brokers.binding import DeadRecord
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_browsing import Browsing, Found
 from app.brokers.rabbitmq_consuming import Spawn
 from app.brokers.rabbitmq_errors import translate
@@ -22,7 +23,6 @@ from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter, Outc
 _LINGER_SECONDS = 1.0
 """How long what was read stays taken while more is to be read: meanwhile nobody else sees it."""
 
-_PATIENCE_SECONDS = 10.0
 _PAGE = 100
 _MAX_SEARCHED = 10_000
 """Messages that are looked through for a record, or for old ones, in one call."""
@@ -48,9 +48,10 @@ class Resting:
     when nobody goes on reading for a second.
     """
 
-    def __init__(self, link: Link, spawn: Spawn) -> None:
+    def __init__(self, link: Link, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._link = link
         self._spawn = spawn
+        self._timeout_seconds = timeout_seconds
         self._shelves: dict[str, _Shelf] = {}
 
     def taken(self, queue: str) -> int:
@@ -142,7 +143,7 @@ class Resting:
         shelf = self._shelves.setdefault(queue, _Shelf())
         shelf.users += 1
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS), shelf.lock:
+            async with asyncio.timeout(self._timeout_seconds), shelf.lock:
                 if shelf.timer is not None:
                     shelf.timer.cancel()
                 try:
@@ -150,7 +151,7 @@ class Resting:
                 finally:
                     self._linger(shelf, queue)
         except TimeoutError:
-            reason = f"no answer within {_PATIENCE_SECONDS:g} s"
+            reason = f"no answer within {self._timeout_seconds:g} s"
             kind = OutcomeUnknown if writes else BrokerUnavailable
             raise kind(broker=self._link.broker, reason=reason) from None
         except BabelgateError:
@@ -166,7 +167,7 @@ class Resting:
         """What is taken of the queue; None where there is no such queue."""
         browsing = shelf.browsing
         if browsing is None or not browsing.channel.is_open:
-            browsing = shelf.browsing = Browsing(await self._link.channel(), queue)
+            browsing = shelf.browsing = Browsing(await self._link.channel(), queue, self._timeout_seconds / 2)
         if not len(browsing):
             try:
                 await browsing.ready()

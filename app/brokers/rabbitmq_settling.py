@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import Sequence
 
 from app.brokers.binding import Outcome
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_channel import ChannelGone
 from app.brokers.rabbitmq_channels import Channels, Held, by_generation
 from app.errors import LeaseLost, OutcomeUnknown
-
-_ANSWER_SECONDS = 5.0
 
 _UNDER_WAY_SECONDS = 0.2
 """How long the broker itself may keep acks on a channel, until the replicas of a quorum queue agree on those before."""
@@ -19,9 +18,10 @@ _UNDER_WAY_SECONDS = 0.2
 class Settling:
     """Acks and give-backs on the channels of one connection."""
 
-    def __init__(self, broker: str, channels: Channels) -> None:
+    def __init__(self, broker: str, channels: Channels, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._broker = broker
         self._channels = channels
+        self._timeout_seconds = timeout_seconds
         self._written_at = -_UNDER_WAY_SECONDS
 
     async def flush(self) -> None:
@@ -32,7 +32,7 @@ class Settling:
     async def ack(self, handles: Sequence[str]) -> list[Outcome]:
         """Done, however often it is asked for, once the broker has read it; LeaseLost where the channel is gone.
 
-        OutcomeUnknown where the channel ends between the write and the answer, or none comes within 5 s.
+        OutcomeUnknown where the channel ends between the write and the answer, or ``timeout_seconds`` are over.
         """
         return await self._settle(handles, give_back=False)
 
@@ -70,7 +70,7 @@ class Settling:
                 answers.append((waiting, held))
         if answers:
             self._written_at = asyncio.get_running_loop().time()
-        reasons = await asyncio.gather(*(_unanswered(held) for _, held in answers))
+        reasons = await asyncio.gather(*(_unanswered(held, self._timeout_seconds) for _, held in answers))
         for (positions, _), reason in zip(answers, reasons, strict=True):
             if reason is not None:
                 for position in positions:
@@ -89,13 +89,13 @@ def _written(held: Held, tags: Sequence[int], give_back: bool) -> bool:
     return True
 
 
-async def _unanswered(held: Held) -> str | None:
+async def _unanswered(held: Held, seconds: float) -> str | None:
     """Why the broker may not have read what was written; None: it has."""
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(seconds):
             await held.channel.barrier()
     except TimeoutError:
-        return f"no answer within {_ANSWER_SECONDS:g} s"
+        return f"no answer within {seconds:g} s"
     except ChannelGone as gone:
         return str(gone)
     return None

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 4.0
 """How long connecting may take, or ``timeout_seconds`` where that is less."""
 
 _GRACE_SECONDS = 0.1
-"""What a reply is waited for past its time: it may be this process that stood still, and the reply lies there unread."""
+"""How much longer a reply is waited for: it may be this process that stood still, and the reply lies there unread."""
 
 SLICE_SECONDS = 1.0
 """The longest single wait for an element."""
@@ -158,7 +158,7 @@ class Server:
         if until is None:
             # The line itself bounds this.
             return await reply
-        if not await _done(reply, until):
+        if not await _came(reply, until):
             reason = f"no reply within {self._timeout_seconds:g} s"
             raise OutcomeUnknown(broker=self._broker, reason=reason)
         return reply.result()
@@ -190,7 +190,7 @@ class Server:
         line = await self._dial(self._timeout_seconds)
         try:
             info = line.send(b"INFO", b"server")
-            if not await _done(info, until):
+            if not await _came(info, until):
                 reason = f"no answer to the first command within {self._connect_seconds:g} s"
                 raise BrokerUnavailable(broker=self._broker, reason=reason)
             self._check(info.result())
@@ -220,11 +220,12 @@ class Server:
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
 
 
-async def _done(reply: asyncio.Future[Any], until: float) -> bool:
-    """Whether ``reply`` is done by the loop's time ``until``; a second look follows, for a process that stood still."""
-    time = asyncio.get_running_loop().time
-    if not reply.done():
-        await asyncio.wait((reply,), timeout=max(until - time(), 0))
-    if not reply.done():
-        await asyncio.wait((reply,), timeout=_GRACE_SECONDS)
-    return reply.done()
+async def _came(reply: asyncio.Future[Any], until: float) -> bool:
+    """Whether ``reply`` is done by the loop's time ``until``, and a grace; else it is cancelled."""
+    try:
+        await asyncio.wait((reply,), timeout=max(until - asyncio.get_running_loop().time(), 0))
+        if not reply.done():
+            await asyncio.wait((reply,), timeout=_GRACE_SECONDS)
+    finally:
+        reply.cancel()
+    return not reply.cancelled()

@@ -33,7 +33,7 @@ from app.brokers.sqlite_url import database_file
 from app.brokers.sqlite_waits import Waits
 from app.brokers.sqlite_writer import UNIT_MESSAGES, Writer, gathered, parts
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter
+from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter, OutcomeUnknown
 
 CAPABILITIES = Capabilities(
     max_delay_seconds=365 * 86_400,
@@ -53,6 +53,7 @@ _OPEN_SECONDS = 5
 _PING_SECONDS = 2
 _CLOSE_SECONDS = 4
 _GRACE_SECONDS = 1
+_BUSY_GRACE_SECONDS = 0.25
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqliteBinding:
@@ -64,14 +65,16 @@ class SqliteBinding:
     """One file. Implements Binding, Peeks, Purges, DeadLetters, Lists and KeepsKeys.
 
     A write waits for its commit, and for other processes at most the file's ``busy_timeout_seconds`` per transaction
-    (BrokerUnavailable); StorageFull and StorageReadOnly say what else keeps it from being written. ``connect_writer``
-    opens the writer's connection (a seam; the file's own by default).
+    (BrokerUnavailable); one that takes longer than ``timeout_seconds`` is OutcomeUnknown. StorageFull and
+    StorageReadOnly say what else keeps it from being written. ``connect_writer`` opens the writer's connection (a seam;
+    the file's own by default).
     """
 
     def __init__(
         self, file: DatabaseFile, clock: Clock, connect_writer: Callable[[], sqlite3.Connection] | None = None
     ) -> None:
         self.name = file.broker
+        self.timeout_seconds = file.timeout_seconds
         self._file = file
         self._clock = clock
         self._connect_writer = connect_writer or file.connect_writer
@@ -189,8 +192,21 @@ class SqliteBinding:
             self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waits
         return self._running
 
-    def _submit(self, job: Job) -> asyncio.Future[list[Any]]:
+    def _queued(self, job: Job) -> asyncio.Future[list[Any]]:
         return self._started()[0].submit(job)
+
+    async def _submit(self, job: Job) -> list[Any]:
+        """The results of a job that writes. Raises OutcomeUnknown after ``timeout_seconds`` and a grace, in which the
+        writer says that other processes kept the file locked."""
+        answer = self._queued(job)
+        try:
+            await asyncio.wait([answer], timeout=self.timeout_seconds + _BUSY_GRACE_SECONDS)
+        finally:
+            # A job that the writer has not begun is dropped.
+            answer.cancel()
+        if answer.cancelled():
+            raise OutcomeUnknown(self.name, f"no answer within {self.timeout_seconds:g} s")
+        return answer.result()
 
     async def _all(self, jobs: Sequence[Job]) -> list[Any]:
         if len(jobs) == 1:
@@ -198,7 +214,7 @@ class SqliteBinding:
         return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
 
     async def _answered(self, job: Job, within_seconds: float) -> list[Any]:
-        answer = self._submit(job)
+        answer = self._queued(job)
         try:
             await asyncio.wait([answer], timeout=within_seconds)
             if not answer.done():
@@ -211,7 +227,7 @@ class SqliteBinding:
     def _unwanted(self, job: Job, answer: asyncio.Future[list[Any]]) -> None:
         """Give back what was reserved for nobody."""
         if not answer.cancelled() and answer.exception() is None and isinstance(job, Reserve) and self._running:
-            self._submit(Release(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
+            self._queued(Release(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
 
     async def _purged(self, job: Callable[[int | None], Job]) -> int:
         total = 0

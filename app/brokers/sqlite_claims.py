@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -25,7 +25,7 @@ _array = msgspec.json.Encoder().encode
 class SqliteKeys:
     """The keys of one file. ``submit`` gives a job to its writer."""
 
-    def __init__(self, broker: str, submit: Callable[[Job], asyncio.Future[list[Any]]]) -> None:
+    def __init__(self, broker: str, submit: Callable[[Job], Awaitable[list[Any]]]) -> None:
         self._broker = broker
         self._submit = submit
 

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Literal
 
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.sqlite_errors import primary_code, translated
 from app.brokers.sqlite_sql import SQL, steps
 from app.errors import BrokerUnavailable, ConfigError
@@ -28,12 +29,16 @@ _POLL_SECONDS = 0.00025
 
 @dataclass(frozen=True, slots=True)
 class DatabaseFile:
-    """One SQLite file of the broker ``broker``. ``busy_timeout_seconds`` bounds each wait for another process."""
+    """One SQLite file of the broker ``broker``.
+
+    ``busy_timeout_seconds`` bounds each wait for another process, ``timeout_seconds`` each call as a whole.
+    """
 
     broker: str
     path: str
     synchronous: Literal["full", "normal"] = "full"
-    busy_timeout_seconds: float = 5
+    busy_timeout_seconds: float = TIMEOUT_SECONDS
+    timeout_seconds: float = TIMEOUT_SECONDS
 
     def identity(self) -> tuple[int, int] | None:
         """What tells this file from another one that took its place; ``None``: there is none."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from app.brokers.sqlite_errors import translated
 from app.brokers.sqlite_file import DatabaseFile
 from app.brokers.sqlite_sql import SQL
+from app.errors import BrokerUnavailable
 
 Rows = list[Sequence[Any]]
 T = TypeVar("T")
@@ -26,7 +27,10 @@ class Look:
 
 
 class Reader:
-    """Runs queries one after the other, off the event loop. Every method raises a BrokerError."""
+    """Runs queries one after the other, off the event loop.
+
+    Every method raises a BrokerError: BrokerUnavailable for a query that has no answer within ``timeout_seconds``.
+    """
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
@@ -72,7 +76,14 @@ class Reader:
         self._executor.shutdown(wait=False)
 
     async def _run(self, query: Callable[[sqlite3.Connection], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._query, query)
+        running = asyncio.get_running_loop().run_in_executor(self._executor, self._query, query)
+        try:
+            await asyncio.wait([running], timeout=self._file.timeout_seconds)
+        finally:
+            running.cancel()
+        if running.cancelled():
+            raise BrokerUnavailable(self._file.broker, f"no answer within {self._file.timeout_seconds:g} s")
+        return running.result()
 
     def _query(self, query: Callable[[sqlite3.Connection], T]) -> T:
         if self._connection is not None and self._identity != self._file.identity():

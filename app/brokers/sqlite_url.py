@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from app.brokers.options import timeout_of
 from app.brokers.sqlite_file import DatabaseFile
 from app.errors import ConfigError
 
@@ -17,9 +18,10 @@ BUSY_TIMEOUT_SECONDS = (0.1, 60.0)
 def database_file(name: str, url: str, options: Mapping[str, Any]) -> DatabaseFile:
     """The file that ``sqlite:///relative.db`` or ``sqlite:////absolute.db`` names; no I/O.
 
-    Options: ``synchronous`` ``full`` (default) or ``normal``; ``busy_timeout_seconds`` (0.1..60,
-    default 5). Raises ConfigError.
+    Options: ``timeout_seconds``; ``synchronous`` ``full`` (default) or ``normal``; ``busy_timeout_seconds`` (0.1..60):
+    how long a transaction waits for other processes, by default and at most ``timeout_seconds``. Raises ConfigError.
     """
+    timeout_seconds, options = timeout_of(options)
     parts = urlsplit(url)
     path = unquote(parts.path[1:])
     if parts.netloc or parts.query or parts.fragment or not parts.path.startswith("/"):
@@ -32,8 +34,9 @@ def database_file(name: str, url: str, options: Mapping[str, Any]) -> DatabaseFi
     synchronous = options.get("synchronous", "full")
     if synchronous not in ("full", "normal"):
         raise ConfigError(key="synchronous", reason="expected full or normal")
-    seconds = options.get("busy_timeout_seconds", 5)
+    seconds = options.get("busy_timeout_seconds", timeout_seconds)
     least, most = BUSY_TIMEOUT_SECONDS
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not least <= seconds <= most:
         raise ConfigError(key="busy_timeout_seconds", reason=f"expected a number from {least:g} to {most:g}")
-    return DatabaseFile(name, os.path.abspath(path), synchronous, float(seconds))
+    busy_seconds = min(float(seconds), timeout_seconds)
+    return DatabaseFile(name, os.path.abspath(path), synchronous, busy_seconds, timeout_seconds)

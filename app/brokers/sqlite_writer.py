@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -221,7 +221,7 @@ def parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -
     return cut
 
 
-async def gathered(submit: Callable[[Job], asyncio.Future[list[Any]]], jobs: Sequence[Job]) -> list[Any]:
+async def gathered(submit: Callable[[Job], Awaitable[list[Any]]], jobs: Sequence[Job]) -> list[Any]:
     """The results of all ``jobs``, in order. They may be of several commits: one that failed has its error for each of
     its items."""
     results: list[Any] = []

@@ -55,12 +55,12 @@ async def linked(url: str, **options: Any) -> AsyncIterator[Link]:
 class Line:
     """A publisher and one queue, short."""
 
-    def __init__(self, link: Link, queue: RabbitQueue, confirm_seconds: float = 30) -> None:
+    def __init__(self, link: Link, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
         self.link = link
         self.queue = queue
         self.profile = queue.profile
         self.declarer = Declarer(link)
-        self.publisher = Publisher(link, self.declarer, confirm_seconds)
+        self.publisher = Publisher(link, self.declarer, timeout_seconds)
 
     async def publish(self, *bodies: bytes, delay: float = 0, headers: dict[str, str] | None = None) -> list[Outcome]:
         messages = [self.profile.message(Outgoing(body, headers or {}, delay_seconds=delay)) for body in bodies]
@@ -82,10 +82,10 @@ class Line:
 
 
 @asynccontextmanager
-async def lined(url: str, queue: str, confirm_seconds: float = 30, **options: Any) -> AsyncIterator[Line]:
+async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: Any) -> AsyncIterator[Line]:
     """A line to a queue with the options of a route."""
     async with linked(url) as link:
-        line = Line(link, queue_of(queue, options), confirm_seconds)
+        line = Line(link, queue_of(queue, options), timeout_seconds)
         try:
             yield line
         finally:

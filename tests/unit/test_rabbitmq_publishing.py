@@ -128,7 +128,7 @@ async def test_a_full_queue_is_storage_that_is_full(rabbit: RabbitServer, queue:
 
 
 async def test_a_blocked_broker_is_unavailable_at_once_and_for_no_longer(rabbit: RabbitServer, queue: str) -> None:
-    async with lined(rabbit.url(), queue, confirm_seconds=2) as line:
+    async with lined(rabbit.url(), queue, timeout_seconds=2) as line:
         assert await line.publish(BODY) == [None]
         with rabbit.alarm():
             # The broker tells a connection when it publishes: this one is in flight for as long as it lasts.
@@ -159,12 +159,12 @@ async def test_a_broker_that_dies_leaves_no_outcome_open(rabbit: RabbitServer, q
 
 
 async def test_a_confirm_that_does_not_come_is_an_unknown_outcome(rabbit: RabbitServer, queue: str) -> None:
-    async with lined(rabbit.url(), queue, confirm_seconds=0.3) as line:
+    async with lined(rabbit.url(), queue, timeout_seconds=1) as line:
         assert await line.publish(BODY) == [None]
         rabbit.pause()
         try:
             (outcome,) = await line.publish(b"late")
-            assert isinstance(outcome, OutcomeUnknown) and "no confirm within 0.3 s" in outcome.reason
+            assert isinstance(outcome, OutcomeUnknown) and "no confirm within 1 s" in outcome.reason
         finally:
             rabbit.resume()
         outcomes = await line.publish(b"after")
