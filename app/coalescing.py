@@ -6,9 +6,9 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
-from app.errors import BabelgateError, Overloaded
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, Overloaded
 
 BATCH_BYTES = 4_194_304
 """A batch of large items is cut short, because the event loop writes it in one piece."""
@@ -16,11 +16,26 @@ BATCH_BYTES = 4_194_304
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+GRACE_SECONDS = 0.5
+"""How much longer a call is left to its batch, which says more precisely what became of it."""
+
+
+class Budget(NamedTuple):
+    """A call to ``broker`` takes at most so many ``seconds``."""
+
+    broker: str
+    seconds: float
+
+
+_Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
+"""What is to be done, its result to be, and when it was submitted."""
+
 
 class Coalescer(Generic[Item, Result]):
     """Merges calls: one batch is in flight at a time, and what arrives meanwhile is the next one.
 
-    An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody.
+    An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody. A call has one
+    budget of time, from its ``submit`` to its result, however long the batch before its own takes.
     """
 
     def __init__(
@@ -29,9 +44,12 @@ class Coalescer(Generic[Item, Result]):
         max_items: int,
         max_wait_seconds: float = math.inf,
         size: Callable[[Item], int] = lambda item: 0,
+        budget: Budget | None = None,
     ) -> None:
         """``max_items`` of a batch; ``max_wait_seconds``: calls that would wait longer for their batch are refused.
-        ``size``: the bytes of an item, of which a batch has at most BATCH_BYTES unless one item has more.
+
+        ``size``: the bytes of an item, of which a batch has at most BATCH_BYTES unless one item has more. ``budget``:
+        the time of a call; None: it has no bound.
         """
         self._flush = flush
         self._size = size
@@ -39,7 +57,10 @@ class Coalescer(Generic[Item, Result]):
         self._max_wait_seconds = max_wait_seconds
         self._batch_seconds = 0.0
         self._began = 0.0
-        self._pending: list[tuple[Item, asyncio.Future[Result | BabelgateError]]] = []
+        self._budget = budget
+        self._pending: list[_Call[Item, Result]] = []
+        self._in_flight: list[_Call[Item, Result]] = []
+        self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -67,9 +88,12 @@ class Coalescer(Generic[Item, Result]):
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are waiting for its broker already.")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
-        self._pending.append((item, future))
+        now = loop.time()
+        self._pending.append((item, future, now))
+        if self._budget is not None and self._timer is None:
+            self._timer = loop.call_at(now + self._budget.seconds + GRACE_SECONDS, self._expire)
         if self._task is None:
-            self._began = loop.time()
+            self._began = now
             self._task = loop.create_task(self._run())
         return future
 
@@ -84,29 +108,49 @@ class Coalescer(Generic[Item, Result]):
             while self._pending:
                 self._began = clock()
                 count = self._fitting()
-                batch = self._pending[:count]
+                batch = self._in_flight = self._pending[:count]
                 del self._pending[:count]
                 results: Sequence[Result | BabelgateError]
                 try:
-                    results = await self._flush([item for item, _ in batch])
+                    results = await self._flush([item for item, _, _ in batch])
                     if len(results) != len(batch):
                         raise ValueError(f"{len(batch)} items went out and {len(results)} results came back")
                 except BabelgateError as error:
                     results = [error.without_frames()] * len(batch)
                 except Exception as error:
-                    _fail([future for _, future in batch], error)
+                    _fail([future for _, future, _ in batch], error)
                     continue
                 self._batch_seconds = clock() - self._began
-                for (_, future), result in zip(batch, results, strict=True):
+                for (_, future, _), result in zip(batch, results, strict=True):
                     if not future.done():
                         future.set_result(result)
         finally:
             self._task = None
+            self._in_flight = []
+
+    def _expire(self) -> None:
+        """End the calls whose time is over: nothing was written of one that still waits for its batch."""
+        self._timer = None
+        budget, loop = self._budget, asyncio.get_running_loop()
+        assert budget is not None
+        latest = loop.time() - budget.seconds - GRACE_SECONDS
+        for _, future, since in self._in_flight:
+            if since <= latest and not future.done():
+                future.set_result(OutcomeUnknown(budget.broker, f"no answer within {budget.seconds:g} s"))
+        waiting = [call for call in self._pending if call[2] > latest]
+        for _, future, _ in self._pending[: len(self._pending) - len(waiting)]:
+            if not future.done():
+                reason = f"no answer to the calls before this one within {budget.seconds:g} s"
+                future.set_result(BrokerUnavailable(budget.broker, reason))
+        self._pending = waiting
+        left = [since for _, future, since in (*self._in_flight, *waiting) if not future.done()]
+        if left:
+            self._timer = loop.call_at(min(left) + budget.seconds + GRACE_SECONDS, self._expire)
 
     def _fitting(self) -> int:
         """How many of those that wait make up the next batch."""
         left = BATCH_BYTES
-        for count, (item, _) in enumerate(islice(self._pending, self._max_items)):
+        for count, (item, _, _) in enumerate(islice(self._pending, self._max_items)):
             left -= self._size(item)
             if left < 0:
                 return max(count, 1)

@@ -14,7 +14,7 @@ from app import envelope, turns
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
 from app.claims import Claim, KeyStore, Terms, Verdict
 from app.clock import Clock
-from app.coalescing import Coalescer
+from app.coalescing import Budget, Coalescer
 from app.envelope import Envelope, Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.holding import Holdings
@@ -73,11 +73,12 @@ class Lane:
         self._keys = keys
         self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
         self._once = Once(route, keys, self._send, send_once)
+        budget = Budget(route.broker, binding.timeout_seconds)
         self.publisher: Coalescer[Posting, Outcome] = Coalescer(
-            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of
+            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget
         )
-        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS, _size_of)
-        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch)
+        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS, _size_of, budget)
+        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch, budget=budget)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property

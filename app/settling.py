@@ -10,7 +10,7 @@ from functools import partial
 from app import envelope
 from app.brokers.binding import DeadLetter, Failure, Outcome
 from app.clock import Clock
-from app.errors import BabelgateError, LeaseLost
+from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.keeping import Failed
 from app.lanes import Lane
 from app.leases import NO_FACTS, Lease, TokenSealer
@@ -167,9 +167,16 @@ async def _release(lane: Lane, nack: Nack, delay_seconds: float, leases: Sequenc
 
 
 async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[Fate]:
-    """The fates by ``call``, made with as many leases as the broker takes at once; a call that fails fails alone."""
+    """The fates by ``call``, made with as many leases as the broker takes at once; a call that fails fails alone.
+
+    A broker that did not answer is not asked about the rest: one that hangs costs its whole time-out each time.
+    """
     fates: list[Fate] = []
     for chunk in chunks(leases, route.capabilities.max_batch):
+        if fates and isinstance(fates[-1], BrokerUnavailable | OutcomeUnknown):
+            reason = "it did not answer about the tokens before, and was not asked about this one"
+            fates += [BrokerUnavailable(route.broker, reason)] * len(chunk)
+            continue
         fates += await _each(chunk, call(chunk))
     return fates
 

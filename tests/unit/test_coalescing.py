@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.coalescing import BATCH_BYTES, Coalescer
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Overloaded
+from app.coalescing import BATCH_BYTES, Budget, Coalescer
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
 
 
 class Flusher:
@@ -213,3 +213,54 @@ async def test_a_batch_of_large_items_is_cut_short() -> None:
     sizes = [BATCH_BYTES, 1, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1]
     assert await asyncio.gather(*(coalescer.submit(size) for size in sizes)) == [size * 2 for size in sizes]
     assert flusher.batches == [sizes[:1], sizes[1:3], sizes[3:4], sizes[4:5], sizes[5:]]
+
+
+def test_a_call_has_one_budget_however_long_the_batch_before_it_takes() -> None:
+    loop = Clock()
+    gate = asyncio.Event()
+    batches: list[list[int]] = []
+
+    async def hanging(items: list[int]) -> Sequence[int]:
+        batches.append(items)
+        await gate.wait()
+        return items
+
+    async def forward(seconds: float) -> None:
+        loop.ahead += seconds
+        await asyncio.sleep(0.01)
+
+    async def scenario() -> None:
+        coalescer = Coalescer(hanging, 10, budget=Budget("local", 5))
+        first = coalescer.submit(0)
+        await forward(3)
+        second = coalescer.submit(1)
+        assert not first.done()
+        await forward(3)
+        unknown = await asyncio.wait_for(first, 5)
+        assert isinstance(unknown, OutcomeUnknown), "it was handed to the broker"
+        assert not second.done(), "it has time left"
+        await forward(3)
+        refused = await asyncio.wait_for(second, 5)
+        assert isinstance(refused, BrokerUnavailable), "it never was"
+        gate.set()
+        assert await coalescer.submit(2) == 2
+        assert batches == [[0], [2]], "what was refused is not done later"
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
+
+
+def test_a_batch_that_answers_in_its_time_is_believed() -> None:
+    loop = Clock()
+
+    async def failing(items: list[int]) -> Sequence[int]:
+        loop.ahead += 5
+        await asyncio.sleep(0.01)
+        raise BrokerUnavailable("local", "not connected")
+
+    async def scenario() -> None:
+        coalescer = Coalescer(failing, 10, budget=Budget("local", 5))
+        assert isinstance(await coalescer.submit(0), BrokerUnavailable)
+
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(scenario())
