@@ -12,6 +12,7 @@ from tests.harness.world import World
 SUITES = (
     "attempts",
     "dead_letters",
+    "hung",
     "idempotency",
     "idempotency_calls",
     "life",

@@ -7,6 +7,7 @@ import pytest
 from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
 from tests.contract.suite_events import TestEvents
+from tests.contract.suite_hung import TestHung
 from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
 from tests.contract.suite_receive import TestReceive
@@ -18,6 +19,7 @@ __all__ = [
     "TestAttempts",
     "TestDeadLetters",
     "TestEvents",
+    "TestHung",
     "TestLife",
     "TestPublish",
     "TestReceive",

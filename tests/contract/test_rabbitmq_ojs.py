@@ -13,6 +13,7 @@ from app.brokers.rabbitmq_profile import Native
 from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
 from tests.contract.suite_events import TestEvents
+from tests.contract.suite_hung import TestHung
 from tests.contract.suite_life import TestLife
 from tests.contract.suite_publish import TestPublish
 from tests.contract.suite_receive import TestReceive
@@ -24,6 +25,7 @@ __all__ = [
     "TestAttempts",
     "TestDeadLetters",
     "TestEvents",
+    "TestHung",
     "TestLife",
     "TestPublish",
     "TestReceive",

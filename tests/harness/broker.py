@@ -59,6 +59,10 @@ class Broker(ABC):
         """While it lasts the broker takes no writes."""
 
     @abstractmethod
+    def hung(self) -> AbstractAsyncContextManager[None]:
+        """While it lasts the broker takes connections and bytes, and does not answer."""
+
+    @abstractmethod
     async def inject(self, queue: str, *bodies: bytes) -> None:
         """Put ``bodies`` on the queue as a foreign program would, unchecked."""
 

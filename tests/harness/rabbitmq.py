@@ -381,6 +381,15 @@ class RabbitBroker(Broker):
         finally:
             await asyncio.to_thread(self.server.start)
 
+    @asynccontextmanager
+    async def hung(self) -> AsyncIterator[None]:
+        """SIGSTOP, then SIGCONT."""
+        self.server.pause()
+        try:
+            yield
+        finally:
+            self.server.resume()
+
     async def _kill(self) -> None:
         if self.queue_options.get("queue_type") == "quorum":
             # A quorum queue whose node is killed within a second of its declaration takes nothing any more (3.10.8).

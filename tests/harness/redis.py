@@ -188,6 +188,15 @@ class RedisBroker(Broker):
         finally:
             await asyncio.to_thread(self.server.start)
 
+    @asynccontextmanager
+    async def hung(self) -> AsyncIterator[None]:
+        """SIGSTOP, then SIGCONT."""
+        self.server.pause()
+        try:
+            yield
+        finally:
+            self.server.resume()
+
     async def inject(self, queue: str, *bodies: bytes) -> None:
         with client(self.server) as plain:
             plain.rpush(self._prefix + queue, *bodies)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
-from contextlib import closing
+from contextlib import AbstractAsyncContextManager, closing
 from pathlib import Path
 
 from app.brokers.binding import Outgoing
@@ -41,6 +41,10 @@ class SqliteBroker(Broker):
             other.execute("BEGIN EXCLUSIVE")
             yield
             other.execute("ROLLBACK")
+
+    def hung(self) -> AbstractAsyncContextManager[None]:
+        """As in an outage: what a file does not do is answer."""
+        return self.outage()
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         binding = self.connect()

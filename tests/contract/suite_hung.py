@@ -1,0 +1,114 @@
+"""A broker that takes connections and answers nothing: no empty queue, and nobody waits long for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from typing import Any
+
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.rights import ANYONE
+from app.routing import Policy
+from tests.harness.world import Process, World, data, draft, until
+
+SHORT = {"timeout_seconds": 1}
+ENOUGH = 8.0
+"""Seconds in which all that takes a second has ended, also on a machine with much else to do."""
+
+NO_ANSWER = (BrokerUnavailable, OutcomeUnknown)
+
+
+async def ended(calls: Sequence[Awaitable[Any]]) -> list[Any]:
+    """What became of ``calls``, all of which end in time."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    _, late = await asyncio.wait(tasks, timeout=ENOUGH)
+    for task in late:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert not late, f"{len(late)} of {len(tasks)} calls waited longer than {ENOUGH} s: {results}"
+    return results
+
+
+async def warm(world: World) -> Process:
+    """A process that is connected and has used the queue; a lease that nobody ends is short."""
+    process = await world.process(broker_options=SHORT, policy=Policy(lease_seconds=3))
+    await process.publish({"n": "first"})
+    await process.publish({"n": "later"}, delay_seconds=3600)
+    await process.ack(await process.one())
+    assert await process.receive(wait=0.01) == []
+    return process
+
+
+async def recovered(process: Process) -> None:
+    async def answers() -> bool:
+        try:
+            await process.publish({"n": "recovered"})
+        except NO_ANSWER:
+            return False
+        return True
+
+    await until(answers)
+
+
+class TestHung:
+    async def test_a_receive_without_an_answer_is_no_empty_queue(self, world: World) -> None:
+        process = await warm(world)
+        begun = [asyncio.create_task(process.receive(wait=wait)) for wait in (2, 3)]
+        await asyncio.sleep(0.1)
+        async with world.broker.hung():
+            receives = [process.receive(wait=wait) for wait in (0, 0.3, 2) for _ in range(5)]
+            publishes = [process.publish({"n": n}, delay_seconds=0) for n in range(5)]
+            results = await ended([*begun, *receives, *publishes])
+            assert [result for result in results if not isinstance(result, NO_ANSWER)] == []
+            assert isinstance((await ended([process.receive()]))[0], NO_ANSWER)
+        await recovered(process)
+        await process.publish({"n": "last"})
+        seen: list[Any] = []
+        while "last" not in seen:
+            (message,) = await process.take(1)
+            seen.append(data(message)["n"])
+            assert await process.ack(message) == [None], "it was leased to nobody else"
+        assert set(seen) >= {"recovered", "last"}
+
+        async def is_empty() -> bool:
+            # What was written and reserved for a call that had ended comes once its lease is over.
+            for message in await process.receive(10):
+                seen.append(data(message)["n"])
+                assert await process.ack(message) == [None]
+            stats = await process.stats()
+            return not (stats.depth or stats.in_flight)
+
+        await until(is_empty)
+        numbers = [n for n in seen if isinstance(n, int)]
+        assert len(set(numbers)) == len(numbers), "a publish was repeated"
+
+    async def test_a_call_ends_in_its_time(self, world: World) -> None:
+        process = await warm(world)
+        await process.publish_all([{"n": n} for n in range(4)])
+        acked, nacked, rejected, extended = await process.take(4, lease=30)
+
+        async def publishes() -> list[Any]:
+            """One after the other, so that most wait for the batch of those before."""
+            calls = []
+            for n in range(50):
+                calls.append(asyncio.ensure_future(process.publish({"n": n}, delay_seconds=n % 2 * 60)))
+                await asyncio.sleep(0.01)
+            return await ended(calls)
+
+        async with world.broker.hung():
+            waiting, batch, *settled = await ended(
+                [
+                    publishes(),
+                    process.gateway.publish_many(ANYONE, world.queue, [draft({"n": n}) for n in range(3)]),
+                    process.ack(acked),
+                    process.nack(nacked),
+                    process.reject(rejected),
+                ]
+            )
+            reads = await ended([process.stats(), process.dead(), process.gateway.purge(ANYONE, world.queue)])
+            ended_leases = await ended([process.ack(extended)])
+        assert [result for result in (*waiting, *batch) if not isinstance(result, NO_ANSWER)] == []
+        outcomes = [outcome for outcomes in (*settled, *ended_leases) for outcome in outcomes]
+        assert [outcome for outcome in outcomes if not isinstance(outcome, NO_ANSWER)] == []
+        assert [read for read in reads if isinstance(read, Exception) and not isinstance(read, BabelgateError)] == []
+        await recovered(process)
