@@ -35,16 +35,14 @@ from app.model import (
     SettleResult,
 )
 from app.observe.events import Event, Observe
-from app.observe.logs import get_logger
 from app.observe.tracing import Trace, Tracing
 from app.observe.tracing_operations import receiving, redriving, settling
+from app.outages import Outages
 from app.overview import Overview, known_queues, peek
 from app.publishing import Publisher
 from app.rights import Caller, Right
 from app.routing import Route, Router, offering
 from app.settling import Settler
-
-log = get_logger("babelgate.gateway")
 
 _KEPT_LANES = 10_000
 """Past so many queues, those with nothing in flight are forgotten."""
@@ -83,6 +81,7 @@ class Gateway:
         self.observe = observe
         self.tracing = tracing or Tracing()
         self.admission = admission or Admission()
+        self.outages = Outages(bindings)
         self.started = False
         self.draining = False
         self._sealer = sealer
@@ -111,7 +110,7 @@ class Gateway:
         results = await asyncio.gather(*(binding.open() for binding in self.bindings.values()), return_exceptions=True)
         for binding, result in zip(self.bindings.values(), results, strict=True):
             if isinstance(result, BrokerError):
-                log.warning("broker down", broker=binding.name, error=result)
+                self.outages.found(binding.name, result)
                 self._maintenance.reopen(binding)
             elif result is not None:
                 raise result
@@ -127,7 +126,7 @@ class Gateway:
     async def close(self) -> None:
         """Finish what is in flight, then close all bindings; idempotent."""
         await self.drain()
-        await self._maintenance.stop()
+        await asyncio.gather(self._maintenance.stop(), self.outages.close())
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
@@ -342,7 +341,7 @@ class Gateway:
             if len(self._lanes) >= _KEPT_LANES:
                 self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
             holdings = self.holdings[route.broker]
-            lane = Lane(route, holdings, self.limits, self.clock, self.observe, self._keys)
+            lane = Lane(route, holdings, self.limits, self.clock, self.observe, self._keys, self.outages.ended)
             self._lanes[queue] = lane
             if self.draining:
                 lane.receiver.stop()

@@ -10,7 +10,7 @@ from functools import partial
 
 from app import __version__, turns
 from app.brokers.binding import Binding, Lists, Stats
-from app.errors import BabelgateError, InvalidParameter, QueueNotFound
+from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway import Gateway
 from app.observe.journal_writer import Journal
 from app.observe.logs import get_logger
@@ -33,6 +33,7 @@ from app.observe.metrics_catalogue import (
     Metric,
 )
 from app.observe.metrics_cells import Labels, Snapshot, Value
+from app.outages import Outages
 from app.overview import is_queue
 from app.routing import Route
 
@@ -71,7 +72,7 @@ class Gauges:
         self._journal = journal
         self._metrics = metrics
         self._read_seconds = read_seconds
-        self._brokers = [_Broker(binding) for binding in gateway.bindings.values()]
+        self._brokers = [_Broker(binding, gateway.outages) for binding in gateway.bindings.values()]
         self._reading: asyncio.Task[Snapshot] | None = None
         self._read_at = 0.0
 
@@ -152,8 +153,9 @@ class Gauges:
 class _Broker:
     """Asks one broker. No question is cut off: one that it does not answer takes the place of a later one."""
 
-    def __init__(self, binding: Binding) -> None:
+    def __init__(self, binding: Binding, outages: Outages) -> None:
         self.binding = binding
+        self._outages = outages
         self.name = binding.name
         self.up = False
         self.listed: Sequence[str] = ()
@@ -206,8 +208,9 @@ class _Broker:
         try:
             await self.binding.ping()
             self.up = True
-        except BabelgateError:
+        except BrokerError as error:
             self.up = False
+            self._outages.found(self.name, error)
         except Exception:
             self.up = False
             log.exception("broker not asked", broker=self.name)

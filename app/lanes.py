@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -47,9 +47,17 @@ class Lane:
     """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
 
     def __init__(
-        self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe, keys: Keys
+        self,
+        route: Route,
+        holdings: Holdings,
+        limits: Limits,
+        clock: Clock,
+        observe: Observe,
+        keys: Keys,
+        ended: Callable[[str, object], None],
     ) -> None:
-        """``holdings``: of the route's broker, where this process keeps the leases."""
+        """``holdings``: of the route's broker, where this process keeps the leases. ``ended`` is told of each call to a
+        broker what it raised, or else its first result."""
         self.route = route
         self.keeper = keeper(route, holdings, limits, clock, observe)
         self._limits = limits
@@ -71,6 +79,7 @@ class Lane:
             return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
 
         self._keys = keys
+        self._ended = ended
         self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
         self._once = Once(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
@@ -132,16 +141,20 @@ class Lane:
         began = time.monotonic()
         results: Sequence[Result] = ()
         error: str | None = None
+        outcome: object = None
         try:
             results = await call
+            outcome = results[0] if results else None
             return results
         except BaseException as raised:
+            outcome = raised
             error = raised.problem_code if isinstance(raised, BabelgateError) else type(raised).__name__
             raise
         finally:
             took = time.monotonic() - began
             count = len(results) if count is None else count
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
+            self._ended(self.route.broker, outcome)
 
     def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
         """The message for the queue's broker. Raises what the broker cannot carry."""

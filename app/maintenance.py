@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerError, ConfigError
+from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.observe.logs import get_logger
 from app.routing import Route
 
@@ -57,6 +57,9 @@ class Maintenance:
                 continue
             try:
                 removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))
+            except (BrokerUnavailable, OutcomeUnknown) as error:
+                # A lost broker has lines of its own.
+                log.debug("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
             except BabelgateError as error:
                 log.warning("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
         return removed
@@ -83,10 +86,9 @@ class Maintenance:
             try:
                 await binding.open()
             except BrokerError as error:
-                log.debug("broker down", broker=binding.name, error=error)
+                log.debug("broker not opened", broker=binding.name, error=error)
             except ConfigError as error:
                 log.error("broker stays closed", broker=binding.name, error=error)
                 return
             else:
-                log.info("broker up", broker=binding.name)
                 return

@@ -150,7 +150,7 @@ class Link:
         """Give a ``connection`` up that does not answer: the next caller gets another."""
         if self._connection is connection:
             self._connection = None
-            log.warning("connection given up", broker=self.broker, purpose=self._purpose, reason=reason)
+            log.info("connection given up", broker=self.broker, purpose=self._purpose, reason=reason)
         task = asyncio.get_running_loop().create_task(_closed(connection, reason))
         _CLOSING.add(task)
         task.add_done_callback(_CLOSING.discard)
@@ -215,7 +215,7 @@ class Link:
             self._connection = None
             cause = None if closing.cancelled() else closing.exception()
             why = reason_of(cause) if cause is not None else "closed"
-            log.warning("connection lost", broker=self.broker, purpose=self._purpose, reason=why)
+            log.info("connection lost", broker=self.broker, purpose=self._purpose, reason=why)
 
 
 _CLOSING: set[asyncio.Task[None]] = set()

@@ -36,6 +36,7 @@ LAYERS: list[tuple[str, ...]] = [
         "app.observe.metrics",
         "app.observe.observers",
         "app.holding",
+        "app.outages",
     ),
     ("app.copies", "app.idempotency", "app.observe.tracing"),
     ("app.keeping",),

@@ -129,7 +129,7 @@ def test_no_payload_and_no_secret_is_logged(tmp_path: Path, bearer: dict[str, st
     text = process.log_text()
     assert SECRET not in text
     assert token not in text and token[-40:] not in text
-    assert {line["broker"] for line in events(process, "broker down")} == {"dead", "lost"}
+    assert {line["broker"] for line in events(process, "broker lost")} == {"cache", "dead", "lost"}
     # Of three hundred poison bodies.
     first, *more = events(process, "poison")
     assert len(more) < 3

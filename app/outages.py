@@ -1,0 +1,103 @@
+"""Logs the outages of brokers: a few lines each, however many calls fail.
+
+A broker is lost when a call ends without its answer. It is back when it answers a ping and no call has failed for as
+long as a call may take: by then every call from before has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+from app.brokers.binding import Binding
+from app.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
+from app.observe.logs import get_logger
+
+LOOK_SECONDS = 1.0
+"""How often a lost broker is pinged."""
+
+REMIND_SECONDS = 60.0
+"""How often an outage that goes on is logged."""
+
+log = get_logger("babelgate.outages")
+
+
+class _Outage:
+    __slots__ = ("answers_since", "calls", "reason", "reminded_at", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = self.reminded_at = since
+        self.calls = 0
+        self.reason = ""
+        self.answers_since: float | None = None
+        """The first ping that was answered since a call or a ping failed."""
+
+
+class Outages:
+    """The lost brokers of one process. ``clock``: seconds."""
+
+    def __init__(self, bindings: Mapping[str, Binding], clock: Callable[[], float] = time.monotonic) -> None:
+        self._bindings = bindings
+        self._clock = clock
+        self._lost: dict[str, _Outage] = {}
+        self._watching: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    def ended(self, broker: str, outcome: object) -> None:
+        """A call to ``broker`` has ended with ``outcome``: BrokerUnavailable and OutcomeUnknown are its loss."""
+        if isinstance(outcome, BrokerUnavailable | OutcomeUnknown):
+            self.found(broker, outcome)
+            if (outage := self._lost.get(broker)) is not None:
+                outage.calls += 1
+
+    def found(self, broker: str, error: BrokerError) -> None:
+        """``broker`` was found lost, otherwise than by a call of a client."""
+        outage = self._lost.get(broker)
+        if outage is None:
+            if self._closed:
+                return
+            outage = self._lost[broker] = _Outage(self._clock())
+            log.warning("broker lost", broker=broker, reason=error.reason)
+            watching = asyncio.get_running_loop().create_task(self._watch(broker))
+            self._watching.add(watching)
+            watching.add_done_callback(self._watching.discard)
+        outage.reason = error.reason
+        outage.answers_since = None
+
+    async def look(self, broker: str) -> bool:
+        """Ping ``broker``, which is lost; whether it is back."""
+        outage, binding = self._lost[broker], self._bindings[broker]
+        try:
+            await binding.ping()
+        except Exception as error:
+            outage.answers_since = None
+            outage.reason = getattr(error, "reason", type(error).__name__)
+        else:
+            outage.answers_since = self._clock() if outage.answers_since is None else outage.answers_since
+        now, answers_since = self._clock(), outage.answers_since
+        if answers_since is not None and now - answers_since >= binding.timeout_seconds:
+            del self._lost[broker]
+            seconds = round(answers_since - outage.since, 1)
+            log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
+            return True
+        if now - outage.reminded_at >= REMIND_SECONDS:
+            outage.reminded_at = now
+            seconds = round(now - outage.since, 1)
+            log.warning(
+                "broker still lost", broker=broker, seconds=seconds, failed_calls=outage.calls, reason=outage.reason
+            )
+        return False
+
+    async def close(self) -> None:
+        """Look no more; idempotent."""
+        self._closed = True
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+
+    async def _watch(self, broker: str) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if await self.look(broker):
+                return

@@ -1,0 +1,115 @@
+"""An outage is a few lines, however many calls fail."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.outages import REMIND_SECONDS, Outages
+from tests.harness.local import eventually
+from tests.harness.memory import MemoryBinding
+
+DOWN = BrokerUnavailable("memory", "connection refused")
+UNKNOWN = OutcomeUnknown("memory", "no reply within 5 s")
+
+
+class Bench:
+    """Outages of one broker, looked at when the test says so, by a clock that it moves."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level("INFO")
+        self._caplog = caplog
+        self.now = 1000.0
+        self.binding = MemoryBinding()
+        self.outages = Outages({"memory": self.binding}, lambda: self.now)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What was logged since the last call."""
+        found = [
+            {**record.msg, "level": record.levelname} for record in self._caplog.records if isinstance(record.msg, dict)
+        ]
+        self._caplog.clear()
+        kept = ("event", "level", "broker", "reason", "seconds", "failed_calls")
+        return [{key: line[key] for key in kept if key in line} for line in found]
+
+    async def pings(self, answered: bool) -> bool:
+        """Look once, at a broker that answers a ping or does not; whether it is back."""
+        self.binding.faults.clear()
+        if not answered:
+            self.binding.faults["ping"] = 0
+            self.binding.errors["ping"] = DOWN
+        return await self.outages.look("memory")
+
+
+@pytest.fixture
+async def bench(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Bench]:
+    bench = Bench(caplog)
+    yield bench
+    await bench.outages.close()
+
+
+LOST = {"event": "broker lost", "level": "WARNING", "broker": "memory", "reason": "connection refused"}
+
+
+async def test_one_line_when_it_is_lost_and_one_when_it_is_back(bench: Bench) -> None:
+    for _ in range(500):
+        bench.outages.ended("memory", DOWN)
+    assert bench.lines() == [LOST]
+    bench.now += 29
+    assert not await bench.pings(answered=False)
+    bench.now += 1
+    assert not await bench.pings(answered=True)
+    bench.now += bench.binding.timeout_seconds
+    assert await bench.pings(answered=True)
+    back = {"event": "broker back", "level": "INFO", "broker": "memory", "seconds": 30.0, "failed_calls": 500}
+    assert bench.lines() == [back], "it answered after 30 s"
+    bench.outages.ended("memory", DOWN)
+    assert bench.lines() == [LOST]
+
+
+async def test_a_reminder_once_a_minute(bench: Bench) -> None:
+    bench.outages.ended("memory", DOWN)
+    bench.outages.ended("memory", UNKNOWN)
+    bench.lines()
+    for _ in range(3 * int(REMIND_SECONDS)):
+        bench.now += 1
+        await bench.pings(answered=False)
+    reminders = bench.lines()
+    assert [line["event"] for line in reminders] == ["broker still lost"] * 3
+    assert [line["seconds"] for line in reminders] == [60.0, 120.0, 180.0]
+    assert {line["failed_calls"] for line in reminders} == {2}
+
+
+async def test_it_is_not_back_while_calls_fail(bench: Bench) -> None:
+    """A broker may answer pings and take no messages."""
+    bench.outages.ended("memory", DOWN)
+    for _ in range(20):
+        bench.now += 1
+        assert not await bench.pings(answered=True)
+        bench.outages.ended("memory", DOWN)
+    assert [line["event"] for line in bench.lines()] == ["broker lost"]
+
+
+async def test_what_a_broker_answers_is_no_outage(bench: Bench) -> None:
+    for outcome in (None, 5, LeaseLost(), BrokerRejected("memory", "no"), asyncio.CancelledError()):
+        bench.outages.ended("memory", outcome)
+    assert bench.lines() == []
+
+
+async def test_one_that_was_found_down_has_failed_no_call(bench: Bench) -> None:
+    bench.outages.found("memory", DOWN)
+    bench.outages.found("memory", DOWN)
+    await bench.pings(answered=True)
+    bench.now += bench.binding.timeout_seconds
+    assert await bench.pings(answered=True)
+    lost, back = bench.lines()
+    assert (lost, back["failed_calls"], back["seconds"]) == (LOST, 0, 0.0)
+
+
+async def test_it_looks_by_itself(bench: Bench) -> None:
+    bench.outages.ended("memory", DOWN)
+    await eventually(lambda: bool(bench.binding.calls["ping"]))
