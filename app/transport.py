@@ -39,7 +39,9 @@ class JoinedWrites:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._size = 0
-            self._transport.write(data)
+            # The peer may have reset the connection since `write`, before anybody here was told; uvloop then raises.
+            if not self._transport.is_closing():
+                self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)

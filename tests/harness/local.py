@@ -57,9 +57,9 @@ def certify(directory: Path) -> None:
     run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
 
 
-async def eventually(condition: Callable[[], object]) -> None:
-    """Wait until ``condition`` holds, which must come true by itself."""
-    async with asyncio.timeout(10):
+async def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
+    """Wait until ``condition`` holds, which must come true by itself within ``seconds``."""
+    async with asyncio.timeout(seconds):
         while True:
             if condition():
                 return

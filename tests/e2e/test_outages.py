@@ -1,0 +1,110 @@
+"""What a gateway logs while its broker is gone, under load: two lines, and nothing for each request."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.broker import Broker
+from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.local import eventually
+from tests.harness.rabbitmq import RabbitBroker, rabbit_server
+from tests.harness.redis import RedisBroker, redis_server
+
+PATIENCE = 60.0
+DRAFT = {"job": "urn:babel:test:made", "data": {}}
+
+
+def told(process: GatewayProcess) -> list[dict[str, Any]]:
+    """What was logged about brokers, and all that is a warning or worse."""
+    lines = [json.loads(line) for line in process.log_text().split("\n")[:-1]]
+    return [line for line in lines if line["logger"] == "babelgate.outages" or line["level"] not in ("debug", "info")]
+
+
+class Load:
+    """Clients that publish, receive with and without a wait, and ack, without a pause."""
+
+    def __init__(self, client: httpx.AsyncClient, queue: str) -> None:
+        self._client = client
+        self._path = f"queues/{queue}/messages"
+        self.running = True
+        self.failed = 0
+        self.answered = 0
+
+    async def run(self) -> None:
+        clients = [self._publish, self._publish, self._poll, self._wait]
+        await asyncio.gather(*(self._repeat(each) for each in clients * 3))
+
+    async def _repeat(self, call: Any) -> None:
+        while self.running:
+            await call()
+            await asyncio.sleep(0.01)
+
+    async def _post(self, verb: str, body: Any) -> Any:
+        answer = await self._client.post(f"{self._path}{verb}", json=body)
+        self.answered += answer.status_code < 300
+        self.failed += answer.status_code in (503, 504)
+        assert answer.status_code < 300 or answer.status_code in (409, 503, 504), answer.text
+        return answer.json()
+
+    async def _publish(self) -> None:
+        await self._post("", DRAFT)
+
+    async def _poll(self) -> None:
+        received = await self._post(":receive", {"max_messages": 10, "lease_seconds": 1})
+        if tokens := [message["ack_token"] for message in received.get("messages", ())]:
+            await self._post(":ack", {"ack_tokens": tokens})
+
+    async def _wait(self) -> None:
+        await self._post(":receive", {"wait_seconds": 1, "lease_seconds": 1})
+
+
+async def outage(directory: Path, broker: Broker, queue: str, *, hung: bool) -> list[dict[str, Any]]:
+    """What was logged while ``broker`` was gone under load, until it was back."""
+    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 2}}, "default": {"broker": "main"}}
+    with gateway(directory, config) as process:
+        async with httpx.AsyncClient(base_url=process.url, timeout=30) as client:
+            load = Load(client, queue)
+            running = asyncio.create_task(load.run())
+            await eventually(lambda: load.answered > 50, PATIENCE)
+            assert told(process) == []
+            async with broker.hung() if hung else broker.outage():
+                await eventually(lambda: load.failed > (30 if hung else 300), PATIENCE)
+                assert [line["event"] for line in told(process)] == ["broker lost"]
+            await eventually(lambda: told(process)[-1]["event"] == "broker back", PATIENCE)
+            load.running = False
+            await running
+        process.stop()
+        return told(process)
+
+
+@pytest.fixture(params=[False, True], ids=["gone", "hung"])
+def hung(request: pytest.FixtureRequest) -> bool:
+    chosen: bool = request.param
+    return chosen
+
+
+def check(lines: list[dict[str, Any]]) -> None:
+    assert [line["event"] for line in lines] == ["broker lost", "broker back"], lines
+    lost, back = lines
+    assert (lost["broker"], lost["level"]) == ("main", "warning") and lost["reason"]
+    assert back["broker"] == "main" and back["failed_calls"] > 0 and back["seconds"] > 0
+
+
+@pytest.mark.redis
+@pytest.mark.timeout(120)
+async def test_redis(tmp_path: Path, queue: str, hung: bool) -> None:
+    with redis_server() as server:
+        check(await outage(tmp_path, RedisBroker(server), queue, hung=hung))
+
+
+@pytest.mark.rabbitmq
+@pytest.mark.timeout(180)
+async def test_rabbitmq(tmp_path: Path, queue: str, hung: bool) -> None:
+    with rabbit_server() as server:
+        check(await outage(tmp_path, RabbitBroker(server), queue, hung=hung))
