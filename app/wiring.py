@@ -39,7 +39,7 @@ from app.observe.tracing import Tracing
 from app.pacing import Pacer
 from app.peer_port import PeerPort
 from app.peers import Peers
-from app.peers_client import Address
+from app.peers_client import ANSWER_SECONDS, Address
 from app.peers_siblings import Siblings
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
@@ -98,7 +98,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
-    peers = Peers(signer, directory, [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)])
+    places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
+    # An owner may itself wait for its broker.
+    answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
+    peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
     room = journaled.room if journaled is not None and settings.journal.when_full == "wait" else None
     gateway = build_gateway(
         settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, room=room
