@@ -33,6 +33,9 @@ class Load:
         self._client = client
         self._path = f"queues/{queue}/messages"
         self.running = True
+        self.hung = False
+        self.empty = 0
+        """Receives that began and ended while the broker hung, and were told that nothing is there."""
         self.failed = 0
         self.answered = 0
 
@@ -56,12 +59,18 @@ class Load:
         await self._post("", DRAFT)
 
     async def _poll(self) -> None:
-        received = await self._post(":receive", {"max_messages": 10, "lease_seconds": 1})
+        received = await self._receive({"max_messages": 10, "lease_seconds": 1})
         if tokens := [message["ack_token"] for message in received.get("messages", ())]:
             await self._post(":ack", {"ack_tokens": tokens})
 
     async def _wait(self) -> None:
-        await self._post(":receive", {"wait_seconds": 1, "lease_seconds": 1})
+        await self._receive({"wait_seconds": 1, "lease_seconds": 1})
+
+    async def _receive(self, body: Any) -> Any:
+        hung = self.hung
+        received = await self._post(":receive", body)
+        self.empty += hung and self.hung and received.get("messages") == []
+        return received
 
 
 async def outage(directory: Path, broker: Broker, queue: str, *, hung: bool) -> list[dict[str, Any]]:
@@ -74,8 +83,11 @@ async def outage(directory: Path, broker: Broker, queue: str, *, hung: bool) -> 
             await eventually(lambda: load.answered > 50, PATIENCE)
             assert told(process) == []
             async with broker.hung() if hung else broker.outage():
+                load.hung = hung
                 await eventually(lambda: load.failed > (30 if hung else 300), PATIENCE)
                 assert [line["event"] for line in told(process)] == ["broker lost"]
+                load.hung = False
+            assert load.empty == 0
             await eventually(lambda: told(process)[-1]["event"] == "broker back", PATIENCE)
             load.running = False
             await running

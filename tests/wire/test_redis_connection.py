@@ -136,6 +136,16 @@ class TestALostReply:
         assert line.alive
         await line.close()
 
+    async def test_a_command_fails_in_its_time_while_others_are_answered(self, between: Proxy) -> None:
+        line = await dial("cache", connector(f"redis://127.0.0.1:{between.port}", {})(), 5, 2)
+        first, second = (line.send(b"BLPOP", b"nothing here", b"1.5") for _ in range(2))
+        with pytest.raises(OutcomeUnknown):
+            await second
+        assert await first is None
+        assert line.alive, "it is slow, and goes on"
+        assert await line.send(b"PING") == b"PONG"
+        await line.close()
+
 
 class TestScripts:
     async def test_one_that_the_server_has_forgotten_is_sent_in_full_once(

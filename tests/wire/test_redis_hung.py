@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.errors import BrokerUnavailable
+from app.errors import BrokerUnavailable, OutcomeUnknown
 from tests.harness.local import eventually
 from tests.harness.redis import binding, client, redis_server
 
@@ -62,3 +62,20 @@ async def test_a_close_does_not_wait_for_it(queue: str) -> None:
                 await one.reserve(native, 1, 0, 30)
             async with asyncio.timeout(5):
                 await one.close()
+
+
+async def test_connecting_is_a_part_of_a_call(queue: str) -> None:
+    with redis_server() as own:
+        async with binding(own.url(), {"timeout_seconds": 1}) as one:
+            native = one.native_queue(queue, {})
+            own.pause()
+            try:
+                async with asyncio.timeout(6):
+                    with pytest.raises(OutcomeUnknown):
+                        await one.publish(native, [Outgoing(BODY)])
+                    with pytest.raises(BrokerUnavailable, match="within 1 s"):
+                        await one.publish(native, [Outgoing(BODY)])
+                    with pytest.raises(BrokerUnavailable):
+                        await one.stats(native)
+            finally:
+                own.resume()
