@@ -2,8 +2,9 @@
 
 A request that offers an upgrade (Java's ``HttpClient`` offers ``h2c`` by default) is served as plain HTTP/1.1 with its
 body intact, as RFC 9110 section 7.8 allows; bytes that are no HTTP get a problem+json 400; a request head that never
-ends gets a 431 instead of memory; a client that does not read its answer, or does not go on with its request, is cut
-off; and past what this process can serve in time, publishes and receives get a 429 that costs a fraction of a request.
+ends gets a 431 instead of memory; a head that two programs could read differently gets a 400, and trailers are dropped;
+a client that sends its request too slowly gets a 408; one that does not read its answer is cut off; and past what this
+process can serve in time, publishes and receives get a 429 that costs a fraction of a request.
 """
 
 from __future__ import annotations
@@ -11,15 +12,19 @@ from __future__ import annotations
 import asyncio
 import secrets
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 import httptools
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
 from app.http.exchange import DISCARDED_BYTES
+from app.http.heads import check_head
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, problem
+from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, problem
 from app.http.shedding import SHEDDER, Shedder
+from app.protocol_patience import Patience, ReadingClock
 from app.transport import JoinedWrites
 
 MAX_HEAD_BYTES = 65_536
@@ -29,6 +34,8 @@ STALL_SECONDS = 30
 """A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
 PARSED_BYTES = 32_768
 """What one turn of the event loop parses for one connection: as chunks of one byte it takes some milliseconds."""
+CHECK_SECONDS = 0.1
+"""A connection is looked at no more often, however little time is left for it."""
 _INVALID = "The bytes received are not a valid HTTP request."
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
@@ -38,6 +45,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     stall_seconds: float = STALL_SECONDS
 
+    flow: ReadingClock
     _in_head = False
     _in_request = False
     _head_bytes = 0
@@ -48,12 +56,28 @@ class GatewayProtocol(HttpToolsProtocol):
     _served: RequestResponseCycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
+    """When the server began to wait for the client, in time of ``flow``; None while it does not."""
+    _due: float | None = None
+    """When the head or body that has begun must be complete, in time of ``flow``; None until some of it is missing."""
+    _checked_at = 0.0
     _unparsed = b""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        patience: Patience = Patience(),  # noqa: B008 - it is immutable
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._patience = patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak over ``transport``."""
         joined = JoinedWrites(cast(asyncio.Transport, transport))
         super().connection_made(cast(asyncio.Transport, joined))
+        self.flow = ReadingClock(self.transport, self.loop)
         self._shedder = self.app_state.get(SHEDDER)
         self._expect_more()
 
@@ -107,16 +131,16 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _parse(self, data: bytes) -> None:
         """Whatever the parser finds wrong is answered, and then the connection is closed."""
-        self._idle_since = None
-        if self._in_head:
-            self._head_bytes += len(data)
+        size = len(data)
+        if self._in_request:
+            self._head_bytes += size
         while data:
             try:
                 self.parser.feed_data(data)
                 if self._in_request:
-                    self._expect_more()
+                    self._expect_rest(size)
                     # A head that begins in this data has not counted anything yet.
-                    if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
+                    if self._head_bytes > MAX_HEAD_BYTES:
                         self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
                 return
             except httptools.HttpParserUpgrade as upgrade:
@@ -126,24 +150,27 @@ class GatewayProtocol(HttpToolsProtocol):
                 # The parser takes what follows for another protocol: a new one reads it as this request's body.
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
                 self._new_parser()
-            except httptools.HttpParserError:
-                many = len(self.pipeline) + self._refused >= MAX_PIPELINED
-                reason = f"More than {MAX_PIPELINED} requests came without waiting for an answer." if many else _INVALID
-                self._refuse(MalformedHttp(reason=reason))
+            except httptools.HttpParserError as error:
+                found = error.__context__
+                self._refuse(found if isinstance(found, HttpError) else MalformedHttp(reason=_INVALID))
                 return
 
     def on_message_begin(self) -> None:
         self._in_head = self._in_request = True
         self._head_bytes = 0
+        self._due = None
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        self._in_head = False
         if self.parser.should_upgrade():
+            self._in_head = False
             return
+        # What is raised reaches data_received by way of the parser.
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
-            # Taken for a parser's error: what is before it is answered, and then the connection is closed.
-            raise OverflowError
+            raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests came without waiting for an answer.")
+        check_head(self.parser.get_http_version(), self.url, self.headers)
+        self._in_head = False
+        self._due = None
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not self.pipeline:
@@ -152,8 +179,12 @@ class GatewayProtocol(HttpToolsProtocol):
             self._shed(self._shedder)
             return
         super().on_headers_complete()
+        # The application has the fields of the head; trailers come to a list that nobody reads.
+        self.headers = []
 
     def on_body(self, body: bytes) -> None:
+        # Trailers, and whatever else is neither head nor body, count like a head.
+        self._head_bytes = 0
         if not self._shedding:
             super().on_body(body)
             return
@@ -164,6 +195,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._in_request = False
+        self._idle_since = None
         if self.parser.should_upgrade():
             return
         if not self._shedding:
@@ -201,22 +233,49 @@ class GatewayProtocol(HttpToolsProtocol):
             self._expect_more()
 
     def _expect_more(self) -> None:
-        """Close the connection when nothing comes for the keep-alive time, before a request or within one. One timer
-        serves many requests."""
-        self._idle_since = self.loop.time()
+        """Wait for a request, at most for the keep-alive time."""
+        self._idle_since = self.flow.time()
         if self.timeout_keep_alive_task is None:
-            self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self._check_idle)
+            self._check_within(self.timeout_keep_alive)
 
-    def _check_idle(self) -> None:
+    def _expect_rest(self, received: int) -> None:
+        """Wait for the rest of a request, of which ``received`` bytes came now: for a head or body in all, and at most
+        the keep-alive time for the next of it."""
+        now = self._idle_since = self.flow.time()
+        if self._due is None:
+            seconds = self._patience.head_seconds if self._in_head else self._patience.body_seconds
+            self._due = now + seconds
+            self._check_within(min(seconds, self.timeout_keep_alive))
+        elif not self._in_head:
+            self._due += received / self._patience.body_bytes_per_second
+
+    def _check_within(self, seconds: float) -> None:
+        """Look at the time that is left at the latest then. One timer serves many requests: most find it set."""
+        at = self.loop.time() + seconds
+        if self.timeout_keep_alive_task is not None:
+            if self._checked_at <= at:
+                return
+            self.timeout_keep_alive_task.cancel()
+        self._checked_at = at
+        self.timeout_keep_alive_task = self.loop.call_at(at, self._check)
+
+    def _check(self) -> None:
+        """Cut the client off when it has let its time pass; else look again later."""
         self.timeout_keep_alive_task = None
-        if self._idle_since is not None:
-            if self.flow.read_paused:
-                self._idle_since = self.loop.time()
-            left = self._idle_since + self.timeout_keep_alive - self.loop.time()
-            if left <= 0:
-                self.timeout_keep_alive_handler()
-            else:
-                self.timeout_keep_alive_task = self.loop.call_later(left, self._check_idle)
+        if self._idle_since is None:
+            return
+        now = self.flow.time()
+        left = self._idle_since + self.timeout_keep_alive - now
+        if self._in_request and self._due is not None:
+            left = min(left, self._due - now)
+        if left > 0 or self._unparsed:
+            self._check_within(max(left, CHECK_SECONDS))
+        elif self._in_request:
+            silent = now - self._idle_since >= self.timeout_keep_alive
+            reason = f"nothing came for {self.timeout_keep_alive} s" if silent else self._patience.rule(self._in_head)
+            self._refuse(RequestTimeout(reason=reason))
+        else:
+            self.timeout_keep_alive_handler()
 
     def _watch_stall(self, unread: int) -> None:
         """Cut the client off when it still has ``unread`` bytes to read; else look again later."""
@@ -252,10 +311,19 @@ class GatewayProtocol(HttpToolsProtocol):
     def _refuse(self, error: HttpError) -> None:
         """Answer with a problem and close; when an answer to an earlier request is still due, only close after it."""
         cycle = self.cycle
-        if cycle is not None and not cycle.response_complete and (cycle.response_started or not cycle.more_body):
-            cycle.keep_alive = False
-            self.flow.pause_reading()
+        under_way = cycle is not None and not cycle.response_complete
+        if self._in_request and not self._in_head and not under_way:
+            # This request was answered before all of its body came.
+            self.transport.close()
             return
+        if under_way:
+            if cycle.response_started or not cycle.more_body:
+                cycle.keep_alive = False
+                self.flow.pause_reading()
+                return
+            # The answer is given here: for the application the client is gone.
+            cycle.disconnected = True
+            cycle.message_event.set()
         status, more, body = problem(error, instance="")
         headers = [
             (b"content-type", PROBLEM),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import importlib.util
 import math
@@ -13,6 +14,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -25,6 +27,7 @@ from app.instances import workers_directory
 from app.lifecycle import GracefulStop
 from app.observe import logs
 from app.protocol import GatewayProtocol
+from app.protocol_patience import Patience
 from app.settings import Settings
 
 log = logs.get_logger("babelgate.server")
@@ -88,7 +91,8 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> 
         app,
         factory=True,
         loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
-        http=GatewayProtocol,
+        # uvicorn only calls it, once per connection; workers need it to be picklable, which a class made here is not.
+        http=cast(type[asyncio.Protocol], partial(GatewayProtocol, patience=_patience(settings))),
         ws="none",
         lifespan="on",
         workers=settings.workers,
@@ -103,6 +107,10 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> 
         timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
         timeout_worker_healthcheck=WORKER_START_SECONDS,
     )
+
+
+def _patience(settings: Settings) -> Patience:
+    return Patience(settings.head_seconds, settings.body_seconds, settings.body_bytes_per_second)
 
 
 def raise_file_limit() -> int:

@@ -49,11 +49,13 @@ class Auth:
         origin = headers.get(b"origin")
         if origin is not None and not self._own(origin.partition(b"://")[2]):
             raise Forbidden(reason="Pages of this Origin may not use this service; list its host, or configure tokens.")
-        if headers.get(b"sec-fetch-site") == b"cross-site":
-            raise Forbidden(reason="Pages of other sites may not use this service.")
+        # "none" is a user's own request, as from the address bar: https://www.w3.org/TR/fetch-metadata/#sec-fetch-site-header
+        site = headers.get(b"sec-fetch-site")
+        if site is not None and site.strip().lower() not in (b"same-origin", b"none"):
+            raise Forbidden(reason="Pages of other sites, hosts and ports may not use this service.")
 
     def _own(self, host: bytes) -> bool:
-        name = host.decode("latin-1").lower()
+        name = host.decode("latin-1").strip().lower()
         if name in LOOPBACK or name in self.hosts:
             return True
         name, _, port = name.rpartition(":")

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import BabelgateError
+from app.http.heads import check_repeated
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
 from app.http.traced import RequestTrace
@@ -228,6 +229,9 @@ def _sane(request_id: bytes) -> bool:
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:
     """Serve one request; what is raised is its answer, and what nobody foresaw is logged and a 500."""
     try:
+        if len(exchange.headers) < len(exchange.scope["headers"]):
+            # The gateway's own server has refused these already; another server may not have.
+            check_repeated(exchange.scope["headers"])
         await serve(exchange)
     except ClientGone:
         pass

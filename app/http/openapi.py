@@ -80,7 +80,7 @@ _STATUS_HEADERS: dict[int, Json] = {
     503: _SECONDS,
 }
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
-_EVERYWHERE = (400, 431, 500)
+_EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
 _WITH_BROKER = (404, 422, 429, 502, 503, 504)

@@ -65,8 +65,15 @@ class MalformedHttp(HttpError):
     code = "malformed_http"
 
 
+class RequestTimeout(HttpError):
+    """The rest of the request did not arrive in time: {reason}."""
+
+    code = "request_timeout"
+    retryable = True
+
+
 class HeadTooLarge(HttpError):
-    """The request head has more than {limit} bytes."""
+    """The request head, or its trailers, have more than {limit} bytes."""
 
     code = "head_too_large"
 
@@ -121,6 +128,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     InvalidEncoding: Meaning(400, "Invalid encoding"),
     CompressionRatioTooHigh: Meaning(413, "Compression ratio too high"),
     MalformedHttp: Meaning(400, "Malformed HTTP"),
+    RequestTimeout: Meaning(408, "Request timed out"),
     HeadTooLarge: Meaning(431, "Request head too large"),
     NotReady: Meaning(503, "Not ready", 1),
     InternalError: Meaning(500, "Internal error"),

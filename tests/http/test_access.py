@@ -6,6 +6,7 @@ import pytest
 
 from app.http.rest import OPEN
 from app.rights import Right
+from tests.harness.asgi import Call
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
@@ -118,6 +119,15 @@ FOREIGN = [
     {"origin": "https://evil.example"},
     {"origin": "null"},
     {"sec-fetch-site": "cross-site"},
+    {"sec-fetch-site": "Cross-Site"},
+    {"sec-fetch-site": " cross-site "},
+    {"sec-fetch-site": "same-site"},
+    {"sec-fetch-site": "SAME-SITE"},
+    {"sec-fetch-site": "same-origin, cross-site"},
+    {"sec-fetch-site": "something-new"},
+    {"sec-fetch-site": ""},
+    {"host": ""},
+    {"host": "localhost, localhost"},
 ]
 OWN = [
     {"host": "localhost:8080"},
@@ -129,6 +139,9 @@ OWN = [
     {"origin": "http://localhost:8080"},
     {"origin": "https://mq.example"},
     {"sec-fetch-site": "same-origin"},
+    {"sec-fetch-site": "Same-Origin "},
+    {"sec-fetch-site": "none"},
+    {"host": "localhost:8080 "},
 ]
 
 
@@ -139,6 +152,15 @@ async def test_pages_of_others_are_kept_out(serve, connect, headers, auth, queue
     for method, path in (("POST", "messages"), ("GET", "messages:receive"), ("GET", "messages:peek")):
         answer = await client.request(method, f"/queues/{queue}/{path}", headers=headers)
         problem(answer, 403, "forbidden")
+
+
+@pytest.mark.parametrize("name", ["host", "authorization", "origin", "sec-fetch-site", "content-type"])
+@pytest.mark.parametrize("path", ["/queues/q/messages:receive", "/queues", "/livez", "/nowhere"])
+async def test_a_field_that_decides_is_given_once(app, name, path):
+    call = Call("GET", path)
+    call.scope["headers"] += [(name.encode(), b"localhost"), (name.encode(), b"localhost")]
+    await call.run(app)
+    assert (call.status, call.json()["code"]) == (400, "malformed_http")
 
 
 @pytest.mark.parametrize("headers", OWN)

@@ -119,6 +119,14 @@ def test_everything_else_is_served(connection, path):
     assert connection.reply().body == b"POST " + path + b" x"
 
 
+@pytest.mark.parametrize("field", [b"Host: h", b"Authorization: Bearer b"], ids=["host", "authorization"])
+def test_a_head_that_is_ambiguous_is_not_refused_for_load(connection, field):
+    connection.send(request(PUBLISH, b"x", b"Authorization: Bearer a", field))
+    reply = connection.reply()
+    assert (reply.status, json.loads(reply.body)["code"]) == (400, "malformed_http")
+    assert connection.ended()
+
+
 def test_a_refused_connection_is_kept_and_served(connection):
     for _ in range(5):
         connection.send(request(PUBLISH))
@@ -318,6 +326,9 @@ def test_who_does_not_go_on_with_a_request_is_cut_off(quick, part):
         stalled.send(part)
         if PUBLISH in part:
             refused(stalled.reply())
+        elif part:
+            reply = stalled.reply()
+            assert (reply.status, json.loads(reply.body)["code"]) == (408, "request_timeout")
         assert stalled.ended()
 
 

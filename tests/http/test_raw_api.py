@@ -6,6 +6,7 @@ import json
 from functools import partial
 
 import pytest
+import yaml
 
 from app import settings
 from app.server import uvicorn_config
@@ -20,6 +21,17 @@ LIMIT = 4_096
 def address(tmp_path_factory):
     state = str(tmp_path_factory.mktemp("state"))
     found = settings.load(None, {"BABELGATE_STATE_DIR": state, "BABELGATE_LIMITS__MAX_MESSAGE_BYTES": str(LIMIT)})
+    with serving(uvicorn_config(partial(build_app, found), found)) as where:
+        yield where
+
+
+@pytest.fixture
+def guarded(tmp_path, token_config):
+    """An API that asks for the token ``good``."""
+    config = {"state_dir": str(tmp_path), "auth": token_config(good={"*": ["send", "listen", "manage"]})}
+    path = tmp_path / "babelgate.yaml"
+    path.write_text(yaml.safe_dump(config))
+    found = settings.load(path, {})
     with serving(uvicorn_config(partial(build_app, found), found)) as where:
         yield where
 
@@ -95,3 +107,24 @@ def test_a_head_is_a_get_without_its_body(connection):
     reply = connection.reply()
     assert (status, headers["content-length"]) == (200, str(len(reply.body)))
     assert json.loads(reply.body) == {"status": "ok"}
+
+
+@pytest.mark.parametrize(("path", "served"), [("messages", 201), ("messages:validate", 200)])
+def test_a_trailer_is_no_credential(guarded, queue, path, served):
+    head = f"POST /queues/{queue}/{path} HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
+    body = b"%x\r\n%b\r\n0\r\n" % (len(draft(1)), draft(1))
+    good, bad = "Authorization: Bearer good\r\n", "Authorization: Bearer bad\r\n"
+    for before, behind, status in (("", good, 401), (good, bad, served)):
+        with Connection(*guarded) as connection:
+            connection.send(f"{head}{before}\r\n".encode() + body + f"{behind}\r\n".encode())
+            assert connection.reply().status == status
+
+
+@pytest.mark.parametrize("path", ["queues/q/messages:receive", "queues", "livez", "readyz", "openapi.json", "nowhere"])
+@pytest.mark.parametrize("field", ["Host: h", "Authorization: Bearer good"])
+def test_two_of_a_field_that_decides_are_refused_everywhere(guarded, path, field):
+    with Connection(*guarded) as connection:
+        connection.send(f"GET /{path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer good\r\n{field}\r\n\r\n".encode())
+        reply = connection.reply()
+        assert (reply.status, json.loads(reply.body)["code"]) == (400, "malformed_http")
+        assert connection.ended()

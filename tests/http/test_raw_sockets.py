@@ -154,6 +154,28 @@ def test_http_1_0_is_answered_and_closed(connection):
         request(b"/a", b"Transfer-Encoding: chunked", body=b"zz\r\nabc"),
         request(b"/a", H2C, b"Transfer-Encoding: chunked", body=b"zz\r\nabc"),
         b"CONNECT h:80 HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h\r\nHost: h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h\r\nX-Between: 1\r\nhOST: evil\r\n\r\n",
+        b"GET /a HTTP/1.0\r\nHost: h\r\nHost: h\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h/a\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: a@b\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: h:http\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: \xe9\r\n\r\n",
+        b"GET http://evil.example/a HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET http://evil.example/a HTTP/1.0\r\n\r\n",
+        request(b"/a", b"Authorization: Bearer a", b"Authorization: Bearer b"),
+        request(b"/a", b"Origin: http://h", b"Origin: http://evil.example"),
+        request(b"/a", b"Sec-Fetch-Site: cross-site", b"Sec-Fetch-Site: none"),
+        request(b"/a", b"Content-Type: application/json", b"Content-Type: application/x-ndjson"),
+        request(b"/a", b"Content-Encoding: gzip", b"Content-Encoding: identity"),
+        request(b"/a", b"Content-Length: 1", b"Content-Length: 2", body=b"xy"),
+        request(b"/a", b"Content-Length: 1", b"Content-Length: 1", body=b"x"),
+        request(b"/a", b"Transfer-Encoding: gzip, chunked", body=b"0\r\n\r\n"),
+        request(b"/a", b"Transfer-Encoding: gzip", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        b"POST /a HTTP/1.0\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        request(b"/a", H2C, b"Host: h"),
     ],
 )
 def test_malformed_http_is_a_problem(connection, sent):
@@ -164,6 +186,58 @@ def test_malformed_http_is_a_problem(connection, sent):
     assert [*problem] == MEMBERS
     assert (problem["status"], problem["code"], problem["retryable"]) == (400, "malformed_http", False)
     assert connection.ended()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"GET /a HTTP/1.1\r\nHost:\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: mq.example:8080 \t\r\n\r\n",
+        b"GET /a HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n",
+        b"GET http://MQ.example:80/a?x HTTP/1.1\r\nHost: mq.example:80\r\n\r\n",
+        b"GET /a HTTP/1.0\r\n\r\n",
+        request(
+            b"/a",
+            b"Accept: a/b",
+            b"Accept: c/d",
+            b"Cookie: a=1",
+            b"Cookie: b=2",
+            b"X-Request-Id: 1",
+            b"X-Request-Id: 2",
+        ),
+        request(b"/a", b"Transfer-Encoding: Chunked", body=b"0\r\n\r\n"),
+    ],
+)
+def test_unusual_heads_that_can_be_read_in_one_way_only_are_served(connection, sent):
+    connection.send(sent)
+    assert connection.reply().body.endswith(b" /a ")
+
+
+TRAILED = request(b"/a", b"Transfer-Encoding: chunked", body=b"2\r\nxy\r\n0\r\n")
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_trailers_are_read_and_dropped(connection, size):
+    sent = TRAILED + b"Authorization: Bearer good\r\nHost: evil\r\nExpect: 100-continue\r\n\r\n"
+    for _ in range(2):
+        connection.send(*(sent[at : at + size] for at in range(0, len(sent), size)))
+        reply = connection.reply()
+        assert (reply.status, reply.body, reply.headers["saw-headers"]) == (
+            200,
+            b"POST /a xy",
+            "host,transfer-encoding",
+        )
+
+
+@pytest.mark.parametrize("between", [b"\r\n", b""], ids=["many fields", "one field"])
+def test_trailers_without_end_are_refused(connection, between):
+    connection.send(TRAILED + b"X-Trailer: ")
+    sent = 0
+    while not connection.readable(0.005):
+        sent += connection.send(b"x" * 8000 + (between and b"\r\nX-Trailer: "))
+        assert sent < 10 * MAX_HEAD_BYTES
+    reply = connection.reply()
+    assert (reply.status, json.loads(reply.body)["code"]) == (431, "head_too_large")
 
 
 def test_malformed_http_behind_a_good_request_does_not_spoil_its_answer(connection):
