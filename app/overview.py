@@ -54,13 +54,28 @@ class Overview:
         return await self._info(self._router.route(queue), strict=True)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
-        """All configured brokers, each asked for at most 2 s; needs the right to manage some queue."""
+        """The brokers of :meth:`managed`, each asked for at most 2 s; needs the right to manage some queue."""
         caller.require_anywhere(Right.MANAGE)
+        names = self.managed(caller)
         asked = (
             broker_info(binding, self._urls.get(name, ""), name in self._required)
             for name, binding in self._bindings.items()
+            if name in names
         )
         return list(await asyncio.gather(*asked))
+
+    def managed(self, caller: Caller) -> frozenset[str]:
+        """The brokers of the queues that ``caller`` may manage, and all of them for who may manage every queue.
+
+        It looks at the names and patterns of the routes and of the caller's rights, and not at queues. A pattern counts
+        when the caller may manage all queues that it stands for; its broker is that of the first route that takes all
+        of them. A route that shares only some names with a right does not count.
+        """
+        if Right.MANAGE in caller.rights("*"):
+            return frozenset(self._bindings)
+        names = {*caller.patterns(Right.MANAGE), *(rule.match for rule in self._router.rules)}
+        rules = [self._router.rule(name) for name in names if Right.MANAGE in caller.rights(name)]
+        return frozenset(rule.binding.name for rule in rules if rule is not None)
 
     async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
         """The queue with its counts; with a broker down, all unknown unless ``strict`` (raises BrokerError)."""

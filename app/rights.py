@@ -27,10 +27,11 @@ def pattern(text: str) -> re.Pattern[str]:
 class Caller:
     """The holder of a credential: a name for logs, and rights per queue pattern."""
 
-    __slots__ = ("_cache", "_grants", "name")
+    __slots__ = ("_cache", "_grants", "_rights", "name")
 
     def __init__(self, name: str, rights: Mapping[str, frozenset[Right]]) -> None:
         self.name = name
+        self._rights = dict(rights)
         self._grants = tuple((pattern(queue), granted) for queue, granted in rights.items())
         self._cache: dict[str, frozenset[Right]] = {}
 
@@ -44,6 +45,10 @@ class Caller:
             self._cache[queue] = found
         return found
 
+    def patterns(self, right: Right) -> list[str]:
+        """The queue names and patterns that ``right`` was granted on."""
+        return [queue for queue, granted in self._rights.items() if right in granted]
+
     def require(self, right: Right, queue: str) -> None:
         """Raise Forbidden without ``right`` on ``queue``."""
         if right not in self.rights(queue):
@@ -56,9 +61,11 @@ class Caller:
 
     def require_anywhere(self, right: Right) -> None:
         """Raise Forbidden without ``right`` on any queue pattern."""
-        if not any(right in granted for _, granted in self._grants):
+        if not self.patterns(right):
             raise Forbidden(reason=f"This needs the right {right.value!r} on some queue.")
 
 
 ANYONE = Caller("anyone", {"*": frozenset(Right)})
 """The caller where ``auth: none`` is configured, and of in-process use."""
+NOBODY = Caller("nobody", {})
+"""The caller of a probe that shows no valid credential."""

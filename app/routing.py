@@ -154,7 +154,7 @@ class Router:
         found = self._routes.get(queue)
         if found is None:
             check_queue_name(queue)
-            rule = self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
+            rule = self.rule(queue)
             if rule is None:
                 raise QueueNotFound(queue=queue)
             if len(self._routes) >= _CACHED_ROUTES:
@@ -167,6 +167,10 @@ class Router:
                     raise
                 raise InvalidParameter(name="queue", reason=str(error.reason)) from None
         return found
+
+    def rule(self, queue: str) -> Rule | None:
+        """The rule that routes ``queue``; for a pattern, the first rule that takes all names it stands for."""
+        return self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
 
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""

@@ -82,6 +82,9 @@ class Settings(Section):
     body_bytes_per_second: int = Field(1_024, ge=1, description="One second more for so many bytes of a body.")
     drain_seconds: Delay = Field(0, le=3_600, description="How long to serve on, not ready, after a stop signal.")
     shutdown_seconds: Seconds = Field(20, le=3_600, description="How long requests in flight may then take.")
+    open_readyz: bool = Field(
+        default=False, description="Whether /readyz names brokers without a token that has the right `manage`."
+    )
     metrics: bool = Field(default=True, description="Whether anything is counted, for `/metrics` and OTLP.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
     log_format: Literal["auto", "json", "console"] = Field(

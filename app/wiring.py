@@ -197,9 +197,9 @@ def _auth(settings: Settings) -> Auth:
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
     if settings.auth is None or settings.auth == "none":
-        return Auth(hosts=hosts)
+        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
     callers = {
         token.sha256.lower(): Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()})
         for token in settings.auth.tokens
     }
-    return Auth(callers, hosts)
+    return Auth(callers, hosts, settings.open_readyz)

@@ -13,6 +13,7 @@ from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.consume import Consuming
 from app.http.exchange import Exchange, carry_out
+from app.http.health import READYZ
 from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
@@ -111,7 +112,9 @@ class Api:
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path
-        if path not in OPEN:
+        if path == READYZ:
+            exchange.caller = self._auth.prober(exchange.headers)
+        elif path not in OPEN:
             exchange.caller = self._auth.admit(exchange.headers)
             if path.startswith(_QUEUES):
                 # Once decoded, an escaped slash is one, and would name another queue than the client meant.

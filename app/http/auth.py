@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.errors import Forbidden, Unauthenticated
-from app.rights import ANYONE, Caller
+from app.rights import ANYONE, NOBODY, Caller
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
@@ -20,11 +20,12 @@ class Auth:
 
     ``callers``: the holder of each token, by the lower-case SHA-256 hex of the token; None means ``auth: none``.
     ``hosts``: names, without port, that this service is reached under besides the loopback ones (an IPv6 address stands
-    in brackets); they matter without credentials only.
+    in brackets); they matter without credentials only. ``open_readyz``: whether ``/readyz`` names brokers to anyone.
     """
 
     callers: Mapping[str, Caller] | None = None
     hosts: frozenset[str] = frozenset()
+    open_readyz: bool = False
 
     def admit(self, headers: Headers) -> Caller:
         """The caller of a request. Raises Unauthenticated, or Forbidden for a web page of somebody else."""
@@ -40,6 +41,15 @@ class Auth:
         if caller is None:
             raise Unauthenticated
         return caller
+
+    def prober(self, headers: Headers) -> Caller:
+        """The caller of ``/readyz``, which is refused to nobody: its rights decide which brokers it is told of."""
+        if self.open_readyz:
+            return ANYONE
+        try:
+            return self.admit(headers)
+        except (Unauthenticated, Forbidden):
+            return NOBODY
 
     def _keep_pages_out(self, headers: Headers) -> None:
         """Without credentials any page a user visits could receive, also by a name of its own that it points at us."""

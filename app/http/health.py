@@ -12,10 +12,11 @@ from app.http.dependencies import NO_PARAMETERS, CallerOf, PartsResponse
 from app.http.exchange import Parts, cut
 from app.http.problems import NotReady
 from app.observe.metrics_exposition import OPENMETRICS
-from app.rights import ANYONE, Right
+from app.rights import Right
 from app.scraping import Scraping
 
-PROBES = frozenset({"/livez", "/readyz", "/startupz"})
+READYZ = "/readyz"
+PROBES = frozenset({"/livez", READYZ, "/startupz"})
 
 _VERBOSE = {
     "parameters": [
@@ -60,28 +61,32 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         return views.Probe(status="ok")
 
     @router.get(
-        "/readyz",
+        READYZ,
         operation_id="readyz",
         summary="May it get requests?",
         response_model_exclude_none=True,
         openapi_extra=_VERBOSE,
     )
-    async def readyz(request: Request) -> views.Probe:
+    async def readyz(request: Request, caller: CallerOf) -> views.Probe:
         """200 once started, while not stopping, and with every required broker up; asks these for at most 2 s.
 
-        `verbose` asks and lists all brokers and what an operator should know of their set-up.
+        `verbose` asks and lists the brokers that `GET /brokers` would show this caller, and what an operator should
+        know of their set-up. Without a valid token, or without the right `manage`, no broker is named, except where the
+        setting `open_readyz` allows it.
         """
         verbose = _verbose(request)
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
         if gateway.draining:
             raise Draining
-        for broker in await gateway.overview.missing():
-            raise BrokerUnavailable(broker=broker, reason="it is required, and does not answer")
-        states = await gateway.overview.brokers(ANYONE) if verbose else []
-        return views.Probe(
-            status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] if verbose else None
-        )
+        if missing := await gateway.overview.missing():
+            named = sorted(gateway.overview.managed(caller).intersection(missing))
+            if named:
+                raise BrokerUnavailable(broker=named[0], reason="it is required, and does not answer")
+            raise NotReady(reason="A required broker does not answer.")
+        managed = verbose and gateway.overview.managed(caller)
+        states = await gateway.overview.brokers(caller) if managed else []
+        return views.Probe(status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] or None)
 
     if scraping is not None:
         _add_metrics(router, scraping)

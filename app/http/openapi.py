@@ -16,6 +16,7 @@ from fastapi.openapi.utils import get_openapi
 
 from app import __version__
 from app.http.envelopes import SCHEMAS
+from app.http.health import READYZ
 from app.http.operations import COMPONENTS, OPERATIONS
 from app.http.problems import MEANINGS
 
@@ -131,7 +132,7 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     for status in statuses:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
     made = operation | {"parameters": parameters, "responses": dict(sorted(responses.items()))}
-    if probe:
+    if probe and path != READYZ:
         made["security"] = []
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
 

@@ -119,7 +119,11 @@ def routes(gateway: Gateway) -> APIRouter:
         dependencies=NO_PARAMETERS,
     )
     async def list_brokers(caller: CallerOf) -> views.BrokerList:
-        """All configured brokers, asked now. Needs the right `manage` on some queue."""
+        """The brokers of the queues that the caller may manage, asked now. Needs the right `manage` on some queue.
+
+        A broker is shown when the right `manage` covers a configured queue of it, a whole configured pattern that is
+        routed to it, or when a whole pattern of that right is routed to it. The right on `*` shows all brokers.
+        """
         found = await gateway.overview.brokers(caller)
         return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in found])
 

@@ -159,7 +159,9 @@ class BrokerState(View):
 
 class Probe(View):
     status: Literal["ok"]
-    brokers: list[BrokerState] | None = Field(default=None, description="With `verbose` only.")
+    brokers: list[BrokerState] | None = Field(
+        default=None, description="With `verbose`, for who may manage queues there."
+    )
 
 
 class PeekedMessage(View):

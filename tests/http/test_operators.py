@@ -160,6 +160,66 @@ async def test_readiness_needs_the_required_brokers(serve, connect, tmp_path, re
     problem(await client.post("/queues/q/messages", json=DRAFT), 503, "broker_unavailable")
 
 
+@pytest.fixture
+def two_brokers(tmp_path, token_config):
+    """Brokers ``a`` and ``b``, the second of which may be broken, and tokens that manage one, both or nothing."""
+
+    def make(broken=False, **config):
+        there = "missing/" if broken else ""
+        return {
+            "brokers": {
+                "a": f"sqlite:///{tmp_path}/a.db",
+                "b": {"url": f"sqlite:///{tmp_path}/{there}b.db", "required": True},
+            },
+            "queues": {"a.*": {"broker": "a"}, "b.*": {"broker": "b"}},
+            "auth": token_config(
+                a={"a.*": ["manage"]}, b={"b.x": ["manage"]}, all={"*": ["manage"]}, worker={"*": ["send", "listen"]}
+            ),
+            **config,
+        }
+
+    return make
+
+
+SHOWN = {"all": ["a", "b"], "a": ["a"], "b": ["b"], "worker": [], "wrong": [], None: []}
+
+
+@pytest.mark.parametrize(("token", "shown"), SHOWN.items())
+async def test_readiness_names_the_brokers_that_one_manages(serve, connect, two_brokers, token, shown):
+    client = await connect(await serve(**two_brokers()), token)
+    expected = {"status": "ok"} | ({"brokers": shown} if shown else {})
+    answer = (await client.get("/readyz?verbose")).json()
+    assert answer | ({"brokers": [each["broker"] for each in answer["brokers"]]} if shown else {}) == expected
+    assert (await client.get("/readyz")).json() == {"status": "ok"}
+    listed = await client.get("/brokers")
+    if shown:
+        assert [each["broker"] for each in listed.json()["brokers"]] == shown
+    else:
+        assert listed.status_code in (401, 403)
+
+
+@pytest.mark.parametrize(("token", "shown"), SHOWN.items())
+async def test_readiness_names_a_broker_that_is_down_to_who_manages_it(serve, connect, two_brokers, token, shown):
+    client = await connect(await serve(**two_brokers(broken=True)), token)
+    for query in ("", "?verbose"):
+        answer = await client.get(f"/readyz{query}")
+        if "b" in shown:
+            assert "broker b" in problem(answer, 503, "broker_unavailable")["detail"]
+        else:
+            assert problem(answer, 503, "not_ready")["detail"] == "A required broker does not answer."
+
+
+async def test_readiness_names_brokers_to_anyone_where_a_setting_allows_it(serve, connect, two_brokers):
+    client = await connect(await serve(**two_brokers(open_readyz=True)))
+    assert [each["broker"] for each in (await client.get("/readyz?verbose")).json()["brokers"]] == ["a", "b"]
+    problem(await client.get("/brokers"), 401, "unauthenticated")
+
+
+async def test_readiness_names_no_broker_to_a_web_page(client):
+    for headers in ({"host": "evil.example"}, {"sec-fetch-site": "cross-site"}):
+        assert (await client.get("/readyz?verbose", headers=headers)).json() == {"status": "ok"}
+
+
 async def test_metrics_count_what_happened(client, queue):
     await dead_letter(client, queue, "a")
     text = (await client.get("/metrics")).text

@@ -168,3 +168,37 @@ async def test_an_overview_shows_what_the_caller_has_a_right_on() -> None:
     assert await is_forbidden(lambda: gateway.overview.brokers(listener))
     assert [info.queue for info in await gateway.overview.queues(ANYONE)] == ["mine", "other"]
     assert [info.broker for info in await gateway.overview.brokers(ANYONE)] == ["memory"]
+
+
+ROUTED = {"orders.eu.*": "eu", "orders.*": "shop", "mails": "mail", "*.log": "logs"}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "default", "shown"),
+    [
+        (["*"], True, {"eu", "shop", "mail", "logs", "rest", "unused"}),
+        (["mails"], True, {"mail"}),
+        (["mails.old"], True, {"rest"}),
+        (["mails.old"], False, set()),
+        (["orders.us"], True, {"shop"}),
+        (["orders.eu.north"], True, {"eu"}),
+        (["orders.*"], True, {"eu", "shop"}),
+        (["orders.us.*"], True, {"shop"}),
+        (["orders.eu.*"], True, {"eu"}),
+        (["mail*"], True, {"mail", "rest"}),
+        (["mail*"], False, {"mail"}),
+        (["mails", "a.log"], True, {"mail", "logs"}),
+        # Only some of these are logs: the route of all of them is the default.
+        (["a.*"], True, {"rest"}),
+        (["a.*"], False, set()),
+    ],
+)
+async def test_brokers_are_shown_for_the_queues_that_one_may_manage(
+    patterns: list[str], default: bool, shown: set[str]
+) -> None:
+    bindings = {name: MemoryBinding(name) for name in [*ROUTED.values(), "rest", "unused"]}
+    rules = [Rule(match, bindings[broker]) for match, broker in ROUTED.items()]
+    router = Router(rules, Rule("*", bindings["rest"]) if default else None)
+    gateway = Gateway(bindings, router, TokenSealer([TokenKey("test", b"k" * 32)]))
+    caller = Caller("ops", {**dict.fromkeys(patterns, frozenset({MANAGE})), "other*": frozenset({SEND, LISTEN})})
+    assert {info.broker for info in await gateway.overview.brokers(caller)} == shown
