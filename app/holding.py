@@ -54,10 +54,11 @@ class Holdings:
 class Held:
     """A delivery, the ``number``-th of its queue. ``since`` and ``deadline`` are Unix ms.
 
-    ``copied``: a copy of it has taken its place already.
+    ``copied``: a copy of it has taken its place already. ``expired``: its lease is over, and ``deadline`` says when to
+    try again to return it to the broker.
     """
 
-    __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "number", "since")
+    __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
 
     def __init__(self, delivery: Delivery, number: int, since: int, deadline: int) -> None:
         self.delivery = delivery
@@ -67,11 +68,16 @@ class Held:
         self.claim: Claim | None = None
         self.acking = False
         self.copied = False
+        self.expired = False
 
     @property
     def handle(self) -> str:
         """The handle of the delivery."""
         return self.delivery.handle
+
+    def is_over(self, now: int) -> bool:
+        """Whether its lease has ended at ``now`` (Unix ms) by its deadline."""
+        return self.expired or self.deadline <= now
 
 
 class Holder:
@@ -79,8 +85,8 @@ class Holder:
 
     To settle one is to claim it first: of two verbs one acts, two acks share one outcome, and a lease that runs out
     while it is claimed waits for what the claim comes to. A claim that failed while the delivery is outstanding still
-    puts it back, and its lease goes on. ``due`` is called in the event loop when a lease has run out, and then again
-    only after :meth:`overdue` has told all of them.
+    puts it back, and its lease goes on until its deadline. After that nobody settles it. ``due`` is called in the event
+    loop when a lease has run out, and then again only after :meth:`overdue` has told all of them.
     """
 
     def __init__(
@@ -118,10 +124,11 @@ class Holder:
         self._watch(held)
 
     async def find(self, handles: Sequence[str]) -> list[Held | None]:
-        """Those that are held and outstanding, None for the others; waits for what is claimed."""
+        """Those that are held and outstanding, None for the others and past the deadline; waits for what is claimed."""
         while claims := [held.claim for held in map(self._held.get, handles) if held is not None and held.claim]:
             await asyncio.wait(claims)
-        found = [self._held.get(handle) for handle in handles]
+        now = self._clock()
+        found = [None if held is None or held.is_over(now) else held for held in map(self._held.get, handles)]
         for position, is_out in enumerate(self._outstanding(handles)):
             held = found[position]
             if held is not None and not is_out:
@@ -129,9 +136,12 @@ class Holder:
                 found[position] = None
         return found
 
-    async def settle(self, handles: Sequence[str], act: Act, *, acking: bool = False) -> list[Outcome]:
+    async def settle(
+        self, handles: Sequence[str], act: Act, *, acking: bool = False, expiring: bool = False
+    ) -> list[Outcome]:
         """One outcome per handle: of ``act``, which gets those that are held; LeaseLost for the others.
 
+        A lease whose deadline has passed is lost, except to who ends it for that reason (``expiring``).
         What another settle has claimed is waited for. Once begun ``act`` runs to its end, even if the caller goes.
         """
         outcomes: list[Outcome] = [None] * len(handles)
@@ -140,6 +150,7 @@ class Holder:
             mine: list[int] = []
             claims: list[tuple[int, Claim, bool]] = []
             claimed: list[Held] = []
+            now = self._clock()
             for position in left:
                 handle = handles[position]
                 held = self._held.get(handle)
@@ -147,6 +158,8 @@ class Holder:
                     outcomes[position] = None if acking and self._holdings.was_acked(handle) else LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
+                elif held.is_over(now) and not expiring:
+                    outcomes[position] = LeaseLost()
                 else:
                     held.claim, held.acking = asyncio.get_running_loop().create_future(), acking
                     mine.append(position)

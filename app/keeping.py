@@ -213,14 +213,21 @@ class GatewayKeeper:
 
         async def lapse(claimed: Sequence[Held]) -> Sequence[Outcome]:
             read = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
-            facts.update(
-                (held.handle, self._facts(held.delivery, each)) for held, each in zip(claimed, read, strict=True)
-            )
-            return await self._lapse(claimed, [facts[held.handle].attempts for held in claimed])
+            known = [self._facts(held.delivery, each) for held, each in zip(claimed, read, strict=True)]
+            for held, each in zip(claimed, known, strict=True):
+                if not held.expired:
+                    held.expired = True
+                    facts[held.handle] = each
+            return await self._lapse(claimed, [each.attempts for each in known])
 
         while handles := self._holder.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
-            outcomes = await self._holder.settle(handles, lapse)
-            lapsed = [facts[handle] for handle, outcome in zip(handles, outcomes, strict=True) if outcome is None]
+            outcomes = await self._holder.settle(handles, lapse, expiring=True)
+            # Once each: what could not be returned to the broker yet has run out as well. A lost one ended before.
+            lapsed = [
+                facts.pop(handle)
+                for handle, outcome in zip(handles, outcomes, strict=True)
+                if handle in facts and not isinstance(outcome, LeaseLost)
+            ]
             if lapsed:
                 route = self._route
                 self._observe(Event("lease_expired", route.queue, route.broker, len(lapsed), messages=lapsed))

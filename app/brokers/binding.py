@@ -189,7 +189,11 @@ class Binding(Protocol):
         """
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Done with these. Per handle: ``None``, or LeaseLost. Acked twice is done."""
+        """Done with these. Per handle: ``None``, or LeaseLost. Acked twice is done.
+
+        A lease that the broker keeps ends at its deadline, by the broker's clock: after that this and the other verbs
+        that take handles are LeaseLost and change nothing, also before the message is handed out again.
+        """
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool

@@ -196,7 +196,7 @@ class RedisBinding:
         """Uncounted: nobody has seen them. Where this fails as well, the leases expire."""
         with contextlib.suppress(BabelgateError):
             if deliveries := await call:
-                await settling.give_back(self.server, queue, [each.handle for each in deliveries], 0)
+                await settling.give_back(self.server, queue, [each.handle for each in deliveries], 0, late=True)
 
     async def _reserve(self, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
         deliveries = await queue.layout.reserve(self.server, queue, limit, lease_seconds)

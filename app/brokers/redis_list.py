@@ -59,10 +59,10 @@ class ListLayout:
             if MARK in element:
                 body, headers = await turns.run(unframe, element, size=len(element))
             handle = f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}"
+            # Negative where the last expiry has been reported.
             count = counts[i] if counts else 0
-            # What was given back after an expiry still has its count, and tells of it once more.
             deliveries.append(
-                Delivery(body, handle, (deadline + i) // 1000, headers, count, count > 0, expired=count > 0)
+                Delivery(body, handle, (deadline + i) // 1000, headers, abs(count), count != 0, expired=count > 0)
             )
         return deliveries
 

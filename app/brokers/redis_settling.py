@@ -32,13 +32,18 @@ async def retry(server: Server, queue: RedisQueue, handles: Sequence[str], delay
     return outcomes
 
 
-async def give_back(server: Server, queue: RedisQueue, handles: Sequence[str], delay_seconds: float) -> list[Outcome]:
-    """Back to the head of the queue, in their order, as they were before they were reserved."""
+async def give_back(
+    server: Server, queue: RedisQueue, handles: Sequence[str], delay_seconds: float, *, late: bool = False
+) -> list[Outcome]:
+    """Back to the head of the queue, in their order, as they were before they were reserved.
+
+    ``late``: the caller of the reserve has not seen them, so that an expiry of their last lease is reported next time.
+    """
     bodies: Sequence[bytes] = ()
     if not queue.layout.leases_as_queued:
         stored = await _fetch(server, queue, handles)
         bodies = await _written(lambda found, handle: queue.layout.returned(handle, found), stored, handles)
-    return await _settle(server, queue, "back", handles, bodies, delay_seconds)
+    return await _settle(server, queue, "late" if late else "back", handles, bodies, delay_seconds)
 
 
 async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadLetter]) -> list[Outcome]:

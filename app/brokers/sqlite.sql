@@ -120,7 +120,7 @@ SELECT id, queue_id, ?, ?, failures, redelivered FROM ready WHERE queue_id = ? A
 DELETE FROM ready WHERE queue_id = ? AND id <= ?
 
 -- name: leases
-SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)) AND nonce IS NOT NULL
+SELECT id, nonce, queue_id FROM held WHERE id IN (SELECT value FROM json_each(?)) AND nonce IS NOT NULL AND until > ?
 
 -- name: settlements
 SELECT id, nonce FROM settled WHERE id IN (SELECT value FROM json_each(?)) AND dead = ? AND expires_at > ?

@@ -50,9 +50,14 @@ class Settle(Job):
 
     @classmethod
     def leased(cls, tx: Transaction, jobs: Sequence[Self]) -> dict[int, int]:
-        """Of the messages that ``jobs`` name, those whose lease the key proves: their ids, with the nonces."""
+        """Of the messages that ``jobs`` name, those whose lease the key proves: their ids, with the nonces.
+
+        A lease ends with its deadline. Its row stays until it is promoted, which counts the expiry.
+        """
         wanted = [(*cls.key(item), job.queue) for job in jobs for item in job.items]
-        held = {id: (nonce, queue_id) for id, nonce, queue_id in tx.run("leases", array(id for id, _, _ in wanted))}
+        held = {
+            id: (nonce, queue_id) for id, nonce, queue_id in tx.run("leases", array(id for id, _, _ in wanted), tx.now)
+        }
         return {id: nonce for id, nonce, queue in wanted if held.get(id) == (nonce, tx.queue_id(queue))}
 
     @classmethod

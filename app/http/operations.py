@@ -84,6 +84,9 @@ _REPLAYED: Json = {
 }
 
 
+_DEADLINE_TEXT = "A lease ends at its deadline: later calls are `lease_lost`, and the message is handed out again."
+
+
 def _settle(operation_id: str, summary: str, request: str, example: Json, description: str) -> Json:
     action = operation_id.removesuffix("_messages")
     result = {"index": 0, "action": "ack" if action == "settle" else action, "status": 200}
@@ -94,7 +97,7 @@ def _settle(operation_id: str, summary: str, request: str, example: Json, descri
         "operationId": operation_id,
         "tags": ["consume"],
         "summary": summary,
-        "description": description,
+        "description": f"{description} {_DEADLINE_TEXT}",
         "requestBody": {"required": True, "content": json_content(ref(request), example)},
         "responses": {
             "200": {"description": "Every token was settled.", "content": json_content(ref("SettleOutcome"), answer)},
@@ -156,9 +159,10 @@ _RECEIVED_OR_BARE = _RECEIVED | {
     }
 }
 _RECEIVE_TEXT = (
-    "Hands out up to `max_messages`, each with a lease. Waits up to `wait_seconds` for the first. A client that hangs "
-    "up before the answer loses nothing. With `Accept: application/vnd.babelqueue.envelope+json` the answer is the "
-    "bare body of one message, its token in `Ack-Token`. "
+    "Hands out up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for "
+    "the first. A client that hangs up before the answer loses nothing. With "
+    "`Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, its token in "
+    "`Ack-Token`. "
 )
 
 OPERATIONS: dict[str, dict[str, Json]] = {

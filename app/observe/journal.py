@@ -117,7 +117,7 @@ EVENTS: dict[JournalEvent, str] = {
     "acked": "its consumer is done with it",
     "nacked": "its consumer wants it delivered again",
     "rejected": "its consumer wants it dead-lettered",
-    "lease_expired": "its lease ran out, seen by the process that keeps it",
+    "lease_expired": "its lease ran out; where the broker keeps the leases, this is seen when it is handed out again",
     "dead_lettered": "it was moved to the dead-letter queue",
     "redriven": "it was sent back from there, under the same `message_id`",
     "poison": "a body that no consumer can take was found and dead-lettered",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 
 from app.observe.events import Event, Facts
+from app.routing import Policy
 from tests.contract.suite_settle import AFTER, SHORT
-from tests.harness.world import JOB, Process, World, data
+from tests.harness.world import JOB, Process, World, data, until
 
 
 def only(process: Process, kind: str) -> Event:
@@ -94,6 +96,37 @@ class TestEvents:
         await process.one()
         told = [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
         assert told == expired, "a nack passed for one more expiry"
+
+    async def test_each_lease_that_ran_out_is_told_once(self, world: World) -> None:
+        process = await world.process(policy=Policy(max_attempts=4))
+        receipt = await process.publish({"n": 1})
+
+        def expired() -> list[str | None]:
+            told = [event for event in process.events if event.kind == "lease_expired"]
+            return [facts.message_id for event in told for facts in event.messages]
+
+        async def has_expired(times: int) -> bool:
+            # Where the gateway keeps the lease, the message may come again a moment before this is reported.
+            return expired() == ([] if "expiries" in world.broker.untold else [receipt.id] * times)
+
+        for attempts in range(3):
+            message = await process.one(SHORT)
+            assert message.attempts == attempts
+            await until(partial(has_expired, attempts))
+        again = await process.one()
+        for _ in range(2):
+            await process.gateway.give_back(world.queue, [again])
+            again = await process.one()
+        assert again.attempts == 3
+        await until(partial(has_expired, 3))
+        assert await process.extend(again, lease=SHORT) == [None]
+
+        async def is_dead() -> bool:
+            assert await process.receive() == []
+            return [letter.attempts for letter in await process.dead()] == [4]
+
+        await until(is_dead)
+        await until(partial(has_expired, 4))
 
     async def test_facts_that_are_too_long_for_a_token_stay_out_of_it(self, world: World) -> None:
         process = await world.process()

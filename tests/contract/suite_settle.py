@@ -6,16 +6,19 @@ import asyncio
 
 import pytest
 
+from app.clock import now_ms
 from app.errors import InvalidAckToken, LeaseLost
 from app.leases import TokenKey, TokenSealer
 from app.model import Extend, Message, Nack, Reject, Settlement
 from app.rights import ANYONE
-from tests.harness.world import KEYS, Process, World, data, kinds
+from tests.harness.world import KEYS, Process, World, data, kinds, until
 
 SHORT = 0.4
 """A lease that a test lets expire: long enough for a call on a busy machine, short enough to wait for."""
 
 AFTER = SHORT + 0.3
+
+ENDS = frozenset({"acked", "nacked", "rejected", "extended", "lease_lost", "lease_expired", "dead_lettered"})
 
 
 async def redelivered(process: Process) -> tuple[Message, Message]:
@@ -101,17 +104,57 @@ class TestSettle:
         assert await process.is_empty()
         assert await process.dead() == []
 
-    async def test_an_ack_after_the_deadline_either_counts_or_is_refused(self, world: World) -> None:
+    @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
+    @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
+    async def test_a_lease_ends_at_its_deadline(self, world: World, verb: str, elsewhere: bool) -> None:
+        process = await world.process()
+        other = await world.process() if elsewhere else process
+        receipt = await process.publish({"n": 1})
+        message = await process.one(SHORT)
+        await asyncio.sleep((message.lease_expires_at - now_ms()) / 1000 + 0.002)
+        how = {"lease": 60.0} if verb == "extend" else {}
+        # At once, so that where nobody looks after deadlines in between, nobody has looked.
+        assert kinds(await getattr(other, verb)(message, **how)) == [LeaseLost]
+        again = await process.one()
+        assert (again.attempts, data(again)) == (1, {"n": 1})
+        assert kinds(await getattr(other, verb)(message, **how)) == [LeaseLost]
+        assert await process.ack(again) == [None]
+        assert await process.is_empty()
+        assert await process.dead() == []
+
+        def ends() -> list[tuple[str, str | None]]:
+            told = [event for each in {process, other} for event in each.events]
+            return sorted(
+                (event.kind, facts.message_id) for event in told if event.kind in ENDS for facts in event.messages
+            )
+
+        async def are_told() -> bool:
+            kinds = ["acked", "lease_expired", "lease_lost", "lease_lost"]
+            return ends() == [
+                (kind, receipt.id) for kind in kinds if kind != "lease_expired" or "expiries" not in world.broker.untold
+            ]
+
+        await until(are_told)
+
+    async def test_what_was_acked_in_time_stays_acked(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
         message = await process.one(SHORT)
+        assert await process.ack(message) == [None]
         await asyncio.sleep(AFTER)
-        (outcome,) = await process.ack(message)
-        if outcome is None:
-            assert await process.is_empty()
-        else:
-            assert isinstance(outcome, LeaseLost)
-            assert data(await process.one()) == {"n": 1}
+        assert await process.ack(message) == [None]
+        assert kinds(await process.nack(message)) == [LeaseLost]
+        assert await process.is_empty()
+        assert not [event for event in process.events if event.kind == "lease_expired"]
+
+    async def test_an_extend_moves_the_deadline_of_every_verb(self, world: World) -> None:
+        process = await world.process()
+        await process.publish_all([{"n": 1}, {"n": 2}])
+        longer, shorter = await process.take(2, 60)
+        assert await process.extend(shorter, lease=SHORT) == [None]
+        await asyncio.sleep(AFTER)
+        assert kinds(await process.ack(shorter, longer)) == [LeaseLost, None]
+        assert data(await process.one()) == {"n": 2}
 
     @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
     async def test_a_token_that_is_not_ours_is_refused_alone(self, world: World, verb: str, queue: str) -> None:

@@ -126,7 +126,7 @@ class MemoryBinding:
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         unknown = await self._called("ack", len(handles))
-        leased = self._queues[queue.name].leased
+        leased = self._standing(queue).leased
         return self._answer([None if leased.pop(handle, None) else LeaseLost() for handle in handles], unknown)
 
     async def release(
@@ -134,7 +134,7 @@ class MemoryBinding:
     ) -> Sequence[Outcome]:
         assert self._capabilities.native_release or not (failed or delay_seconds), "it cannot"
         await self._called("release", len(handles))
-        held = self._queues[queue.name]
+        held = self._standing(queue)
         outcomes: list[Outcome] = []
         for handle in handles:
             deadline_and_stored = held.leased.pop(handle, None)
@@ -151,7 +151,7 @@ class MemoryBinding:
     ) -> Sequence[int | BabelgateError]:
         assert self._capabilities.lease_keeper == "broker", "it has no deadlines"
         await self._called("extend", len(handles))
-        leased, deadline = self._queues[queue.name].leased, self._clock() + round(lease_seconds * 1000)
+        leased, deadline = self._standing(queue).leased, self._clock() + round(lease_seconds * 1000)
         for handle in set(handles) & leased.keys():
             leased[handle] = (deadline, leased[handle][1])
         return [deadline if handle in leased else LeaseLost() for handle in handles]
@@ -204,6 +204,12 @@ class MemoryBinding:
     def _refusal(self, message: Outgoing) -> Outcome:
         return BrokerRejected(self.name, "not this one") if message.body == self.refused else None
 
+    def _standing(self, queue: NativeQueue) -> _Queue:
+        """The queue, without leases that are over."""
+        held = self._queues[queue.name]
+        self._expire(held)
+        return held
+
     def _expire(self, held: _Queue) -> None:
         now = self._clock()
         for handle, (deadline, stored) in list(held.leased.items()):
@@ -249,7 +255,7 @@ class MovingMemory(MemoryBinding):
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
         await self._called("dead_letter", len(letters))
-        held = self._queues[queue.name]
+        held = self._standing(queue)
         outcomes: list[Outcome] = []
         for letter in letters:
             leased = held.leased.pop(letter.handle, None)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from app.brokers.binding import Failure, Outgoing
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
@@ -12,6 +14,7 @@ from app.keeping import EXPIRING
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.world import kinds
 
+VERBS = ("ack", "nack", "reject", "give back", "extend")
 SOON = 5.0
 """A bound on what must happen shortly, for the case that it never does."""
 
@@ -94,22 +97,44 @@ async def test_with_the_broker_away_it_is_tried_again_after_a_while(queue: str) 
         kept.binding.fail_after(verb, 0)
     await kept.pass_seconds()
     await kept.pass_seconds(4.999)
-    assert (kept.binding.calls["release"], kept.holdings.count, kept.expired()) == ([1], 1, 0)
+    assert (kept.binding.calls["release"], kept.holdings.count, kept.expired()) == ([1], 1, 1)
     kept.binding.faults.clear()
     await kept.pass_seconds(0.001)
     assert (kept.ready(), kept.holdings.count, kept.expired()) == ([(0, 1)], 0, 1)
 
 
-async def test_a_lease_whose_end_could_not_be_told_may_be_settled_still(queue: str) -> None:
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_lease_whose_end_could_not_be_told_is_over(queue: str, verb: str) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
-    for verb in ("publish", "release"):
-        kept.binding.fail_after(verb, 0)
+    for each in ("publish", "release"):
+        kept.binding.fail_after(each, 0)
     await kept.pass_seconds()
-    assert await kept.keeper.ack([handle]) == [None]
     kept.binding.faults.clear()
+    assert kinds(await kept.settle(verb, handle)) == [LeaseLost]
     await kept.pass_seconds()
-    assert kept.ready() == []
+    assert (kept.ready(), kept.expired()) == ([(0, 1)], 1)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_lease_ends_at_its_deadline_before_anybody_has_looked(queue: str, verb: str) -> None:
+    kept = Kept(queue)
+    in_time, late = await kept.handles(2)
+    kept.now += round(LEASE * 1000) - 1
+    assert await kept.keeper.ack([in_time]) == [None]
+    kept.now += 1
+    assert kinds(await kept.settle(verb, late)) == [LeaseLost]
+    assert await kept.keeper.ack([in_time]) == [None], "what was acked in time stays so"
+    await kept.keeper.expire()
+    assert (kept.ready(), kept.expired(), kept.holdings.count) == ([(1, 1)], 1, 0)
+
+
+async def test_a_copy_whose_original_is_not_acked_counts_as_run_out(queue: str) -> None:
+    kept = Kept(queue)
+    await kept.handles(1)
+    kept.binding.fail_after("ack", 0)
+    await kept.pass_seconds()
+    assert kept.expired() == 1
 
 
 async def test_a_body_that_no_copy_can_count_in_is_given_back(queue: str) -> None:

@@ -51,12 +51,32 @@ async def test_a_lease_hides_a_message_until_it_ends(line: Line, clock: Hands) -
     assert await line.ack(second) == [None]
 
 
-async def test_an_ack_after_the_deadline_and_before_redelivery_succeeds(line: Line, clock: Hands) -> None:
+async def test_a_lease_ends_at_its_deadline_also_before_redelivery(line: Line, clock: Hands) -> None:
     await line.publish(b"a")
     taken = await line.reserve(lease=10)
-    clock.forward(11)
-    assert await line.ack(*taken) == [None]
-    assert await line.reserve() == []
+    letter = DeadLetter(taken[0].handle, BLOCK)
+    clock.forward(10)
+    for settle in (line.ack(*taken), line.release(*taken, failed=True), line.extend(*taken)):
+        assert lost(await settle) == [True]
+    assert lost(list(await line.binding.dead_letter(line.queue, [letter]))) == [True]
+    (again,) = await line.reserve()
+    assert (again.body, again.delivery_count, again.expired) == (b"a", 1, True)
+    clock.forward(9.999)
+    assert await line.ack(again) == [None]
+
+
+async def test_each_expiry_is_told_once(line: Line, clock: Hands) -> None:
+    await line.publish(b"a")
+    await line.reserve(lease=10)
+    for _ in range(2):
+        clock.forward(10)
+        (again,) = await line.reserve(lease=10)
+        assert again.expired
+    for failed in (False, True):
+        await line.release(again, failed=failed)
+        (again,) = await line.reserve(lease=10)
+        assert not again.expired
+    assert again.delivery_count == 3
 
 
 async def test_acked_twice_is_done_for_a_minute_at_least(line: Line, clock: Hands) -> None:

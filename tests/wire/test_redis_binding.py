@@ -71,6 +71,11 @@ def letter(handle: str, reason: str = "failed", count: int = 3) -> DeadLetter:
     return DeadLetter(handle, envelope.dead_letter_block(reason, "q", count, now_ms(), "why"))
 
 
+def state(plain: redis.Redis, native: NativeQueue) -> dict[str | bytes, bytes | None]:
+    """Everything that is stored for a queue."""
+    return {name: plain.dump(name) for name in plain.keys(key(native, "*"))}
+
+
 async def until_ready(plain: redis.Redis, name: str, count: int = 1) -> None:
     """Wait until a list holds that many, without touching the binding."""
     await eventually(lambda: plain.llen(name) == count)
@@ -135,6 +140,31 @@ class TestLeases:
         again = await one.reserve(native, 1, 0, 30)
         assert isinstance((await one.ack(native, handles(late)))[0], LeaseLost)
         assert await one.ack(native, handles(again)) == [None]
+
+    @pytest.mark.parametrize("extended", [False, True])
+    async def test_a_lease_ends_at_its_deadline_before_anything_has_swept_it(
+        self, one: RedisBinding, native: NativeQueue, plain: redis.Redis, extended: bool
+    ) -> None:
+        await put(one, native, body(1), body(2))
+        # An index of its own keeps the upkeep away.
+        one.server.now, one.server.index = b"1000", b"another index"
+        in_time, late = handles(await one.reserve(native, 2, 0, 5 if extended else 10))
+        if extended:
+            await one.extend(native, [in_time, late], 10)
+        one.server.now = b"1009"
+        assert await one.ack(native, [in_time]) == [None]
+        one.server.now = b"1011"
+        before = state(plain, native)
+        outcomes = [*await one.ack(native, [late]), *await one.extend(native, [late], 60)]
+        outcomes += await one.release(native, [late], 0, failed=True)
+        outcomes += await one.release(native, [late], 0, failed=False)
+        outcomes += await one.dead_letter(native, [letter(late)])
+        assert [type(outcome) for outcome in outcomes] == [LeaseLost] * 5
+        assert state(plain, native) == before
+        assert await one.ack(native, [in_time]) == [None], "what was acked in time stays so"
+        (again,) = await one.reserve(native, 2, 0, 10)
+        assert again.body.startswith(body(2)[:20])
+        assert await one.ack(native, [again.handle]) == [None]
 
     async def test_an_extended_lease_keeps_its_handle(self, one: RedisBinding, native: NativeQueue) -> None:
         await put(one, native, body(1), body(2))

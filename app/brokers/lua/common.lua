@@ -51,19 +51,19 @@ local function parse(handle)
   return id, tonumber(micros)
 end
 
--- The member of a lease that still stands, its deadline, and whether an extend has moved that; false otherwise.
+-- The member of a lease that still stands, its deadline, and whether an extend has moved that; false otherwise. A lease
+-- ends with its deadline, also before a sweep has seen it.
 local function locate(layout, q, id, micros)
   if not id then
     return false
   end
-  local member = layout.find(q, id, micros)
-  if member then
-    return member, micros, false
+  local member, deadline, extended = layout.find(q, id, micros), micros, false
+  if not member then
+    deadline, extended = tonumber(redis.call('HGET', q .. ':babelgate:extended', id) or 0), true
+    member = deadline > now and layout.find(q, id, deadline)
   end
-  local moved = redis.call('HGET', q .. ':babelgate:extended', id)
-  member = moved and layout.find(q, id, tonumber(moved))
-  if member then
-    return member, tonumber(moved), true
+  if member and deadline > now then
+    return member, deadline, extended
   end
   return false
 end

@@ -6,6 +6,6 @@ for i = 3, #ARGV do
   local member = locate(layout, q, parse(ARGV[i]))
   local stored = member and layout.stored(member)
   found[#found + 1] = stored
-  found[#found + 1] = stored and counts and tonumber(redis.call('GET', layout.expired_key(q, stored)) or 0) or 0
+  found[#found + 1] = stored and counts and math.abs(layout.expired_count(q, stored)) or 0
 end
 return found

@@ -40,9 +40,18 @@ function list.remove(q, member)
   redis.call('LREM', q .. ':processing', 1, list.stored(member))
 end
 
--- How often leases of this element have expired. The bare key says whether there is any count at all.
+-- How often leases of this element have expired. It is negative once the last expiry has been reported by a process that
+-- then gave the element back. The bare key says whether there is any count at all.
 function list.expired_key(q, element)
   return q .. ':babelgate:expired:' .. redis.sha1hex(element)
+end
+
+function list.expired_count(q, element)
+  return tonumber(redis.call('GET', list.expired_key(q, element)) or 0)
+end
+
+function list.set_expired(q, element, count)
+  redis.call('SET', list.expired_key(q, element), text(count), 'EX', COUNT_SECONDS)
 end
 
 function list.counts(q)
@@ -68,8 +77,7 @@ function list.sweep(q, batch)
       local element = list.stored(member)
       if redis.call('LREM', q .. ':processing', 1, element) == 1 then
         redis.call('RPUSH', q, element)
-        redis.call('INCR', list.expired_key(q, element))
-        redis.call('EXPIRE', list.expired_key(q, element), COUNT_SECONDS)
+        list.set_expired(q, element, math.abs(list.expired_count(q, element)) + 1)
         redis.call('SET', q .. ':babelgate:expired', 1, 'EX', COUNT_SECONDS)
       end
       if extended then

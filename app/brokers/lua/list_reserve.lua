@@ -1,5 +1,6 @@
 -- ARGV: time, limit, lease seconds, batch, and 32 hex digits for each message. Returns the first deadline in microseconds
--- (each next one is a microsecond later, so that a score finds one lease), the elements, and their counts of expiries, if any.
+-- (each next one is a microsecond later, so that a score finds one lease), the elements, and their counts
+-- of expiries, if any: negative where the last one has been reported.
 local q, limit, blob = KEYS[1], tonumber(ARGV[2]), ARGV[5]
 list.check(q)
 list.sweep(q, tonumber(ARGV[4]))
@@ -20,7 +21,7 @@ spread(leases, 'ZADD', q .. list.leases)
 local counts = {}
 if list.counts(q) then
   for i, element in ipairs(elements) do
-    counts[i] = tonumber(redis.call('GET', list.expired_key(q, element)) or 0)
+    counts[i] = list.expired_count(q, element)
   end
 end
 note(KEYS[2], list, q)

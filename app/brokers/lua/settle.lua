@@ -1,23 +1,24 @@
--- Ends leases. ARGV: time, layout, verb (ack, nack, back, dead), delay seconds, the number of handles, the handles, then the
+-- Ends leases. ARGV: time, layout, verb (ack, nack, back, late, dead), delay seconds, the number of handles, the handles, then the
 -- bodies to write, one for each, where the verb writes another one than is stored. Returns 1 for each settled handle, also
--- for one that the same verb has settled before, and 0 for a lost lease, whose message is not touched.
+-- for one that the same verb has settled before, and 0 for a lost lease, whose message is not touched. `late` is `back` for
+-- what came too late to be looked at: that its last lease expired has not been reported yet.
 local q, layout, verb = KEYS[1], LAYOUTS[ARGV[2]], ARGV[3]
 local delay, count = tonumber(ARGV[4]), tonumber(ARGV[5])
-local settled = q .. ':babelgate:settled'
+local settled, back = q .. ':babelgate:settled', verb == 'back' or verb == 'late'
 layout.check(q)
 redis.call('ZREMRANGEBYSCORE', settled, '-inf', score(now))
 
 local target, push = q, 'RPUSH'
 if verb == 'dead' then
   target = q .. '.dlq'
-elseif verb == 'back' then
+elseif back then
   push = 'LPUSH'
 end
 
 local counts, outcomes, tombstones, ended = layout.counts(q), {}, {}, {}
 for step = 1, count do
   -- Backwards to the head, so that what was first is first again.
-  local i = verb == 'back' and count + 1 - step or step
+  local i = back and count + 1 - step or step
   local id, micros = parse(ARGV[5 + i])
   -- The deadline names the lease: in Laravel's layout equal jobs share an id.
   local tombstone = id and verb .. string.sub(id, 1, 16) .. ':' .. text(micros)
@@ -28,8 +29,10 @@ for step = 1, count do
     if extended then
       redis.call('HDEL', q .. ':babelgate:extended', id)
     end
-    if counts and verb ~= 'back' then
+    if counts and not back then
       redis.call('DEL', layout.expired_key(q, stored))
+    elseif counts and verb == 'back' and layout.expired_count(q, stored) > 0 then
+      layout.set_expired(q, stored, -layout.expired_count(q, stored))
     end
     if verb ~= 'ack' then
       local body = ARGV[5 + count + i] or stored
