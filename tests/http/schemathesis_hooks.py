@@ -32,11 +32,8 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
-    """Send no ``null`` where it is accepted for no body. Only what goes through the bounds of values makes one; hooks of
-    this kind would leave a stateful run with nothing to link."""
-    made_of_bounds = case.meta is not None and case.meta.phase.name.value == "coverage"
-    is_null = case.body is None and case.operation.definition.raw.get("operationId") in OPTIONAL
-    return not (made_of_bounds and is_null)
+    """Send no ``null`` where it is accepted for no body."""
+    return case.body is not None or case.operation.definition.raw.get("operationId") not in OPTIONAL
 
 
 def _objects(case: Any) -> Iterator[dict[str, Any]]:
