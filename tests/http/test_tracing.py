@@ -5,6 +5,9 @@ from __future__ import annotations
 import contextlib
 import gc
 import json
+import random
+import uuid
+from collections import Counter
 from typing import Any
 
 import httpx
@@ -292,7 +295,7 @@ async def test_a_request_that_is_over_waits_for_no_collector(make):
 async def test_a_ratio_decides_by_the_trace_id_and_everybody_alike(make):
     spans = Spans("parentbased_traceidratio", "0.5")
     world = await make(spans.tracing, lacking(headers=False))
-    low, high = "11111111-2222-4333-0444-555555555555", "11111111-2222-4333-f444-555555555555"
+    low, high = "11111111-2222-4333-8444-555555555551", "11111111-2222-4333-8444-555555555550"
     for trace_id, sampled in ((low, True), (high, False)):
         await world.publish(DRAFT | {"trace_id": trace_id})
         (message,) = await world.receive()
@@ -307,6 +310,27 @@ async def test_a_ratio_decides_by_the_trace_id_and_everybody_alike(make):
             spans.clear()
             await world.receive()
             spans.clear()
+
+
+@pytest.mark.parametrize("with_hyphens", [True, False])
+async def test_a_ratio_samples_its_share_of_messages_with_a_uuid(make, with_hyphens):
+    spans = Spans("parentbased_traceidratio", "0.5")
+    world = await make(spans.tracing, lacking(headers=False))
+    source = random.Random(4)
+    uuids = [uuid.UUID(int=source.getrandbits(128), version=4) for _ in range(400)]
+    trace_ids = [str(each) if with_hyphens else each.hex for each in uuids]
+    for trace_id in trace_ids:
+        await world.publish(DRAFT | {"trace_id": trace_id})
+    published = {header(span)[3:35] for span in spans.all}
+    # Three standard deviations of 400 decisions at 0.5.
+    assert abs(len(published) - 200) <= 30
+    spans.clear()
+    for _ in trace_ids:
+        (message,) = await world.receive()
+        await world.post(":ack", {"ack_tokens": [message["ack_token"]]})
+    # The same traces at the other hops: of each a receive and an ack, two spans each.
+    received = Counter(header(span)[3:35] for span in spans.all)
+    assert received == dict.fromkeys(published, 4)
 
 
 async def test_a_dry_run_shows_what_would_travel(make, spans):
