@@ -1,4 +1,5 @@
-"""The command line. ``serve`` and ``check-config`` run here; the rest are clients of a running gateway.
+"""The command line. ``serve``, ``check-config`` and ``healthcheck`` read the configuration; the rest are clients of a
+running gateway.
 
 Commands import what they need when they run: ``--help`` stays quick and loads no broker's client.
 """
@@ -14,7 +15,7 @@ import click
 
 from app import __version__
 from app.cli_client import COMMANDS
-from app.cli_output import complain, configuration_errors, table
+from app.cli_output import REFUSED, complain, configuration_errors, table
 from app.pipeline.cli import pipeline
 
 if TYPE_CHECKING:
@@ -79,20 +80,11 @@ def greet(url: str, settings: Settings) -> None:
 def check_config(config: Path | None, offline: bool) -> None:
     """Print the resolved routes and what to know of them; exit 1 when the gateway would refuse to start."""
     from app import settings
-    from app.checks import check
-    from app.journaling import check_journal
-    from app.keys import check_token_keys
-    from app.observe import tracing_setup
-    from app.tls import check_tls
-    from app.wiring import resolve
+    from app.wiring import check_settings
 
     with configuration_errors():
         loaded = settings.load(config, os.environ)
-        check_token_keys(loaded)
-        check_tls(loaded)
-        tracing_setup.check()
-        check_journal(loaded)
-        routes = check(resolve(loaded))
+        routes = check_settings(loaded)
     table(
         ("BROKER", "URL", "REQUIRED"),
         [(n, b.masked_url, "yes" if b.required else "no") for n, b in loaded.brokers.items()],
@@ -101,6 +93,25 @@ def check_config(config: Path | None, offline: bool) -> None:
     table(("QUEUE", "BROKER", "NATIVE QUEUE", "LEASE", "ATTEMPTS", "BACKOFF", "TTL"), [_row(*line) for line in routes])
     for warning in _warnings(loaded, [route for _, route in routes], offline):
         complain(f"warning: {warning}")
+
+
+@cli.command()
+@CONFIG
+def healthcheck(config: Path | None) -> None:
+    """Ask the gateway of this configuration, on this machine, whether it is alive; exit 0 if it is, else 1.
+
+    Options that were given to serve are not known here: set them in the file or by BABELGATE_ variables.
+    """
+    from app import settings
+    from app.healthcheck import Unhealthy, ask
+
+    with configuration_errors():
+        loaded = settings.load(config, os.environ)
+        try:
+            click.echo(ask(loaded))
+        except Unhealthy as error:
+            complain(str(error))
+            sys.exit(REFUSED)
 
 
 def _row(key: str, route: Route) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ from uvicorn.supervisors import Multiprocess
 
 from app import __version__
 from app.errors import ConfigError
+from app.healthcheck import reachable
 from app.instances import workers_directory
 from app.lifecycle import GracefulStop
 from app.observe import logs
@@ -47,7 +48,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     Raises ConfigError when it cannot listen there, or a route cannot be served.
     """
     logs.configure(settings.log_level, settings.log_format)
-    _check(settings)
+    _prepare(settings)
     raise_file_limit()
     listener = _listen(settings)
     # uvicorn raises the signals it saw again when it is done: a stop that was asked for is a success.
@@ -56,8 +57,7 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     address, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
     log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
-    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
-    announce(f"{scheme}://{_in_url(reachable)}:{port}{settings.prefix}")
+    announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}")
     if settings.workers > 1:
         with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
             config = uvicorn_config(partial(create_app, settings, directory), settings)
@@ -148,18 +148,10 @@ def _listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _check(settings: Settings) -> None:
-    """Refuse what cannot be served before anything listens."""
-    from app.journaling import check_journal
+def _prepare(settings: Settings) -> None:
+    """Refuse what cannot be served before anything listens, and make the token key that all workers share."""
     from app.keys import token_keys
-    from app.observe import metrics_otlp, tracing_setup
-    from app.tls import check_tls
-    from app.wiring import resolve
+    from app.wiring import check_settings
 
-    resolve(settings)
-    tracing_setup.check()
-    if settings.metrics:
-        metrics_otlp.check()
+    check_settings(settings)
     token_keys(settings)
-    check_journal(settings)
-    check_tls(settings)

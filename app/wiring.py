@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from app.brokers.registry import connect, driver
 from app.checks import check
 from app.claims import KeepsKeys, Terms
 from app.clock import Clock, now_ms
+from app.directories import check_writable
 from app.envelope import Limits
 from app.errors import ConfigError
 from app.forwarding import Forwarder
@@ -27,13 +28,12 @@ from app.http.body import RequestLimits
 from app.http.durations import Durations
 from app.http.shedding import Shedder
 from app.idempotency import NONE, OWN, KeyPolicy
-from app.journaling import journal
-from app.keys import token_keys
+from app.journaling import check_journal, journal
+from app.keys import check_token_keys, token_keys
 from app.leases import TokenSealer
-from app.observe import tracing_setup
+from app.observe import metrics_otlp, tracing_setup
 from app.observe.events import Observe
 from app.observe.metrics import Metrics
-from app.observe.metrics_otlp import otlp_metrics
 from app.observe.observers import fan_out
 from app.observe.tracing import Tracing
 from app.pacing import Pacer
@@ -44,10 +44,11 @@ from app.peers_siblings import Siblings
 from app.peers_signing import Signer
 from app.peers_sockets import SocketDirectory
 from app.rights import Caller
-from app.routing import Policy, Router, Rule
+from app.routing import Policy, Route, Router, Rule
 from app.scraping import Scraping
 from app.settings import Settings
 from app.settings_sections import QueueSettings
+from app.tls import check_tls
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
@@ -55,6 +56,25 @@ def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
     bindings = _bindings(settings, clock)
     _idempotency(settings, bindings)
     return _router(settings, bindings)
+
+
+def check_settings(settings: Settings) -> list[tuple[str, Route]]:
+    """Refuse whatever would keep the gateway from starting here; makes nothing, and connects to nothing.
+
+    Not checked is whether the addresses to listen on are free, which another process may change at any time.
+    Returns each configured rule and its route, as :func:`app.checks.check`. Raises ConfigError naming a key of the
+    configuration, or a variable of OpenTelemetry.
+    """
+    routes = check(resolve(settings))
+    tracing_setup.check()
+    if settings.metrics:
+        metrics_otlp.check()
+    check_token_keys(settings)
+    check_journal(settings)
+    check_tls(settings)
+    if _needs_directory(settings, routes):
+        check_writable(_peers_directory(settings), "peers.directory")
+    return routes
 
 
 def build_gateway(
@@ -97,7 +117,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
-    directory = SocketDirectory(settings.peers.directory or settings.state_dir / "peers")
+    directory = SocketDirectory(_peers_directory(settings))
     places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
     # An owner may itself wait for its broker.
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
@@ -122,7 +142,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         if workers_directory is not None:
             siblings = Siblings(gateway.incarnation, workers_directory, directory, signer)
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), siblings)
-        otlp = otlp_metrics(scraping.alone)
+        otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     ended = [] if durations is None else [durations.ended]
     if settings.access_log:
@@ -137,14 +157,27 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
     # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
-    owned = any(route.capabilities.ack_scope != "anywhere" for _, route in check(gateway.router))
+    routes = check(gateway.router)
+    owned = _is_owned(routes)
     if not owned and workers_directory is None:
         return App(api, gateway, shedder, parts, journaled)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
-    needs_directory = owned and (settings.peers.directory is not None or settings.workers > 1)
     tell = scraping.tell if scraping is not None else None
-    port = PeerPort(gateway, signer, directory, listen, needs_directory, tell)
+    port = PeerPort(gateway, signer, directory, listen, _needs_directory(settings, routes), tell)
     return App(api, gateway, shedder, parts, journaled, port, peers)
+
+
+def _peers_directory(settings: Settings) -> Path:
+    return settings.peers.directory or settings.state_dir / "peers"
+
+
+def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
+    """Whether a message of some route can be settled by the process alone that handed it out."""
+    return any(route.capabilities.ack_scope != "anywhere" for _, route in routes)
+
+
+def _needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
+    return _is_owned(routes) and (settings.peers.directory is not None or settings.workers > 1)
 
 
 def _addresses(given: str | Sequence[str] | None) -> list[Address]:

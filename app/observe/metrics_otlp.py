@@ -31,23 +31,31 @@ Collect = Callable[[], Awaitable[Snapshot]]
 log = get_logger("babelgate.otlp")
 
 
-def check(environ: Mapping[str, str] = os.environ) -> tuple[list[str], float]:
-    """The exporters that are asked for, and the seconds between two exports. Raises ConfigError naming a variable."""
-    given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
-    if not given.isdecimal() or int(given) == 0:
-        raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
-    return asked_for("metrics", environ), int(given) / 1000
+def check(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError for variables that :func:`otlp_metrics` would refuse; sends nothing."""
+    exporters, _ = _exporters(environ)
+    for exporter in exporters:
+        exporter.shutdown()
 
 
 def otlp_metrics(collect: Collect, environ: Mapping[str, str] = os.environ) -> OtlpMetrics | None:
     """What sends the snapshots of ``collect``; None where nobody asked for it. Raises ConfigError."""
-    names, interval_seconds = check(environ)
+    exporters, interval_seconds = _exporters(environ)
+    return OtlpMetrics(collect, exporters, resource(environ), interval_seconds) if exporters else None
+
+
+def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], float]:
+    """Those that are asked for, and the seconds between two exports. Raises ConfigError naming a variable."""
+    given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
+    if not given.isdecimal() or int(given) == 0:
+        raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
+    names = asked_for("metrics", environ)
     if not names:
-        return None
+        return [], 0.0
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
     exporters = [otlp_exporter("metrics", environ) if name == "otlp" else ConsoleMetricExporter() for name in names]
-    return OtlpMetrics(collect, exporters, resource(environ), interval_seconds)
+    return exporters, int(given) / 1000
 
 
 class OtlpMetrics:

@@ -11,9 +11,10 @@ import asyncio
 import contextlib
 import importlib
 import os
+import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from app import __version__
@@ -58,10 +59,21 @@ def asked_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> list[s
 
 def otlp_exporter(signal: Signal, environ: Mapping[str, str] = os.environ) -> Any:
     """The OTLP exporter for ``signal``, which reads the variables of its own. Raises ConfigError."""
-    try:
+    with refusals("OTEL_EXPORTER_OTLP_…"):
         return _exporter_class(signal, f"OTEL_{signal.upper()}_EXPORTER", environ)()
-    except ValueError as error:
-        raise ConfigError(key="OTEL_EXPORTER_OTLP_…", reason=str(error)) from None
+
+
+@contextlib.contextmanager
+def refusals(variable: str) -> Iterator[None]:
+    """Raise what the SDK refuses of its variables as ConfigError, naming the one in its text, else ``variable``."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        # Whatever its class: those of the gRPC exporter have no ancestor of their own.
+        named = re.search(r"OTEL_[A-Z_]+", str(error))
+        raise ConfigError(key=named[0] if named else variable, reason=str(error).rstrip(".")) from None
 
 
 def resource(environ: Mapping[str, str] = os.environ) -> Resource:

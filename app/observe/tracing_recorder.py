@@ -93,6 +93,10 @@ class Recorder:
         assert isinstance(span, Span)
         return Recorded(span)
 
+    def discard(self) -> None:
+        """End it before anything was recorded."""
+        self._provider.shutdown()
+
     async def close(self) -> None:
         """Send what is left, for at most 3 s; idempotent."""
         await otel.bounded(self._provider.shutdown)
@@ -111,10 +115,12 @@ class RootIds(RandomIdGenerator):
 def recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.environ) -> Recorder:
     """The recorder for ``exporters``, as :func:`app.observe.otel.asked_for` names them. Raises ConfigError."""
     ids = RootIds()
-    provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
+    with otel.refusals("OTEL_…"):
+        provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
     for name in exporters:
         exporter = ConsoleSpanExporter() if name == "console" else otel.otlp_exporter("traces", environ)
-        provider.add_span_processor(BatchSpanProcessor(exporter))
+        with otel.refusals("OTEL_BSP_…"):
+            provider.add_span_processor(BatchSpanProcessor(exporter))
     return Recorder(provider, ids)
 
 

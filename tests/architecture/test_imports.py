@@ -48,7 +48,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("app.scraping",),
     ("app.http",),
     ("app.settings", "app.checks"),
-    ("app.journaling", "app.keys", "app.tls", "app.instances"),
+    ("app.journaling", "app.keys", "app.tls", "app.instances", "app.healthcheck"),
     ("app.protocol",),
     ("app.listener",),
     ("app.peer_port",),

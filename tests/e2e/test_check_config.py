@@ -1,0 +1,124 @@
+"""``check-config`` refuses what ``serve`` refuses, by the same key, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.harness.local import certify
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+ROOT = Path(__file__).resolve().parents[2]
+OTLP = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:9"}
+GRPC = OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
+RABBIT = "brokers: {r: 'amqp://127.0.0.1:1'}\n"
+KEYS = "token_keys: [{id: a, secret: a secret of thirty-two characters}]\n"
+
+BAD = [
+    ("nonsense: 1", {}, "nonsense"),
+    ("[]", {}, "{file}"),
+    ("port: 0x", {}, "port"),
+    ("", {"BABELGATE_PROT": "1"}, "prot"),
+    ("host: 0.0.0.0", {}, "host"),
+    ("brokers: {a: 'nonsense://h'}", {}, "brokers.a.url"),
+    ("queues: {a: {broker: b}}", {}, "queues.a.broker"),
+    ("queues: {a: {broker: local, nonsense: 1}}", {}, "queues.a.nonsense"),
+    (RABBIT + "idempotency: {store: r}", {}, "idempotency.store"),
+    ("state_dir: {file}/state", {}, "state_dir"),
+    ("state_dir: {bad_key}", {}, "state_dir"),
+    ("token_keys: [{id: a, secret: x}]", {}, "token_keys.0.secret"),
+    ("tls_cert: {directory}/server.crt", {}, "tls_cert"),
+    ("tls_cert: /nowhere\ntls_key: /nowhere", {}, "tls_cert"),
+    ("tls_cert: {directory}/server.crt\ntls_key: {directory}/ca.key", {}, "tls_cert"),
+    ("tls_cert: {file}\ntls_key: {directory}/server.key", {}, "tls_cert"),
+    ("journal: {landing: '{file}/journal'}", {}, "journal.landing"),
+    ("journal: {landing: 'nonsense://bucket'}", {}, "journal.landing"),
+    ("journal: {landing: '{directory}/journal', open_directory: '{file}/open'}", {}, "journal.open_directory"),
+    ("peers: {addresses: ['127.0.0.1:1'], listen: '127.0.0.1:2'}", {}, "token_keys"),
+    (KEYS + "peers: {addresses: ['127.0.0.1:1']}", {}, "peers.listen"),
+    (KEYS + "peers: {listen: nonsense}", {}, "peers.listen"),
+    (RABBIT + "peers: {directory: '{file}/peers'}", {}, "peers.directory"),
+    (RABBIT + KEYS + "state_dir: {file}/state\nworkers: 2", {}, "peers.directory"),
+    ("", {"OTEL_TRACES_EXPORTER": "foo"}, "OTEL_TRACES_EXPORTER"),
+    ("", {"OTEL_METRICS_EXPORTER": "foo"}, "OTEL_METRICS_EXPORTER"),
+    ("", OTLP | {"OTEL_EXPORTER_OTLP_PROTOCOL": "foo"}, "OTEL_EXPORTER_OTLP_PROTOCOL"),
+    ("", OTLP | {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "foo"}, "OTEL_EXPORTER_OTLP_METRICS_PROTOCOL"),
+    ("", OTLP | {"OTEL_METRIC_EXPORT_INTERVAL": "soon"}, "OTEL_METRIC_EXPORT_INTERVAL"),
+    ("", OTLP | {"OTEL_TRACES_SAMPLER": "foo"}, "OTEL_TRACES_SAMPLER"),
+    (
+        "",
+        OTLP | {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "2"},
+        "OTEL_TRACES_SAMPLER_ARG",
+    ),
+    ("", OTLP | {"OTEL_SPAN_LINK_COUNT_LIMIT": "x"}, "OTEL_SPAN_LINK_COUNT_LIMIT"),
+    ("", OTLP | {"OTEL_BSP_MAX_QUEUE_SIZE": "0"}, "OTEL_BSP_…"),
+    ("", GRPC | {"OTEL_EXPORTER_OTLP_COMPRESSION": "foo"}, "OTEL_EXPORTER_OTLP_COMPRESSION"),
+    ("", GRPC | {"OTEL_EXPORTER_OTLP_METRICS_COMPRESSION": "foo"}, "OTEL_EXPORTER_OTLP_METRICS_COMPRESSION"),
+]
+
+
+def run(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("BABELGATE_", "OTEL_"))}
+    environ |= {"BABELGATE_CONFIG": str(directory / "babelgate.yaml")} | variables
+    command = [sys.executable, "-m", "app", *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+
+
+def files(directory: Path) -> set[Path]:
+    return set(directory.rglob("*"))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with certificates, a file that is none, and a token key that is too short."""
+    directory = tmp_path_factory.mktemp("configuration")
+    certify(directory)
+    (directory / "file").write_text("x")
+    (directory / "bad_key").mkdir()
+    (directory / "bad_key" / "token.key").write_text("00")
+    return directory
+
+
+@pytest.mark.parametrize(("yaml", "variables", "key"), BAD)
+def test_both_refuse_it_by_the_same_key(place: Path, yaml: str, variables: dict[str, str], key: str) -> None:
+    named = {"{file}": place / "file", "{bad_key}": place / "bad_key", "{directory}": place}
+    for name, path in named.items():
+        yaml = yaml.replace(name, str(path))
+    path = place / "babelgate.yaml"
+    path.write_text(yaml if "state_dir" in yaml or yaml == "[]" else f"{yaml}\nstate_dir: {place}/state\n")
+    before = files(place)
+    checked = run(place, "check-config", "--offline", **variables)
+    served = run(place, "serve", **variables)
+    for done in (checked, served):
+        assert done.returncode == 1, done.stdout + done.stderr
+        assert done.stderr.startswith(f"{key.replace('{file}', str(path))}: "), done.stderr
+    assert served.stderr == checked.stderr
+    assert files(place) == before
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {},
+        OTLP | {"OTEL_BSP_MAX_QUEUE_SIZE": "1000", "OTEL_SPAN_LINK_COUNT_LIMIT": "10"},
+        GRPC | {"OTEL_EXPORTER_OTLP_COMPRESSION": "gzip"},
+        {"OTEL_TRACES_EXPORTER": "console", "OTEL_METRICS_EXPORTER": "console"},
+        # Nothing is counted, so nobody reads the variable.
+        {"BABELGATE_METRICS": "false", "OTEL_METRICS_EXPORTER": "foo"},
+    ],
+)
+def test_what_is_good_is_accepted_and_makes_nothing(tmp_path: Path, variables: dict[str, str]) -> None:
+    certify(tmp_path)
+    lines = ["state_dir: {0}/state", "tls_cert: {0}/server.crt", "tls_key: {0}/server.key"]
+    lines += ["journal: {{landing: '{0}/landing', open_directory: '{0}/open'}}", "peers: {{directory: '{0}/peers'}}"]
+    (tmp_path / "babelgate.yaml").write_text("\n".join(lines).format(tmp_path))
+    before = files(tmp_path)
+    done = run(tmp_path, "check-config", **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("BROKER ")
+    assert files(tmp_path) == before
