@@ -26,7 +26,7 @@ The tree::
     ├── Overloaded                   overloaded              a bound of this process is reached
     └── BrokerError
         ├── BrokerUnavailable        broker_unavailable      nothing was written
-        ├── OutcomeUnknown           outcome_unknown         written, and no answer came
+        ├── OutcomeUnknown           outcome_unknown         written, and not confirmed
         ├── BrokerRejected           broker_rejected         the broker refused this message
         ├── StorageFull              storage_full            disk or memory of the broker is full
         └── StorageReadOnly          storage_read_only       the file cannot be written
@@ -253,7 +253,7 @@ class BrokerUnavailable(BrokerError):
 
 
 class OutcomeUnknown(BrokerError):
-    """The broker {broker} did not answer: {reason}. The operation may or may not have taken effect."""
+    """The broker {broker} did not confirm the operation: {reason}. It may or may not have taken effect."""
 
     code = "outcome_unknown"
     retryable = True

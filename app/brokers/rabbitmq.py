@@ -20,6 +20,7 @@ from app.brokers.rabbitmq_errors import reason_of
 from app.brokers.rabbitmq_ladder import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq_link import Backoff, Link
 from app.brokers.rabbitmq_management import Management
+from app.brokers.rabbitmq_nacks import Nacks
 from app.brokers.rabbitmq_options import RabbitQueue, queue_of
 from app.brokers.rabbitmq_profile import Addressed, Topology
 from app.brokers.rabbitmq_publishing import Publisher
@@ -79,7 +80,6 @@ class RabbitBinding:
         backoff = Backoff()
         self._publishing = Link(name, parameters, "publish", backoff, timeout_seconds)
         self._consuming = Link(name, parameters, "consume", backoff, timeout_seconds)
-        self._publisher = Publisher(self._publishing, Declarer(self._publishing), timeout_seconds)
         self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
         self._reserving = Reserving(self._consuming, Declarer(self._consuming), self._channels, self._spawn)
         self._settling = Settling(name, self._channels, timeout_seconds)
@@ -87,6 +87,8 @@ class RabbitBinding:
         self._resting = Resting(self._consuming, self._spawn, timeout_seconds)
         where = parameters.management
         self._management = None if where is None else Management(name, where, parameters.vhost)
+        nacks = Nacks(name, self._management)
+        self._publisher = Publisher(self._publishing, Declarer(self._publishing), timeout_seconds, nacks)
         self._used: dict[str, RabbitQueue] = {}
         self._background: set[asyncio.Task[None]] = set()
 

@@ -16,7 +16,7 @@ class Returned(Exception):
 
 
 class Nacked(Exception):
-    """The broker did not take the message: a full queue with ``reject-publish``, or a fault."""
+    """The broker refused the message (``basic.nack``), and gave no reason; see :mod:`app.brokers.rabbitmq_nacks`."""
 
 
 class _Unconfirmed(Struct):
@@ -64,8 +64,7 @@ class Confirms:
             elif taken:
                 unconfirmed.future.set_result(None)
             else:
-                refusal = "the queue is full (x-overflow: reject-publish), or failed to take the message"
-                unconfirmed.future.set_exception(Nacked(refusal))
+                unconfirmed.future.set_exception(Nacked("RabbitMQ did not take the message (basic.nack)"))
 
     def abandon(self) -> list[asyncio.Future[None]]:
         """The channel has ended: the futures that will hear no more."""

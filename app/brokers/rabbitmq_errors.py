@@ -9,13 +9,14 @@ from pamqp import exceptions as pamqp
 
 from app.brokers.rabbitmq_channel import ChannelGone
 from app.brokers.rabbitmq_confirms import Nacked, Returned
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 
 # By class, the nearest ancestor counts. OutcomeUnknown stands for what ends a connection or a channel: where nothing
 # had been written, that is BrokerUnavailable.
 BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     Returned: BrokerRejected,
-    Nacked: StorageFull,
+    # Where more is known of the queue, app.brokers.rabbitmq_nacks says more.
+    Nacked: OutcomeUnknown,
     ChannelGone: OutcomeUnknown,
     aiormq.AMQPError: OutcomeUnknown,
     aiormq.AMQPConnectionError: OutcomeUnknown,
@@ -42,7 +43,7 @@ BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     aiormq.ProtocolSyntaxError: OutcomeUnknown,
     aiormq.InvalidFrameError: OutcomeUnknown,
     aiormq.MethodNotImplemented: BrokerRejected,
-    aiormq.DeliveryError: StorageFull,
+    aiormq.DeliveryError: OutcomeUnknown,
     aiormq.PublishError: BrokerRejected,
     aiormq.ChannelInvalidStateError: OutcomeUnknown,
     pamqp.PAMQPException: OutcomeUnknown,

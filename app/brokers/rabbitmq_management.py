@@ -19,6 +19,8 @@ log = get_logger("babelgate.rabbitmq")
 
 Answer = TypeVar("Answer")
 
+_UP = frozenset({"running", "flow", "idle"})
+
 
 class Counts(Struct, frozen=True):
     """A queue as the API sees it, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval).
@@ -31,6 +33,7 @@ class Counts(Struct, frozen=True):
     durable: bool = True
     arguments: Mapping[str, Any] = {}
     effective_policy_definition: Mapping[str, Any] | Sequence[Any] | None = None
+    state: str = "running"
     messages_ready: int | None = None
     messages_unacknowledged: int | None = None
     head_message_timestamp: int | None = None
@@ -42,6 +45,15 @@ class Counts(Struct, frozen=True):
         return "x-dead-letter-exchange" in self.arguments or (
             isinstance(policy, Mapping) and "dead-letter-exchange" in policy
         )
+
+    @property
+    def rejects_beyond_limit(self) -> bool:
+        """Whether its arguments or a policy give it a length limit, beyond which it rejects what is published."""
+        policy = self.effective_policy_definition if isinstance(self.effective_policy_definition, Mapping) else {}
+        limits = ("max-length", "max-length-bytes")
+        limited = any(f"x-{limit}" in self.arguments or limit in policy for limit in limits)
+        overflow = self.arguments.get("x-overflow") or policy.get("overflow")
+        return self.state in _UP and limited and overflow in ("reject-publish", "reject-publish-dlx")
 
 
 class _Named(Struct, frozen=True):

@@ -10,9 +10,10 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, Chann
 from app.brokers.binding import Outcome
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq_channel import Channel, ChannelGone
-from app.brokers.rabbitmq_confirms import Returned
+from app.brokers.rabbitmq_confirms import Nacked, Returned
 from app.brokers.rabbitmq_errors import translate
 from app.brokers.rabbitmq_link import Link
+from app.brokers.rabbitmq_nacks import Nacks
 from app.brokers.rabbitmq_profile import Addressed, Topology
 from app.brokers.rabbitmq_topology import Declare, Declarer
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
@@ -25,9 +26,16 @@ class Publisher:
     to the default exchange, which cannot go, must not suffer from that.
     """
 
-    def __init__(self, link: Link, declarer: Declarer, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        link: Link,
+        declarer: Declarer,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        nacks: Nacks | None = None,
+    ) -> None:
         self._link = link
         self._declarer = declarer
+        self._nacks = nacks or Nacks(link.broker)
         self._timeout_seconds = timeout_seconds
         self._channels: dict[bool, Channel] = {}
         self._opening: dict[bool, asyncio.Task[Channel]] = {}
@@ -36,8 +44,9 @@ class Publisher:
     async def publish(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> list[Outcome]:
         """Write all in one piece; returns when all are confirmed, one outcome per message.
 
-        It takes at most ``timeout_seconds``, connecting and declaring included. Raises BrokerUnavailable, and
-        BrokerRejected for the topology, when nothing was written; the first at once while the broker blocks publishers.
+        It takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API
+        is asked why one was refused. Raises BrokerUnavailable, and BrokerRejected for the topology, when nothing was
+        written; the first at once while the broker blocks publishers.
         """
         self._check_blocked()
         until = asyncio.get_running_loop().time() + self._timeout_seconds
@@ -65,7 +74,7 @@ class Publisher:
         if futures:
             await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
         for future, index in futures.items():
-            outcomes[index] = self._outcome(future, messages[index], mode)
+            outcomes[index] = await self._outcome(future, messages[index], topology, mode)
         self._look_at(outcomes, messages, topology, futures, channels)
         return outcomes
 
@@ -108,7 +117,9 @@ class Publisher:
         if not task.cancelled() and task.exception() is None:
             self._channels[default] = task.result()
 
-    def _outcome(self, future: asyncio.Future[None], message: Addressed, mode: Declare) -> Outcome:
+    async def _outcome(
+        self, future: asyncio.Future[None], message: Addressed, topology: Topology, mode: Declare
+    ) -> Outcome:
         broker = self._link.broker
         if not future.done():
             reason = f"no confirm within {self._timeout_seconds:g} s"
@@ -118,6 +129,8 @@ class Publisher:
             return None
         if isinstance(error, Returned):
             return _returned(broker, error, message, mode)
+        if isinstance(error, Nacked):
+            return await self._nacks.error(message, topology, mode)
         if isinstance(error, ChannelGone) and offends(error.__cause__, message):
             return translate(broker, error, written=False)
         return translate(broker, error, written=True)

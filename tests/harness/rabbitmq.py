@@ -203,6 +203,11 @@ class RabbitServer:
             error.add_note(f"{error.stdout}{error.stderr}")
             raise
 
+    def queue_eval(self, queue: str, expression: str) -> str:
+        """What an Erlang expression gives, in which ``Pid`` is the process of a queue of the virtual host ``/``."""
+        found = f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, <<"{queue}">>))'
+        return self.ctl("eval", f"{found}, Pid = amqqueue:get_pid(Q), {expression}.")
+
     @contextmanager
     def alarm(self) -> Iterator[None]:
         """While it lasts the memory alarm is on: connections that publish are blocked."""

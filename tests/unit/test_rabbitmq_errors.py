@@ -12,7 +12,7 @@ from pamqp import exceptions as pamqp
 from app.brokers.rabbitmq_channel import ChannelGone
 from app.brokers.rabbitmq_confirms import Nacked, Returned
 from app.brokers.rabbitmq_errors import BY_CLASS, translate
-from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 
 
 def classes(module: ModuleType) -> list[type[Exception]]:
@@ -59,7 +59,7 @@ REFUSED = aiormq.ChannelAccessRefused("ACCESS_REFUSED - access to queue 'q' refu
         (REFUSED, BrokerRejected, BrokerRejected),
         (aiormq.ProbableAuthenticationError("ACCESS_REFUSED"), BrokerUnavailable, BrokerUnavailable),
         (Returned("NO_ROUTE"), BrokerRejected, BrokerRejected),
-        (Nacked("full"), StorageFull, StorageFull),
+        (Nacked("refused"), BrokerUnavailable, OutcomeUnknown),
         (ValueError("the name of a header is too long"), BrokerRejected, BrokerRejected),
         (KeyError("a fault of this program"), BrokerUnavailable, OutcomeUnknown),
     ],

@@ -8,9 +8,10 @@ import pytest
 
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq_profile import Addressed, Topology
-from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.harness.local import eventually
 from tests.harness.rabbitmq import RabbitServer, client, rabbit_server
+from tests.harness.world import until
 from tests.unit.rabbitmq_support import BODY, lined, virtual_host
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
@@ -118,13 +119,47 @@ async def test_without_the_right_to_write_it_is_a_refusal(rabbit: RabbitServer, 
             assert isinstance(outcome, BrokerRejected) and "ACCESS_REFUSED" in outcome.reason
 
 
-async def test_a_full_queue_is_storage_that_is_full(rabbit: RabbitServer, queue: str) -> None:
+async def test_a_refusal_by_a_queue_of_which_nothing_is_known_is_an_unknown_outcome(
+    rabbit: RabbitServer, queue: str
+) -> None:
     with client(rabbit.url()) as channel:
         channel.queue_declare(queue, durable=True, arguments={"x-max-length": 2, "x-overflow": "reject-publish"})
     async with lined(rabbit.url(), queue, declare="passive") as line:
         outcomes = [(await line.publish(BODY))[0] for _ in range(4)]
-        assert [type(outcome) for outcome in outcomes] == [type(None)] * 2 + [StorageFull] * 2
+        assert [type(outcome) for outcome in outcomes] == [type(None)] * 2 + [OutcomeUnknown] * 2
+        assert all(outcome.retryable and "basic.nack" in outcome.reason for outcome in outcomes if outcome)
         assert len(await line.bodies()) == 2
+
+
+async def test_a_quorum_queue_without_a_leader_has_written_nothing(rabbit: RabbitServer, queue: str) -> None:
+    async with lined(rabbit.url(), queue, queue_type="quorum") as line:
+        await line.declarer.ensure(line.profile.topology, "active")
+        rabbit.queue_eval(queue, "ra:stop_server(quorum_queues, Pid)")
+        refused = await line.publish(b"refused", b"too")
+        rabbit.queue_eval(queue, "ra:restart_server(quorum_queues, Pid)")
+        assert [type(outcome) for outcome in refused] == [BrokerUnavailable] * 2
+        assert all(outcome.retryable and "no leader" in outcome.reason for outcome in refused if outcome)
+
+        async def taken() -> bool:
+            return await line.publish(b"after") == [None]
+
+        await until(taken)
+        assert await line.bodies() == [b"after"]
+
+
+async def test_a_classic_queue_that_fails_may_have_written_it(rabbit: RabbitServer, queue: str) -> None:
+    async with lined(rabbit.url(), queue) as line:
+        assert await line.publish(BODY) == [None]
+        rabbit.queue_eval(queue, "sys:suspend(Pid)")
+        publishing = asyncio.create_task(line.publish(b"in flight"))
+
+        async def is_in_flight() -> bool:
+            return "1" in (await asyncio.to_thread(rabbit.ctl, "list_channels", "messages_unconfirmed")).split()
+
+        await until(is_in_flight)
+        rabbit.queue_eval(queue, "exit(Pid, kill)")
+        (outcome,) = await publishing
+        assert isinstance(outcome, OutcomeUnknown) and outcome.retryable and "basic.nack" in outcome.reason
 
 
 async def test_a_blocked_broker_is_unavailable_at_once_and_for_no_longer(rabbit: RabbitServer, queue: str) -> None:

@@ -7,12 +7,13 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
+import httpx
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.rabbitmq import RabbitBinding, connect
 from app.clock import now_ms
-from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, StorageFull
+from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.harness.local import certify, free_port
 from tests.harness.rabbitmq import RabbitServer, binding, browse, client, count, rabbit_server
 from tests.harness.world import until
@@ -113,19 +114,6 @@ class TestQueues:
         assert "x-max-length" in str(error)
         assert "declare: passive" in str(error)
 
-    async def test_a_full_queue_refuses_what_it_has_no_room_for(
-        self, rabbit: RabbitServer, one: RabbitBinding, queue: str
-    ) -> None:
-        native = one.native_queue(queue, {"declare": "passive"})
-        with client(rabbit.url()) as channel:
-            arguments = {"x-max-length": 1, "x-overflow": "reject-publish"}
-            channel.queue_declare(queue, durable=True, arguments=arguments)
-        assert await one.publish(native, [message("in")]) == [None]
-        outcomes = await one.publish(native, [message("out"), message("too")])
-        assert kinds(outcomes) == [StorageFull] * 2
-        assert all(outcome.retryable for outcome in outcomes if outcome)
-        assert [body for _, body in browse(rabbit.url(), queue)] == [message("in").body]
-
     async def test_of_a_batch_only_the_refused_ones_fail(
         self, rabbit: RabbitServer, one: RabbitBinding, queue: str
     ) -> None:
@@ -135,7 +123,8 @@ class TestQueues:
             channel.queue_declare(queue, durable=True, arguments=arguments)
         outcomes = [await one.publish(native, [message(f"{n}{m}") for m in range(3)]) for n in range(3)]
         flat = [outcome for batch in outcomes for outcome in batch]
-        assert flat[0] is None and isinstance(flat[-1], StorageFull)
+        # Without the management API nobody can tell a full queue from one that failed.
+        assert flat[0] is None and isinstance(flat[-1], OutcomeUnknown)
         assert count(rabbit.url(), queue) == flat.count(None)
 
     @pytest.mark.parametrize("size", [1 << 20, 10 << 20])
@@ -220,6 +209,12 @@ class TestTheAddress:
             connect("rabbit", "amqp://127.0.0.1/", {"prefetch": 7}, now_ms)
 
 
+def tells_the_limit(server: RabbitServer, queue: str) -> bool:
+    """Whether the management API has heard by now how the queue is limited."""
+    answer = httpx.get(f"{server.management_url}/api/queues/%2F/{queue}", auth=("guest", "guest"))
+    return "max-length" in answer.text
+
+
 class TestManagement:
     async def test_it_tells_what_the_protocol_cannot(self, managed: RabbitServer, queue: str) -> None:
         async with binding(managed.url(), {"management": managed.management_url}) as one:
@@ -233,6 +228,49 @@ class TestManagement:
 
             await until(told)
             assert await one.ack(native, [held.handle]) == [None]
+
+    # The gateway itself declares no limit.
+    @pytest.mark.parametrize(
+        ("declare", "limited_by"), [("passive", "arguments"), ("passive", "policy"), ("active", "policy")]
+    )
+    @pytest.mark.parametrize("queue_type", ["classic", "quorum"])
+    async def test_a_full_queue_refuses_what_it_has_no_room_for(
+        self, managed: RabbitServer, queue: str, queue_type: str, declare: str, limited_by: str
+    ) -> None:
+        if limited_by == "policy":
+            definition = '{"max-length": 1, "overflow": "reject-publish"}'
+            managed.ctl("set_policy", queue, f"^{queue}$", definition, "--apply-to", "queues")
+        arguments: dict[str, Any] = {"x-queue-type": queue_type}
+        if limited_by == "arguments":
+            arguments |= {"x-max-length": 1, "x-overflow": "reject-publish"}
+        if declare == "passive":
+            with client(managed.url()) as channel:
+                channel.queue_declare(queue, durable=True, arguments=arguments)
+        async with binding(managed.url(), {"management": managed.management_url}) as one:
+            native = one.native_queue(
+                queue, {"queue_type": queue_type} if declare == "active" else {"declare": declare}
+            )
+            assert await one.publish(native, [message("in")]) == [None]
+            await until(lambda: asyncio.to_thread(tells_the_limit, managed, queue))
+            # A quorum queue takes a few more than its limit.
+            accepted = 1
+            while (outcome := (await one.publish(native, [message("in")]))[0]) is None:
+                accepted += 1
+            outcomes = [outcome, *await one.publish(native, [message("out"), message("too")])]
+            assert kinds(outcomes) == [StorageFull] * 3
+            assert all(outcome.retryable and queue in str(outcome) for outcome in outcomes if outcome)
+        assert [body for _, body in browse(managed.url(), queue)] == [message("in").body] * accepted
+
+    async def test_a_quorum_queue_without_a_leader_is_not_full(self, managed: RabbitServer, queue: str) -> None:
+        with client(managed.url()) as channel:
+            channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+        async with binding(managed.url(), {"management": managed.management_url}) as one:
+            native = one.native_queue(queue, {"declare": "passive"})
+            await one.stats(native)
+            managed.queue_eval(queue, "ra:stop_server(quorum_queues, Pid)")
+            (outcome,) = await one.publish(native, [message()])
+            managed.queue_eval(queue, "ra:restart_server(quorum_queues, Pid)")
+            assert isinstance(outcome, BrokerUnavailable) and "no leader" in outcome.reason
 
     @pytest.mark.parametrize("how", ["nobody listens", "refused"])
     async def test_without_an_answer_the_protocol_does(self, managed: RabbitServer, queue: str, how: str) -> None:
