@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 from app import turns
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
@@ -80,15 +81,16 @@ class RabbitBinding:
         backoff = Backoff()
         self._publishing = Link(name, parameters, "publish", backoff, timeout_seconds)
         self._consuming = Link(name, parameters, "consume", backoff, timeout_seconds)
+        locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
-        self._reserving = Reserving(self._consuming, Declarer(self._consuming), self._channels, self._spawn)
+        self._reserving = Reserving(self._consuming, Declarer(self._consuming, locks), self._channels, self._spawn)
         self._settling = Settling(name, self._channels, timeout_seconds)
         self._counting = Counting(self._consuming, timeout_seconds)
         self._resting = Resting(self._consuming, self._spawn, timeout_seconds)
         where = parameters.management
         self._management = None if where is None else Management(name, where, parameters.vhost)
         nacks = Nacks(name, self._management)
-        self._publisher = Publisher(self._publishing, Declarer(self._publishing), timeout_seconds, nacks)
+        self._publisher = Publisher(self._publishing, Declarer(self._publishing, locks), timeout_seconds, nacks)
         self._used: dict[str, RabbitQueue] = {}
         self._background: set[asyncio.Task[None]] = set()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 
@@ -33,8 +34,10 @@ _Part = Exchange | Queue | Bound
 class Declarer:
     """What exists on the broker of ``link``, as far as this process has seen to it."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, locks: WeakValueDictionary[str, asyncio.Lock] | None = None) -> None:
+        """``locks``: by the name of a queue, shared with the declarers of this process on other connections."""
         self._link = link
+        self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
         self._ensured: dict[tuple[int, Mode], Topology] = {}
         self._there: set[tuple[Mode, _Part]] = set()
@@ -130,7 +133,10 @@ class Declarer:
             if refused is not None:
                 channel = await self._link.channel()
             try:
-                await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._said(arguments))
+                # One at a time: while one connection makes a quorum queue, RabbitMQ tells another that it is there
+                # before it has a leader, and then refuses the first messages.
+                async with self._locks.setdefault(queue.name, asyncio.Lock()):
+                    await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._said(arguments))
                 return channel
             except ChannelPreconditionFailed as error:
                 refused = refused or error

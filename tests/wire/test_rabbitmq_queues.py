@@ -76,6 +76,16 @@ class TestQueues:
             message("refused or not").body,
         )
 
+    async def test_a_new_quorum_queue_takes_messages_while_somebody_waits(self, one: RabbitBinding, queue: str) -> None:
+        """Both connections declare the queue, at the same moment or some milliseconds apart."""
+        for number in range(200):
+            native = one.native_queue(f"{queue}.{number}", {"queue_type": "quorum"})
+            waiting = asyncio.create_task(one.reserve(native, 1, 20, 30))
+            await asyncio.sleep(0.001 * (number % 10))
+            assert await one.publish(native, [message()]) == [None]
+            (delivery,) = await waiting
+            assert await one.ack(native, [delivery.handle]) == [None]
+
     async def test_passive_never_makes_a_queue(self, rabbit: RabbitServer, one: RabbitBinding, queue: str) -> None:
         native = one.native_queue(queue, {"declare": "passive"})
         for call in (
