@@ -64,13 +64,15 @@ class Waiting:
     async def fill(self, until: float) -> None:
         """Until all that it may hold has arrived, or the loop's time ``until``, or it is not usable.
 
-        Or nothing came for a while, and no more by the end of a round trip: somebody else has taken the rest. Raises as
-        :meth:`wait`, and ChannelGone.
+        Or nothing came for a while, and no more by the end of a round trip to the queue: somebody else has taken the
+        rest. Raises as :meth:`wait`, ChannelGone, and ChannelNotFoundEntity for a queue that was deleted.
         """
         loop = asyncio.get_running_loop()
         while len(self._arrived) < self.prefetch and self.usable and loop.time() < until:
             next_one = len(self._arrived) + 1
             if not await self.wait(min(until, loop.time() + QUIET_SECONDS), next_one) and self.usable:
+                # The queue answers behind what it sent to the channel, and the channel behind what it wrote.
+                await self.held.channel.rpc.queue_declare(self._queue, passive=True)
                 await self.held.channel.barrier()
                 if len(self._arrived) < next_one:
                     break
