@@ -191,7 +191,9 @@ def _progress(file: IO[bytes]) -> Iterator[Callable[[int], None]]:
 def _tell_failures(answer: dict[str, Any], numbers: Sequence[int], unit: str) -> int:
     for result in answer["results"]:
         if result["status"] != 201:
-            complain(f"{unit} {numbers[result['index']]}: {result.get('code')}: {result.get('detail')}")
+            # Of many failures the later ones are told by their code alone.
+            reason = ": ".join(filter(None, (result.get("code"), result.get("detail"))))
+            complain(f"{unit} {numbers[result['index']]}: {reason}")
     return int(answer["failed"])
 
 
