@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -78,18 +79,37 @@ async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Re
     """
     if size > LARGE_BYTES:
         return await asyncio.get_running_loop().run_in_executor(_executor, function, *arguments)
-    turns = _turns()
-    if turns.is_over:
-        await turns.next()
-    began = time.perf_counter()
-    try:
-        return function(*arguments)
-    finally:
-        turns.spend(time.perf_counter() - began)
+    return (await _in_turns(lambda _: function(*arguments), (None,)))[0]
 
 
 async def mapped(
     function: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0
 ) -> list[Result]:
     """``function`` of each of ``items``, in order; ``size`` tells how many bytes it works on. As :func:`run`."""
-    return [await run(function, item, size=size(item)) for item in items]
+    results: list[Result] = []
+    for is_large, several in groupby(items, lambda item: size(item) > LARGE_BYTES):
+        if is_large:
+            results += [await run(function, item, size=size(item)) for item in several]
+        else:
+            results += await _in_turns(function, several)
+    return results
+
+
+async def _in_turns(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    """``function`` of each of ``items``, as many in one turn as fit."""
+    turns = _turns()
+    results: list[Result] = []
+    left = iter(items)
+    while True:
+        if turns.is_over:
+            await turns.next()
+        began = time.perf_counter()
+        try:
+            for item in left:
+                results.append(function(item))
+                if time.perf_counter() - began > SLICE_SECONDS:
+                    break
+            else:
+                return results
+        finally:
+            turns.spend(time.perf_counter() - began)

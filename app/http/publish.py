@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from tempfile import SpooledTemporaryFile
 
 import msgspec
@@ -78,7 +79,7 @@ class Publishing:
             upload = Upload(exchange, self._gateway)
             # An empty array is asked for its rights and its route as well.
             for start in range(0, max(len(array), 1), CHUNK_LINES):
-                bodies = await turns.mapped(bytes, array[start : start + CHUNK_LINES])
+                bodies = await turns.run(_copied, array[start : start + CHUNK_LINES], size=0)
                 await results.add(await upload.publish(await entries(exchange, self._gateway, bodies)))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
@@ -111,6 +112,10 @@ _Entries: type[Struct] = msgspec.defstruct(
     gc=False,
 )
 _decoder = msgspec.json.Decoder(_Entries)
+
+
+def _copied(entries: Sequence[msgspec.Raw]) -> list[bytes]:
+    return [bytes(entry) for entry in entries]
 
 
 def _entries(body: bytes) -> list[msgspec.Raw]:

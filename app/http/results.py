@@ -38,10 +38,10 @@ class BatchResults:
         self._spool = spool
 
     async def add(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
-        """Append the outcomes of the next entries."""
-        texts = [text for text in await turns.mapped(self._result, outcomes) if text]
-        if texts:
-            self._spool.write((b"," if self._spool.tell() else b"") + b",".join(texts))
+        """Append the outcomes of the next entries, a chunk of an upload."""
+        text = await turns.run(self._text, outcomes, size=0)
+        if text:
+            self._spool.write((b"," if self._spool.tell() else b"") + text)
 
     def counts(self) -> dict[str, int]:
         """How many entries were accepted, and how many failed."""
@@ -55,23 +55,28 @@ class BatchResults:
         self._spool.seek(0)
         await exchange.answer_parts(207 if self.failed else 201, Parts(length, self._parts(head)))
 
-    def _result(self, outcome: Receipt | BabelgateError) -> bytes:
-        """The text of the next entry's result; empty where it has none."""
+    def _text(self, outcomes: Sequence[Receipt | BabelgateError]) -> bytes:
+        results = [result for result in map(self._result, outcomes) if result is not None]
+        return msgspec.json.encode(results)[1:-1]
+
+    def _result(self, outcome: Receipt | BabelgateError) -> EntryResult | None:
+        """The next entry's result; None where it has none."""
         index = self.accepted + self.failed
         if isinstance(outcome, Receipt):
             self.accepted += 1
             replayed = True if type(outcome) is Replay else None
-            return msgspec.json.encode(EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed))
+            return EntryResult(index, 201, outcome.id, outcome.trace_id, replayed=replayed)
         self.failed += 1
         code = outcome.problem_code
         if self.failed > LISTED_FAILURES:
             self._omitted[code] += 1
-            return b""
-        result = EntryResult(index, status_of(outcome), code=code, retryable=outcome.retryable)
+            return None
+        detail = found = None
         if self.failed <= EXPLAINED_FAILURES:
+            detail = detail_of(outcome)
             found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)[:_DEFECTS]]
-            result = msgspec.structs.replace(result, detail=detail_of(outcome), errors=found)
-        return msgspec.json.encode(result)
+        status, retryable = status_of(outcome), outcome.retryable
+        return EntryResult(index, status, code=code, detail=detail, retryable=retryable, errors=found)
 
     def _parts(self, head: bytes) -> Iterator[bytes]:
         yield head
