@@ -15,6 +15,8 @@ MAX_TOKENS = 1000
 """Of one settle call: its work is bounded, and a consumer holds at most 100 deliveries per receive."""
 MAX_ENTRIES = 10_000
 """Of one JSON array: it is held in memory whole; an NDJSON upload has no such bound."""
+MAX_NESTED = 1_000_000
+"""Objects and arrays at all levels of one JSON array of more than 4 MiB: one call splits it, without interruption."""
 MAX_SETTLE_BYTES = 2_097_152
 """Of the body of one settle call: 1000 tokens, each with a kilobyte and more of error text."""
 MAX_RECEIVE_BYTES = 65_536

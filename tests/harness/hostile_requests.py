@@ -213,6 +213,7 @@ CASES = [
     Case("array: 10,000 entries {}", post("/messages:batch", _filled(b"{}", 30_001), _JSON)),
     Case("array: 5 million entries 0", post("/messages:batch", _filled(b"0", 10_000_000), _JSON)),
     Case("array: 16 MiB of nested lists", post("/messages:batch", _filled(_filled(b"[]", 90_000), 16 * MIB), _JSON)),
+    Case("array: 16 MiB of lists of numbers", post("/messages:batch", _filled(_filled(b"0", 90_000), 16 * MIB), _JSON)),
     Case("array: a number of 10 MB of digits", post("/messages:batch", b"[" + b"1" * 10_000_000 + b"]", _JSON)),
     Case("array: 16 MiB of white space", post("/messages:batch", b"[" + b" " * (16 * MIB - 2) + b"]", _JSON)),
     Case(

@@ -106,3 +106,15 @@ async def test_a_name_that_is_quoted_does_not_make_the_answer_long(client, queue
 async def test_a_body_of_parameters_is_bounded(client, queue, path, limit):
     told = problem(await client.post(f"/queues/{queue}/{path}", content=b" " * (limit + 1)), 413, "body_too_large")
     assert told["limit"] == limit
+
+
+async def test_a_large_array_has_a_bound_on_what_is_nested_in_it(client, queue):
+    entry = json.dumps(DRAFT | {"data": {"n": [[]] * 300_000}}, separators=(",", ":")).encode()
+    told = problem(
+        await client.post(f"/queues/{queue}/messages:batch", content=b"[%b]" % b",".join([entry] * 5)),
+        400,
+        "invalid_parameter",
+    )
+    assert "application/x-ndjson" in told["detail"]
+    answer = await client.post(f"/queues/{queue}/messages:batch", content=b"[%b]" % b",".join([entry] * 3))
+    assert answer.json()["accepted"] == 3
