@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
@@ -12,7 +11,7 @@ from fastapi import Depends, Path, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from app import turns
-from app.http.exchange import Exchange, Parts, json_list
+from app.http.exchange import Exchange, Parts, json_list, send_parts
 from app.http.traced import RequestTrace
 from app.http.views import Strict
 from app.jsontext import surely_finite
@@ -59,9 +58,7 @@ class PartsResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        for part in self._parts:
-            await send({"type": "http.response.body", "body": part, "more_body": True})
-            await asyncio.sleep(0)
+        await send_parts(send, self._parts)
         await send({"type": "http.response.body", "body": b""})
 
 

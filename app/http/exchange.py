@@ -111,7 +111,7 @@ class Exchange:
         self.status = status
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         if len(body) > PART_BYTES:
-            await self._send_parts(cut(body))
+            await send_parts(self.send, cut(body))
             body = b""
         await self.send({"type": "http.response.body", "body": body})
 
@@ -126,7 +126,7 @@ class Exchange:
         sent = [(b"content-type", JSON), (b"content-length", b"%d" % parts.length), *self.head(headers)]
         self.status, self.sent = status, parts.length
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
-        await self._send_parts(parts.parts)
+        await send_parts(self.send, parts.parts)
         await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
@@ -176,12 +176,6 @@ class Exchange:
         waiting.close()
         return None
 
-    async def _send_parts(self, parts: Iterable[bytes]) -> None:
-        """A large answer goes as fast as its client reads, and others have their turn between two parts of it."""
-        for part in parts:
-            await self.send({"type": "http.response.body", "body": part, "more_body": True})
-            await asyncio.sleep(0)
-
     async def _answer_a_writing_client(self, status: int, body: bytes, headers: RawHeaders) -> None:
         """Answer at once, then read on for a while: a client still writing would see a reset instead of the answer."""
         self.status = status
@@ -220,6 +214,13 @@ def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
 def cut(body: bytes) -> Iterator[bytes]:
     """``body`` in parts."""
     return (body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES))
+
+
+async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
+    """A large answer goes as fast as its client reads, and others have their turn between two parts of it."""
+    for part in parts:
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+        await asyncio.sleep(0)
 
 
 def _sane(request_id: bytes) -> bool:
