@@ -11,7 +11,8 @@ TIMEOUT_SECONDS = 5.0
 """How long a call to a broker may take where nothing else is configured."""
 
 TIMEOUT_BOUNDS = (0.5, 30.0)
-"""The bounds of ``timeout_seconds``, ours. The upper one is well below :data:`app.claims.RESERVED_SECONDS`, for which a
+"""The bounds of ``timeout_seconds``, ours. The upper one is well below
+:data:`app.brokers.idempotency_store.RESERVED_SECONDS`, for which a
 reserved idempotency key counts as under way."""
 
 

@@ -14,25 +14,27 @@ from app.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """``module`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client it needs.
+    """``kind`` is the package below ``app.brokers``, and what OpenTelemetry calls the messaging system.
+
+    Its module ``binding`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client.
 
     Every driver takes the option ``timeout_seconds`` (:func:`app.brokers.options.timeout_of`) beside its own.
     """
 
-    module: str
+    kind: str
     extra: str | None = None
 
     @property
-    def kind(self) -> str:
-        """What OpenTelemetry calls the messaging system."""
-        return self.module.rpartition(".")[2]
+    def module(self) -> str:
+        """The module that exports ``connect``."""
+        return f"app.brokers.{self.kind}.binding"
 
 
-_REDIS = Driver("app.brokers.redis", "redis")
-_RABBITMQ = Driver("app.brokers.rabbitmq", "rabbitmq")
+_REDIS = Driver("redis", "redis")
+_RABBITMQ = Driver("rabbitmq", "rabbitmq")
 
 SCHEMES: Mapping[str, Driver] = {
-    "sqlite": Driver("app.brokers.sqlite"),
+    "sqlite": Driver("sqlite"),
     "redis": _REDIS,
     "rediss": _REDIS,
     "amqp": _RABBITMQ,

@@ -14,8 +14,8 @@ import click
 from app.demo.clockwork import Clock, gateway
 from app.demo.day import Day, live
 from app.demo.shop import QUEUES
-from app.pipeline.cli import pipeline
-from app.pipeline.session import check_environment, session
+from app.pipeline.cli.main import pipeline
+from app.pipeline.spark.session import check_environment, session
 
 _NOTE = (
     "Demonstration: made-up traffic of a made-up shop, through a real gateway whose clock was wound by hand, so that a "

@@ -11,10 +11,10 @@ from typing import Any
 
 import uvicorn
 
+from app.config.settings import load
 from app.observe import logs
-from app.server import uvicorn_config
-from app.settings import load
-from app.wiring import build_app
+from app.server.server import uvicorn_config
+from app.server.wiring import build_app
 
 START_SECONDS = 30
 STOP_SECONDS = 30

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from app.client import Client, Received
+from app.cli.client import Client, Received
 from app.demo import shop
 from app.demo.clockwork import Clock
 

@@ -13,16 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from app.clock import Clock
-from app.envelope.contract import (
-    BLANK,
-    INT64_MAX,
-    INT64_MIN,
-    Envelope,
-    Lang,
-    Limits,
-    Publication,
-    Received,
-)
+from app.envelope.contract import BLANK, INT64_MAX, INT64_MIN, Envelope, Lang, Limits, Publication, Received
 from app.envelope.publication import check_size, new_ids, read_any
 from app.envelope.reception import inspect_any, read_depth
 from app.jsontext import compact, exceeds_depth, surely_finite

@@ -11,16 +11,7 @@ from typing import Any
 
 import msgspec
 
-from app.envelope.contract import (
-    FORBIDDEN,
-    FORBIDDEN_META,
-    DeadSummary,
-    Limits,
-    Poison,
-    identity,
-    is_int64,
-    is_text,
-)
+from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, DeadSummary, Limits, Poison, identity, is_int64, is_text
 from app.envelope.ordinary import inspect, with_attempts_ordinary
 from app.jsontext import (
     WHITESPACE,

@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.cluster.scrape import Scraping
 from app.errors import InvalidParameter
-from app.gateway import Gateway
+from app.gateway.gateway import Gateway
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.consume import Consuming
@@ -18,8 +19,7 @@ from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import OPEN, create_rest, serve_rest
 from app.http.traced import RequestTrace
-from app.observe.tracing import travels
-from app.scraping import Scraping
+from app.observe.tracing.request import travels
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.errors import Forbidden, Unauthenticated
-from app.rights import ANYONE, NOBODY, Caller
+from app.gateway.authorization import ANYONE, NOBODY, Caller
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 

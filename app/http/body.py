@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 from starlette.types import Message
 
-from app import turns
-from app.admission import Ticket
 from app.envelope.publication import ENTRY_ALLOWANCE
 from app.errors import BodyTooLarge
+from app.gateway.admission import Ticket
 from app.http.exchange import JSON, ClientGone, Exchange
 from app.http.problems import CompressionRatioTooHigh, InvalidEncoding, UnsupportedMediaType
+from app.runtime import turns
 
 _PIECE = 262_144
 """Gzip is unpacked in pieces of so many bytes, so that a bomb cannot fill the memory."""

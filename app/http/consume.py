@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app import turns
-from app.admission import Ticket
 from app.errors import InvalidParameter
-from app.gateway import Gateway
+from app.gateway.admission import Ticket
+from app.gateway.authorization import Right
+from app.gateway.gateway import Gateway
+from app.gateway.model import Extend, Message, Nack, Reject, Settlement
 from app.http.body import is_null, read, require_json
 from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
@@ -32,9 +33,8 @@ from app.http.schemas import (
     from_query,
     given,
 )
-from app.model import Extend, Message, Nack, Reject, Settlement
-from app.observe.tracing_context import as_travelled
-from app.rights import Right
+from app.observe.tracing.context import as_travelled
+from app.runtime import turns
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
 NO_STORE = (b"cache-control", b"no-store")

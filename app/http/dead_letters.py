@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Query, Response
 
-from app.gateway import Gateway
+from app.gateway.gateway import Gateway
+from app.gateway.model import DeadLetterFilter, DeadLetterView
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, listed
-from app.model import DeadLetterFilter, DeadLetterView
 
 _EVERYTHING = views.RedriveRequest()
 

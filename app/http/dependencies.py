@@ -10,12 +10,12 @@ import msgspec
 from fastapi import Depends, Path, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
-from app import turns
+from app.gateway.authorization import Caller
 from app.http.exchange import Exchange, Parts, json_list, send_parts
 from app.http.traced import RequestTrace
 from app.http.views import Strict
 from app.jsontext import surely_finite
-from app.rights import Caller
+from app.runtime import turns
 
 EXCHANGE = "babelgate.exchange"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.http.exchange import Exchange
 from app.http.problems import InternalError
-from app.observe.metrics import CLIENT_GONE, Metrics
+from app.observe.metrics.recorder import CLIENT_GONE, Metrics
 
 
 class Durations:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import BabelgateError
+from app.gateway.authorization import Caller
 from app.http.heads import check_repeated
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
 from app.http.traced import RequestTrace
 from app.observe.logs import get_logger
-from app.observe.tracing import TRACEPARENT
-from app.rights import Caller
+from app.observe.tracing.request import TRACEPARENT
 
 JSON = b"application/json"
 MAX_REQUEST_ID = 128

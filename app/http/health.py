@@ -5,15 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 
+from app.cluster.scrape import Scraping
 from app.errors import BrokerUnavailable, Draining, InvalidParameter
-from app.gateway import Gateway
+from app.gateway.authorization import Right
+from app.gateway.gateway import Gateway
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, PartsResponse
 from app.http.exchange import Parts, cut
 from app.http.problems import NotReady
-from app.observe.metrics_exposition import OPENMETRICS
-from app.rights import Right
-from app.scraping import Scraping
+from app.observe.metrics.exposition import OPENMETRICS
 
 READYZ = "/readyz"
 PROBES = frozenset({"/livez", READYZ, "/startupz"})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app import turns
 from app.errors import EnvelopeError
-from app.gateway import Gateway
+from app.gateway.authorization import Right
+from app.gateway.gateway import Gateway
 from app.http.body import media_type
 from app.http.exchange import Exchange
 from app.http.upload import Line
 from app.ojs import MEDIA_TYPE, as_entry
-from app.rights import Right
+from app.runtime import turns
 
 _JOB = MEDIA_TYPE.encode()
 

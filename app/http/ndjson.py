@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from app import turns
 from app.errors import BodyTooLarge, TooManyLines
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
 from app.http.upload import CHUNK_LINES, Line
+from app.runtime import turns
 
 CHUNK_BYTES = 262_144
 MAX_BLANK_LINES = 10_000

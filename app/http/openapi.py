@@ -188,13 +188,13 @@ class _Dumper(yaml.SafeDumper):
 
 def main() -> None:
     """Print the document."""
-    from app.gateway import Gateway
-    from app.gauges import Gauges
+    from app.cluster.scrape import Scraping
+    from app.gateway.ack_tokens import TokenKey, TokenSealer
+    from app.gateway.gateway import Gateway
+    from app.gateway.gauges import Gauges
+    from app.gateway.routing import Router
     from app.http.rest import create_rest
-    from app.leases import TokenKey, TokenSealer
-    from app.observe.metrics import Metrics
-    from app.routing import Router
-    from app.scraping import Scraping
+    from app.observe.metrics.recorder import Metrics
 
     # The document depends on no configuration: a gateway without brokers has all the routes.
     gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))

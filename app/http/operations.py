@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from app.gateway.model import Receipt
 from app.http import schemas
 from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
-from app.model import Receipt
 from app.ojs import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"

@@ -8,14 +8,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from app.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
-from app.gateway import Gateway
-from app.http.body import read
-from app.http.exchange import JSON, Exchange, carry_out
-from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import MethodNotAllowed, NotFound, problem
-from app.peers_signing import ANYBODY, HEADER, Proof, Signer
-from app.peers_wire import (
+from app.cluster.signing import ANYBODY, HEADER, Proof, Signer
+from app.cluster.wire import (
     IDENTITY_PATH,
     MAX_CALL_BYTES,
     METRICS_PATH,
@@ -26,6 +20,12 @@ from app.peers_wire import (
     decode_calls,
     encode_answers,
 )
+from app.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthenticated
+from app.gateway.gateway import Gateway
+from app.http.body import read
+from app.http.exchange import JSON, Exchange, carry_out
+from app.http.problems import CONTENT_TYPE as PROBLEM
+from app.http.problems import MethodNotAllowed, NotFound, problem
 
 _METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()

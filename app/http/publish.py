@@ -9,10 +9,11 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple
 
-from app import turns
-from app.admission import Ticket
 from app.errors import BodyTooLarge, EnvelopeSyntaxError, InvalidParameter, Problem, TooManyLines
-from app.gateway import Gateway
+from app.gateway.admission import Ticket
+from app.gateway.authorization import Right
+from app.gateway.gateway import Gateway
+from app.gateway.model import Replay
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
 from app.http.idempotency import REPLAYED, idempotency_key, no_idempotency_key
@@ -22,8 +23,7 @@ from app.http.problems import HttpError
 from app.http.results import SPOOLED_BYTES, BatchResults
 from app.http.schemas import MAX_ENTRIES, MAX_NESTED, NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_LINES, Upload
-from app.model import Replay
-from app.rights import Right
+from app.runtime import turns
 
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 

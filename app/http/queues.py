@@ -9,7 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.brokers.binding import Peeked
 from app.errors import InvalidParameter
-from app.gateway import Gateway
+from app.gateway.authorization import Caller
+from app.gateway.gateway import Gateway
+from app.gateway.model import Projection, QueueInfo
 from app.http import views
 from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer, listed
 from app.http.exchange import Exchange
@@ -17,8 +19,6 @@ from app.http.jobs import entry, is_job
 from app.http.operations import PUBLISH_BODY, VALIDATE_QUERY
 from app.http.problems import MethodNotAllowed, UnsupportedMediaType
 from app.http.schemas import ValidateParameters, from_query, given
-from app.model import Projection, QueueInfo
-from app.rights import Caller
 
 
 def routes(gateway: Gateway) -> APIRouter:

@@ -12,16 +12,16 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
-from app.admission import Admission
+from app.cluster.scrape import Scraping
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
-from app.gateway import Gateway
+from app.gateway.admission import Admission
+from app.gateway.gateway import Gateway
 from app.http import dead_letters, docs, health, queues
 from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
 from app.http.schemas import MAX_RECEIVE_BYTES
-from app.scraping import Scraping
 
 OPEN = health.PROBES | docs.PATHS
 """Paths that need no credential."""

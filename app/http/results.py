@@ -8,12 +8,12 @@ from typing import IO
 
 import msgspec
 
-from app import turns
 from app.errors import BabelgateError
+from app.gateway.model import Receipt, Replay, SettleResult
 from app.http.exchange import PART_BYTES, Exchange, Parts
 from app.http.problems import defects, detail_of, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
-from app.model import Receipt, Replay, SettleResult
+from app.runtime import turns
 
 EXPLAINED_FAILURES = 100
 """Entries of a batch whose failure is told with its detail and its defects. Later ones have code and status."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from app.http.problems import RawHeaders
-from app.observe.tracing import TRACEPARENT, Trace, Tracing, of_request, travels
-from app.observe.tracing_context import Context
+from app.observe.tracing.context import Context
+from app.observe.tracing.request import TRACEPARENT, Trace, Tracing, of_request, travels
 
 if TYPE_CHECKING:
     from app.http.exchange import Exchange
-    from app.observe.tracing_recorder import Recorded
+    from app.observe.tracing.recorder import Recorded
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 GONE = "client_gone"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
-from app.gateway import Gateway
+from app.gateway.gateway import Gateway
+from app.gateway.model import Receipt
 from app.http.exchange import Exchange
-from app.model import Receipt
 
 CHUNK_LINES = 500
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.observe.events import Call, Event, Observe
+from app.observe.log_throttle import Sparing
 from app.observe.logs import get_logger
-from app.observe.sparing import Sparing
 
 _spared = Sparing(get_logger("babelgate.observe"))
 

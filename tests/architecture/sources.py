@@ -47,13 +47,12 @@ def tracked() -> list[Path]:
 
 
 def belongs(name: str, prefix: str) -> bool:
-    """Whether module ``name`` is ``prefix``, lies below it, or is one of its parts (``app.brokers.redis_keys``)."""
-    return name == prefix or name.startswith((prefix + ".", prefix + "_"))
+    """Whether module ``name`` is ``prefix`` or lies below it."""
+    return name == prefix or name.startswith(prefix + ".")
 
 
 def binding_family(name: str) -> str | None:
-    """The binding a module is a part of (``app.brokers.redis_keys``: ``app.brokers.redis``), or None."""
-    package, _, last = name.rpartition(".")
-    if package != "app.brokers" or last in ("binding", "options", "registry"):
-        return None
-    return f"{package}.{last.split('_')[0]}"
+    """The package of a broker's module (``app.brokers.redis.url``: ``app.brokers.redis``); None for the kit."""
+    below = name.removeprefix("app.brokers.").split(".")
+    family = f"app.brokers.{below[0]}"
+    return family if name.startswith("app.brokers.") and modules()[family].name == "__init__.py" else None

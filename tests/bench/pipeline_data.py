@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from app.observe.journal import JournalEvent, Record, Segment, encode
+from app.observe.journal.record import JournalEvent, Record, Segment, encode
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

@@ -18,11 +18,11 @@ _ENVELOPE = (
 
 def loop(folder: Path, output: Path, cores: int) -> float:
     """One process over the same files with the same codec: verdicts, and nothing else."""
-    from app.pipeline.bodies import bodies
-    from app.pipeline.inputs import MAX_BODY_BYTES, Reading
-    from app.pipeline.places import find
-    from app.pipeline.planning import plan
-    from app.pipeline.verdicts import judged
+    from app.pipeline.storage.input_files import find
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
+    from app.pipeline.validate.bodies import bodies
+    from app.pipeline.validate.planning import plan
+    from app.pipeline.validate.verdicts import judged
 
     began = time.monotonic()
     reading = Reading("ndjson", None, MAX_BODY_BYTES)
@@ -39,10 +39,10 @@ def write(folder: Path, output: Path, cores: int) -> float:
     import pyarrow as pa
     from pyarrow import parquet
 
-    from app.pipeline.inputs import MAX_BODY_BYTES, Reading
-    from app.pipeline.judging import judge
-    from app.pipeline.places import find
-    from app.pipeline.planning import plan
+    from app.pipeline.storage.input_files import find
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
+    from app.pipeline.validate.planning import plan
+    from app.pipeline.validate.validation_task import judge
 
     began = time.monotonic()
     reading = Reading("ndjson", None, MAX_BODY_BYTES)
@@ -61,7 +61,7 @@ def from_json(folder: Path, output: Path, cores: int) -> float:
     """Spark parses by itself, which is neither the contract nor the same bytes, and writes what it found."""
     from pyspark.sql import functions as f
 
-    from app.pipeline.session import session
+    from app.pipeline.spark.session import session
 
     with session("bench", master=f"local[{cores}]", conf={"spark.driver.memory": "1g"}) as spark:
         began = time.monotonic()

@@ -9,9 +9,9 @@ import pytest
 
 from app.clock import now_ms
 from app.errors import LeaseLost, UnsupportedByBroker
-from app.model import Extend, Settlement
-from app.rights import ANYONE
-from app.routing import Policy
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Extend, Settlement
+from app.gateway.routing import Policy
 from tests.harness.world import JOB, World, data, draft, kinds
 
 SHORT = 0.4

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from app.clock import now_ms
-from app.maintenance import Maintenance
-from app.model import DeadLetterFilter, DeadLetterView
-from app.rights import ANYONE
-from app.routing import Policy, Route
+from app.gateway.authorization import ANYONE
+from app.gateway.maintenance import Maintenance
+from app.gateway.model import DeadLetterFilter, DeadLetterView
+from app.gateway.routing import Policy, Route
 from tests.harness.world import JOB, Process, World, data, draft, until
 
 SHORT = 0.4

@@ -6,8 +6,8 @@ import asyncio
 import json
 from functools import partial
 
+from app.gateway.routing import Policy
 from app.observe.events import Event, Facts
-from app.routing import Policy
 from tests.contract.suite_settle import AFTER, SHORT
 from tests.harness.world import JOB, Process, World, data, until
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Sequence
 from typing import Any
 
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
-from app.rights import ANYONE
-from app.routing import Policy
+from app.gateway.authorization import ANYONE
+from app.gateway.routing import Policy
 from tests.harness.world import Process, World, data, draft, until
 
 SHORT = {"timeout_seconds": 1}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.claims import RESERVED_SECONDS, TOKEN_BYTES, Claim, Settling, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, Claim, Settling, Terms
 from app.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -25,8 +25,8 @@ from app.errors import (
     KeysFull,
     OutcomeUnknown,
 )
-from app.model import Receipt, Replay
-from app.rights import ANYONE
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Receipt, Replay
 from tests.contract.suite_idempotency_calls import TOKEN, claim_of, entry, numbers, once, same, store_of
 from tests.contract.suite_publish import envelope_of
 from tests.harness.passing import Passing

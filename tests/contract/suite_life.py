@@ -10,8 +10,8 @@ import pytest
 
 from app.brokers.binding import Peeks
 from app.errors import BrokerUnavailable, LeaseLost, UnsupportedByBroker
-from app.model import Settlement
-from app.rights import ANYONE
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Settlement
 from tests.harness.world import Process, World, data, kinds, until
 
 

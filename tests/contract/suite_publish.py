@@ -18,11 +18,11 @@ from app.errors import (
     QueueNotFound,
     UnsupportedByBroker,
 )
-from app.gateway import Gateway
-from app.leases import TokenSealer
-from app.model import Receipt
-from app.rights import ANYONE
-from app.routing import Router, Rule
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.model import Receipt
+from app.gateway.routing import Router, Rule
 from tests.harness.world import JOB, KEYS, Process, World, data, draft, until
 
 CANONICAL = (

@@ -8,8 +8,8 @@ import pytest
 
 from app.clock import now_ms
 from app.errors import InvalidParameter, UnsupportedByBroker
-from app.model import Message
-from app.routing import Policy
+from app.gateway.model import Message
+from app.gateway.routing import Policy
 from tests.harness.world import PATIENCE, World, data, until
 
 CLOCK_SKEW_MS = 50

@@ -13,7 +13,7 @@ import pytest
 
 from app.brokers.binding import DeadRecord, NativeQueue, Outcome, Outgoing
 from app.errors import BrokerUnavailable, OutcomeUnknown
-from app.routing import Policy
+from app.gateway.routing import Policy
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, data, draft, until
 

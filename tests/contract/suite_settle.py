@@ -8,9 +8,9 @@ import pytest
 
 from app.clock import now_ms
 from app.errors import InvalidAckToken, LeaseLost
-from app.leases import TokenKey, TokenSealer
-from app.model import Extend, Message, Nack, Reject, Settlement
-from app.rights import ANYONE
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Extend, Message, Nack, Reject, Settlement
 from tests.harness.world import KEYS, Process, World, data, kinds, until
 
 SHORT = 0.4

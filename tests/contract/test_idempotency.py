@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.errors import IdempotencyUnsupported
-from app.rights import ANYONE
+from app.gateway.authorization import ANYONE
 from tests.contract.suite_idempotency import TestIdempotency
 from tests.harness.broker import Broker
 from tests.harness.redis import RedisBroker, RedisServer, client, redis_server

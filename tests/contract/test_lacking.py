@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
-from app.model import Message
-from app.rights import ANYONE
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Message
 from tests.harness.memory import lacking
 from tests.harness.setting import Setting
 from tests.harness.world import JOB, data

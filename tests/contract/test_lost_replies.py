@@ -10,8 +10,8 @@ import pytest
 
 from app.brokers.binding import Outcome
 from app.errors import BrokerUnavailable, IdempotencyInProgress, OutcomeUnknown
-from app.model import Message, Receipt, Replay
-from app.rights import ANYONE
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Message, Receipt, Replay
 from tests.harness.broker import Broker
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.rabbitmq import RabbitBroker, RabbitServer

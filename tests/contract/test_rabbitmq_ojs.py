@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_profile import Native
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.profile import Native
 from tests.contract.suite_attempts import TestAttempts
 from tests.contract.suite_dead_letters import TestDeadLetters
 from tests.contract.suite_events import TestEvents

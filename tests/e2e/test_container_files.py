@@ -12,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from app import settings
+from app.config import settings
 from app.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -175,7 +175,7 @@ def test_what_cannot_be_asked_is_said(tmp_path: Path, config: dict[str, Any], ke
 
 def test_it_loads_neither_a_server_nor_a_client_of_a_broker(tmp_path: Path) -> None:
     names = "{'uvicorn', 'fastapi', 'starlette', 'httpx', 'sqlite3', 'redis', 'aiormq', 'pamqp', 'opentelemetry'}"
-    script = "import sys\nfrom app.cli import cli\ntry:\n    cli(['healthcheck'])\n"
+    script = "import sys\nfrom app.cli.main import cli\ntry:\n    cli(['healthcheck'])\n"
     script += f"finally:\n    print({names} & set(sys.modules))"
     with gateway(tmp_path):
         environ = os.environ | {"BABELGATE_CONFIG": str(tmp_path / "babelgate.yaml")}

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from app import cli, settings
-from app.wiring import resolve
+from app.cli import main as cli
+from app.config import settings
+from app.server.wiring import resolve
 from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
 from tests.harness.redis import redis_server

@@ -16,13 +16,13 @@ from pydantic_core import PydanticUndefined
 
 from app.brokers import registry
 from app.brokers.binding import Binding, Capabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
-from app.claims import KeepsKeys
+from app.brokers.idempotency_store import KeepsKeys
 from app.clock import now_ms
+from app.config.settings import Settings
 from app.errors import BabelgateError
 from app.http import problems
-from app.observe import journal
-from app.observe.metrics_catalogue import CATALOGUE
-from app.settings import Settings
+from app.observe.journal import record as journal
+from app.observe.metrics.catalogue import CATALOGUE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md", "docs/metrics.md")

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.admission import Admission
 from app.brokers.binding import DeadLetter, Delivery, Failure, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import Limits, dead_letter_block
 from app.errors import BabelgateError
-from app.holding import Holdings
-from app.keeping import Failed, GatewayKeeper
+from app.gateway.admission import Admission
+from app.gateway.lease_manager import Failed, GatewayKeeper
+from app.gateway.lease_table import Holdings
+from app.gateway.routing import Rule
 from app.observe.events import Event
-from app.routing import Rule
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding
 from tests.harness.observed import events_into
 

@@ -22,15 +22,15 @@ import pika.exceptions
 import psutil
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_profile import Topology
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.profile import Topology
 from app.clock import now_ms
 from tests.harness.broker import Broker
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_ports
 
 if TYPE_CHECKING:
-    from app.brokers.rabbitmq import RabbitBinding
+    from app.brokers.rabbitmq.binding import RabbitBinding
 
 _READY_SECONDS = 100.0
 _STOP_SECONDS = 30.0
@@ -343,7 +343,7 @@ def declare(channel: BlockingChannel, topology: Topology) -> None:
 @asynccontextmanager
 async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[RabbitBinding]:
     """An open binding, as one process has it."""
-    from app.brokers.rabbitmq import connect
+    from app.brokers.rabbitmq.binding import connect
 
     opened = connect("rabbit", url, options or {}, now_ms)
     try:

@@ -16,7 +16,7 @@ from typing import Any
 
 import redis
 
-from app.brokers.redis import RedisBinding, connect
+from app.brokers.redis.binding import RedisBinding, connect
 from app.clock import now_ms
 from tests.harness.broker import Broker
 from tests.harness.ci import missing

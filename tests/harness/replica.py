@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.clock import Clock, now_ms
+from app.cluster.client import Address
+from app.cluster.peers import Peers
+from app.cluster.signing import Signer
+from app.cluster.sockets import SocketDirectory
 from app.errors import BabelgateError
-from app.gateway import Gateway
-from app.leases import TokenKey, TokenSealer
-from app.model import Settlement
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.model import Settlement
+from app.gateway.routing import Router, Rule
 from app.observe.events import Event
-from app.peer_port import PeerPort
-from app.peers import Peers
-from app.peers_client import Address
-from app.peers_signing import Signer
-from app.peers_sockets import SocketDirectory
-from app.rights import ANYONE
-from app.routing import Router, Rule
+from app.server.peer_port import PeerPort
 from tests.harness.memory import MemoryBinding, lacking
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from app.brokers.binding import Capabilities, NativeQueue, Outgoing
-from app.gateway import Gateway
-from app.leases import TokenSealer
-from app.routing import Policy, Router, Rule
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Policy, Router, Rule
 from tests.harness.memory import CAPABLE, MemoryBinding
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, ORDINARY, Process

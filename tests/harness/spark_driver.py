@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.clock import now_ms
-from app.pipeline.cli import pipeline
-from app.pipeline.session import session
+from app.pipeline.cli.main import pipeline
+from app.pipeline.spark.session import session
 
 
 def run(master: str, conf: dict[str, str], commands: Sequence[Sequence[str]]) -> dict[str, Any]:

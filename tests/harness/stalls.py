@@ -18,8 +18,9 @@ import uvicorn
 from msgspec import Struct
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app import server, settings
+from app.config import settings
 from app.observe import logs
+from app.server import server
 from tests.harness.gateway import GatewayProcess
 
 TICK_SECONDS = 0.001

@@ -16,11 +16,11 @@ from typing import Any
 from app.brokers import registry
 from app.brokers.binding import DeadRecord, NativeQueue
 from app.clock import now_ms
-from app.gateway import Gateway
-from app.leases import TokenKey, TokenSealer
-from app.model import DeadLetterFilter
-from app.rights import ANYONE
-from app.routing import Router, Rule
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.model import DeadLetterFilter
+from app.gateway.routing import Router, Rule
 from tests.harness.passing import Passing
 
 

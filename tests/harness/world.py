@@ -10,13 +10,17 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from app.brokers.binding import Binding, Capabilities, Stats
-from app.claims import Terms
+from app.brokers.idempotency_store import Terms
 from app.clock import now_ms
+from app.cluster.peers import Peers
+from app.cluster.signing import Signer
+from app.cluster.sockets import SocketDirectory
 from app.errors import BabelgateError
-from app.gateway import Gateway
-from app.idempotency import OWN, KeyPolicy
-from app.leases import TokenKey, TokenSealer
-from app.model import (
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.idempotency import OWN, KeyPolicy
+from app.gateway.model import (
     DeadLetterFilter,
     DeadLetterView,
     Extend,
@@ -27,13 +31,9 @@ from app.model import (
     Reject,
     Settlement,
 )
+from app.gateway.routing import Policy, Router, Rule
 from app.observe.events import Event
-from app.peer_port import PeerPort
-from app.peers import Peers
-from app.peers_signing import Signer
-from app.peers_sockets import SocketDirectory
-from app.rights import ANYONE
-from app.routing import Policy, Router, Rule
+from app.server.peer_port import PeerPort
 from tests.harness.broker import Broker
 from tests.harness.observed import events_into
 

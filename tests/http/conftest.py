@@ -9,8 +9,8 @@ import httpx
 import pytest
 import yaml
 
-from app import settings
-from app.wiring import build_app
+from app.config import settings
+from app.server.wiring import build_app
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.gateway.authorization import Right
 from app.http.rest import OPEN
-from app.rights import Right
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from app.application import App
-from app.brokers.sqlite import SqliteBinding
+from app.brokers.sqlite.binding import SqliteBinding
 from app.errors import BrokerUnavailable
 from app.http.exchange import Exchange
+from app.server.application import App
 from tests.harness.asgi import Call, part
 
 DRAFT = b'{"job":"urn:babel:garbage:made","data":{"n":1}}'

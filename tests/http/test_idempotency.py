@@ -7,11 +7,11 @@ import json
 import jsonschema
 import pytest
 
-from app import settings
-from app.claims import Claim, Settling, Terms
+from app.brokers.idempotency_store import Claim, Settling, Terms
+from app.config import settings
 from app.errors import ConfigError
-from app.idempotency import fingerprint
-from app.wiring import resolve
+from app.gateway.idempotency import fingerprint
+from app.server.wiring import resolve
 
 MESSAGES = "/queues/emails/messages"
 DRAFT = {"job": "urn:babel:emails:welcome", "data": {"to": "a@example.com"}}

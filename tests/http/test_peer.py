@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from app.clock import now_ms
+from app.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
+from app.cluster.wire import IDENTITY_PATH, MAX_CALL_BYTES, SETTLE_PATH, decode_answers, encode_call
 from app.errors import InvalidAckToken, InvalidParameter
+from app.gateway.ack_tokens import TokenKey
+from app.gateway.model import Settlement, SettleResult
 from app.http.peer import PeerApi
-from app.leases import TokenKey
-from app.model import Settlement, SettleResult
-from app.peers_signing import ANYBODY, MAX_AGE_MS, Proof, Signer
-from app.peers_wire import IDENTITY_PATH, MAX_CALL_BYTES, SETTLE_PATH, decode_answers, encode_call
 from tests.harness.asgi import Call, part
 from tests.harness.replica import QUEUE, Replica
 from tests.harness.world import KEYS, SIGNER

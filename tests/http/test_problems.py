@@ -10,13 +10,13 @@ import httpx
 import pytest
 
 from app import errors
-from app.gateway import Gateway
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Router, Rule
 from app.http import problems
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
-from app.leases import TokenKey, TokenSealer
-from app.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
 

@@ -8,9 +8,9 @@ from functools import partial
 import pytest
 import yaml
 
-from app import settings
-from app.server import uvicorn_config
-from app.wiring import build_app
+from app.config import settings
+from app.server.server import uvicorn_config
+from app.server.wiring import build_app
 from tests.harness.sockets import Connection, serving
 
 H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAAEAAAAIAAAABAAMAAABk\r\n"

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from app import settings
-from app.server import uvicorn_config
-from app.wiring import build_app
+from app.config import settings
+from app.server.server import uvicorn_config
+from app.server.wiring import build_app
 from tests.harness.local import certify
 from tests.harness.sockets import serving
 

@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
-from app import settings
-from app.http.shedding import SHEDDER, Shedder
-from app.pacing import Pacer
-from app.server import raise_file_limit, uvicorn_config
-from app.wiring import build_app
+from app.config import settings
+from app.server.pacing import Pacer
+from app.server.server import raise_file_limit, uvicorn_config
+from app.server.shedding import SHEDDER, Shedder
+from app.server.wiring import build_app
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 

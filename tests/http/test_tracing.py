@@ -14,17 +14,17 @@ import httpx
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.gateway import Gateway
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Policy, Router, Rule
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.traced import RequestTrace
-from app.leases import TokenSealer
-from app.observe.tracing import Tracing
-from app.observe.tracing_context import of_trace_id
-from app.observe.tracing_recorder import Recorded, Recorder
-from app.observe.tracing_sampling import Sampling
-from app.routing import Policy, Router, Rule
+from app.observe.tracing.context import of_trace_id
+from app.observe.tracing.recorder import Recorded, Recorder
+from app.observe.tracing.request import Tracing
+from app.observe.tracing.sampling import Sampling
 from tests.harness.asgi import Call, part
 from tests.harness.memory import CAPABLE, MemoryBinding, lacking
 from tests.harness.sqlite import SqliteBroker

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from app.pipeline.session import session
+from app.pipeline.spark.session import session
 from tests.harness.ci import missing
 
 if TYPE_CHECKING:

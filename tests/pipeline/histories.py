@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
-from app.observe.journal import Record, Segment, encode
-from app.pipeline.schemas import JOURNAL
+from app.observe.journal.record import Record, Segment, encode
+from app.pipeline.storage.schemas import JOURNAL
 
 Row = dict[str, Any]
 DAY = 86_400_000

@@ -6,9 +6,9 @@ import json
 
 from click.testing import CliRunner
 
-from app.pipeline.cli import pipeline
-from app.pipeline.datasets import Store
-from app.pipeline.journals import existing, read_journal, read_missing
+from app.pipeline.cli.main import pipeline
+from app.pipeline.journal.reader import existing, read_journal, read_missing
+from app.pipeline.storage.datasets import Store
 from tests.harness.journal import landed, records
 from tests.pipeline.segments import keys
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.pipeline.figures import Checked, DeadLetters, Figures, Group, Open, Violations
+from app.pipeline.report.figures import Checked, DeadLetters, Figures, Group, Open, Violations
 
 HOSTILE = '<script>alert("1")</script>'
 FORMULA = "=HYPERLINK(0)"

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from app.observe.events import Event, EventKind, Facts
-from app.observe.journal import Record, new_epoch, parse_segment
-from app.observe.journal_buffer import Buffer
-from app.observe.journal_segments import Segments, first_at
-from app.observe.journal_stores import Compression, store
+from app.observe.journal.buffer import Buffer
+from app.observe.journal.record import Record, new_epoch, parse_segment
+from app.observe.journal.segments import Segments, first_at
+from app.observe.journal.stores import Compression, store
 
 START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from app.pipeline.cli import pipeline
-from app.pipeline.datasets import Store
+from app.pipeline.cli.main import pipeline
+from app.pipeline.storage.datasets import Store
 from tests.harness.gateway import GatewayProcess
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli import COMMANDS, pipeline
-from app.pipeline.datasets import Store
-from app.pipeline.journals import read_journal
-from app.pipeline.schemas import DATASETS
+from app.pipeline.cli.main import COMMANDS, pipeline
+from app.pipeline.journal.reader import read_journal
+from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.schemas import DATASETS
 from tests.harness.gateway import gateway
 from tests.harness.spark_cluster import cluster
 from tests.pipeline.histories import Days, land

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
-from app.pipeline.journals import existing, snapshot
-from app.pipeline.retired import remove_leftovers
-from app.pipeline.schemas import JOURNAL
+from app.pipeline.journal.reader import existing, snapshot
+from app.pipeline.journal.retired import remove_leftovers
+from app.pipeline.storage.schemas import JOURNAL
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer
 

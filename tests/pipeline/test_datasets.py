@@ -7,8 +7,8 @@ import json
 import click
 import pytest
 
-from app.pipeline.datasets import Store, run_id
-from app.pipeline.schemas import ACCEPTED, QUARANTINED
+from app.pipeline.storage.datasets import Store, run_id
+from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED
 
 BOTH = ("accepted", "quarantined")
 

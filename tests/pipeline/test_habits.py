@@ -21,17 +21,17 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkStageInfo, StatusTracker
 from pyspark.errors import AnalysisException, PythonException
 
-from app.pipeline import console, session
-from app.pipeline.cli import COMMANDS
-from app.pipeline.cli_options import Launch
+from app.pipeline.cli.main import COMMANDS
 from app.pipeline.errors import JobFailed
-from app.pipeline.failures import explain
+from app.pipeline.spark import console, session
+from app.pipeline.spark.failures import explain
+from app.pipeline.spark.launch import Launch
 
 TASK_MODULES = {
-    "app.pipeline.judging": {"pyarrow", "msgspec"},
-    "app.pipeline.journal_tasks": {"pyarrow", "msgspec", "pyspark"},
-    "app.pipeline.sending_tasks": {"msgspec", "httpx"},
-    "app.pipeline.source": {"pyarrow", "msgspec", "httpx", "pyspark"},
+    "app.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
+    "app.pipeline.journal.tasks": {"pyarrow", "msgspec", "pyspark"},
+    "app.pipeline.send.tasks": {"msgspec", "httpx"},
+    "app.pipeline.source.data_source": {"pyarrow", "msgspec", "httpx", "pyspark"},
 }
 """What Spark's Python workers import, and the libraries that it needs; Spark brings its own along."""
 
@@ -46,7 +46,7 @@ def loaded_by(code):
 def test_help_loads_neither_spark_nor_arrow():
     for command in COMMANDS:
         assert "Options:" in CliRunner().invoke(command, ["--help"]).output
-    code = "from app.pipeline.cli import pipeline"
+    code = "from app.pipeline.cli.main import pipeline"
     assert loaded_by(code).isdisjoint({"pyspark", "pyarrow", "pandas", "msgspec", "rich"})
 
 
@@ -72,7 +72,7 @@ def java(tmp_path):
 
 
 def checked(environ):
-    code = "from app.pipeline.session import check_environment; check_environment()"
+    code = "from app.pipeline.spark.session import check_environment; check_environment()"
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
     return done.stderr.splitlines()[-1] if done.returncode else "fine"
 
@@ -121,10 +121,11 @@ def test_the_package_is_shipped_as_it_is_installed(tmp_path):
     content = first.read_bytes()
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
-    assert {"app/__init__.py", "app/envelope/canonical.py", "app/pipeline/judging.py"} <= set(names)
+    assert {"app/__init__.py", "app/envelope/canonical.py", "app/pipeline/validate/validation_task.py"} <= set(names)
     session._packed(tmp_path)
     assert first.read_bytes() == content
-    sys_path = f"import sys; sys.path.insert(0, {str(first)!r}); import app.pipeline.judging as m; print(m.__file__)"
+    sys_path = f"import sys; sys.path.insert(0, {str(first)!r}); import app.pipeline.validate.validation_task as m"
+    sys_path += "; print(m.__file__)"
     done = subprocess.run([sys.executable, "-c", sys_path], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert Path(done.stdout.strip()).is_relative_to(first)
 

@@ -11,13 +11,13 @@ import threading
 import msgspec
 import pytest
 
-from app.observe.journal import encode
-from app.pipeline.commits import Commit, Content, Damaged
-from app.pipeline.datasets import Store
-from app.pipeline.ingesting import LARGEST_BYTES, Ingest, Landed
-from app.pipeline.journals import commit, committed, read_journal, read_missing, snapshot
-from app.pipeline.locks import only_one
-from app.pipeline.schemas import JOURNAL, JOURNAL_GAPS
+from app.observe.journal.record import encode
+from app.pipeline.journal.commits import Commit, Content, Damaged
+from app.pipeline.journal.ingest_batch import LARGEST_BYTES, Ingest, Landed
+from app.pipeline.journal.reader import commit, committed, read_journal, read_missing, snapshot
+from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 from tests.harness.journal import records
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer

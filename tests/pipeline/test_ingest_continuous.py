@@ -12,8 +12,8 @@ from contextlib import contextmanager
 import click
 import pytest
 
-from app.pipeline.files import Files
-from app.pipeline.locks import LEASE_SECONDS, only_one
+from app.pipeline.storage.files import Files
+from app.pipeline.storage.locks import LEASE_SECONDS, only_one
 from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer

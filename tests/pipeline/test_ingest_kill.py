@@ -20,7 +20,7 @@ import psutil
 import pytest
 from pyarrow import parquet
 
-from app.pipeline.journals import snapshot
+from app.pipeline.journal.reader import snapshot
 from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer

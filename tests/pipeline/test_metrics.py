@@ -6,8 +6,8 @@ from datetime import date
 
 import pytest
 
-from app.pipeline.days import before
-from app.pipeline.measuring import DATASETS
+from app.pipeline.metrics.dates import before
+from app.pipeline.metrics.stages import DATASETS
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, land, row
 from tests.pipeline.ingested import Run

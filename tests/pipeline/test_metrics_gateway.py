@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.pipeline.measuring import DATASETS
+from app.pipeline.metrics.stages import DATASETS
 from tests.harness.gateway import gateway
 from tests.harness.sqlite import SqliteBroker
 from tests.pipeline.histories import DAY

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.pipeline.schemas import DATASETS
-from app.pipeline.transforms_events import payload, rates, throughput
-from app.pipeline.transforms_histogram import bucket_of
-from app.pipeline.transforms_lives import EVENTS, as_it_was, lifecycle, placed
-from app.pipeline.transforms_messages import latency, latency_hist, open_messages, traces
+from app.pipeline.metrics.events import payload, rates, throughput
+from app.pipeline.metrics.histogram import bucket_of
+from app.pipeline.metrics.lives import EVENTS, as_it_was, lifecycle, placed
+from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
+from app.pipeline.storage.schemas import DATASETS
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, frame, row
 

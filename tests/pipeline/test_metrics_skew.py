@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as f
 
-from app.pipeline.transforms_lives import MAX_HOPS, lifecycle, placed
-from app.pipeline.transforms_messages import MAX_MESSAGES, traces
+from app.pipeline.metrics.lives import MAX_HOPS, lifecycle, placed
+from app.pipeline.metrics.messages import MAX_MESSAGES, traces
 from tests.pipeline.histories import START, Days, frame, row
 
 TASKS = 8

@@ -16,11 +16,11 @@ import pytest
 from pyarrow import fs, parquet
 
 from app.envelope import dead_letter_block, dead_letter_record
-from app.pipeline.bodies import bodies
-from app.pipeline.inputs import MAX_BODY_BYTES, Reading, Split
-from app.pipeline.lines import Lines
-from app.pipeline.places import InputFile, _visible, find, locate
-from app.pipeline.planning import plan
+from app.pipeline.storage.input_files import InputFile, _visible, find, locate
+from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading, Split
+from app.pipeline.storage.lines import Lines
+from app.pipeline.validate.bodies import bodies
+from app.pipeline.validate.planning import plan
 
 LINES = [b'{"n":%d}' % number for number in range(50_000)]
 PLAIN = b"\n".join(LINES) + b"\n"

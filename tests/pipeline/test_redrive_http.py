@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from app.errors import IdempotencyUnresolved
-from app.pipeline.sending_http import Busy, Gateway, Outcome, Refused, Target
-from app.pipeline.sending_sender import Message, Sender
+from app.pipeline.send.gateway import Busy, Gateway, Outcome, Refused, Target
+from app.pipeline.send.sender import Message, Sender
 
 Answer = tuple[int, dict[str, str], bytes]
 HTML = b"<html><h1>Bad gateway</h1></html>"

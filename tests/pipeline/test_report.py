@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli import pipeline
+from app.pipeline.cli.main import pipeline
 from tests.pipeline.sample_report import HOSTILE
 from tests.pipeline.told import DAY, Landing
 

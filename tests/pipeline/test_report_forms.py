@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.pipeline import wording
-from app.pipeline.figures import Checked, Figures, Violations, as_csv, as_json
-from app.pipeline.page import as_html
+from app.pipeline import formatting as wording
+from app.pipeline.report.figures import Checked, Figures, Violations, as_csv, as_json
+from app.pipeline.report.page import as_html
 from tests.harness import browser
 from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE, group
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from app.pipeline.judging import COLUMNS
-from app.pipeline.schemas import DATASETS
-from app.pipeline.verdicts import Row
+from app.pipeline.storage.schemas import DATASETS
+from app.pipeline.validate.validation_task import COLUMNS
+from app.pipeline.validate.verdicts import Row
 
 GOLDEN = Path(__file__).with_name("golden")
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from app.pipeline.sending_http import Target
-from app.pipeline.source_options import parsed
+from app.pipeline.send.gateway import Target
+from app.pipeline.source.options import parsed
 
 
 def test_defaults():

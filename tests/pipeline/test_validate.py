@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from pyarrow import parquet
 
 from app import __version__
-from app.pipeline.cli import pipeline
-from app.pipeline.datasets import Store
-from app.pipeline.locks import only_one
+from app.pipeline.cli.main import pipeline
+from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.locks import only_one
 from tests.harness.ci import missing
 from tests.harness.conformance import locate
 from tests.harness.gateway import gateway

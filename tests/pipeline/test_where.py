@@ -7,7 +7,7 @@ import json
 import pytest
 from click.testing import CliRunner
 
-from app.pipeline.cli import pipeline
+from app.pipeline.cli.main import pipeline
 from tests.pipeline.told import DAY, START, Landing
 
 HOSTILE = "urn:\x1b[31m:\x9b[bold]red\U000e0001"

@@ -12,12 +12,12 @@ from typing import Any
 from pamqp.commands import Basic
 
 from app.brokers.binding import Outcome, Outgoing
-from app.brokers.rabbitmq_channel import Arrived, Channel
-from app.brokers.rabbitmq_link import Link
-from app.brokers.rabbitmq_options import RabbitQueue, queue_of
-from app.brokers.rabbitmq_publishing import Publisher
-from app.brokers.rabbitmq_topology import Declarer
-from app.brokers.rabbitmq_url import parameters_of
+from app.brokers.rabbitmq.channel import Arrived, Channel
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.options import RabbitQueue, queue_of
+from app.brokers.rabbitmq.publish import Publisher
+from app.brokers.rabbitmq.topology import Declarer
+from app.brokers.rabbitmq.url import parameters_of
 from tests.harness.rabbitmq import RabbitServer
 
 BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (

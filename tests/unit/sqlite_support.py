@@ -11,8 +11,8 @@ from subprocess import PIPE, Popen
 from typing import Any
 
 from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.sqlite import SqliteBinding
-from app.brokers.sqlite_file import DatabaseFile
+from app.brokers.sqlite.binding import SqliteBinding
+from app.brokers.sqlite.file import DatabaseFile
 from app.clock import Clock, now_ms
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -90,7 +90,7 @@ class Line:
 PREAMBLE = """
 import asyncio, sys, time
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.sqlite import connect
+from app.brokers.sqlite.binding import connect
 from app.clock import now_ms
 
 def say(text):

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from starlette.types import Message
 
-from app.application import App
-from app.gateway import Gateway
-from app.http.shedding import Shedder
-from app.leases import TokenSealer
-from app.observe.journal_writer import Journal, Options
-from app.pacing import Pacer
-from app.rights import ANYONE
-from app.routing import Router, Rule
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Router, Rule
+from app.observe.journal.writer import Journal, Options
+from app.server.application import App
+from app.server.pacing import Pacer
+from app.server.shedding import Shedder
 from tests.harness.journal import read
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS, draft

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from app.checks import SAMPLE, check
 from app.errors import ConfigError
-from app.routing import Policy, Router, Rule
+from app.gateway.route_checks import SAMPLE, check
+from app.gateway.routing import Policy, Router, Rule
 from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, ConnectedMemory, MemoryBinding, MovingMemory, lacking
 
 LIMITED = MovingMemory("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.coalescing import BATCH_BYTES, Budget, Coalescer
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
+from app.gateway.batcher import BATCH_BYTES, Budget, Coalescer
 
 
 class Flusher:

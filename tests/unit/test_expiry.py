@@ -10,7 +10,7 @@ import pytest
 from app.brokers.binding import Failure, Outgoing
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
-from app.keeping import EXPIRING
+from app.gateway.lease_manager import EXPIRING
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.world import kinds
 

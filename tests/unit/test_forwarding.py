@@ -7,23 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.errors import (
-    BabelgateError,
-    InvalidAckToken,
-    LeaseLost,
-    OutcomeUnknown,
-    OwnerUnreachable,
-    UnsupportedByBroker,
-)
-from app.forwarding import merge, split
-from app.gateway import Gateway
-from app.leases import Lease, TokenSealer
-from app.model import Extend, Nack, Reject, Settlement, SettleResult
+from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable, UnsupportedByBroker
+from app.gateway.ack_tokens import Lease, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.forwarding import merge, split
+from app.gateway.gateway import Gateway
+from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
+from app.gateway.routing import Route, Router, Rule
 from app.observe.events import Event
-from app.observe.metrics import Metrics
-from app.observe.metrics_exposition import exposition
-from app.rights import ANYONE
-from app.routing import Route, Router, Rule
+from app.observe.metrics.exposition import exposition
+from app.observe.metrics.recorder import Metrics
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding, lacking
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft, kinds

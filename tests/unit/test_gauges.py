@@ -6,17 +6,17 @@ import asyncio
 import dataclasses
 
 from app.brokers.binding import NativeQueue, Stats
+from app.cluster.scrape import Scraping
 from app.errors import BrokerUnavailable
-from app.gateway import Gateway
-from app.gauges import AT_ONCE, Gauges
-from app.leases import TokenSealer
-from app.observe import metrics_catalogue as catalogue
-from app.observe.metrics import Metrics
-from app.observe.metrics_catalogue import Metric
-from app.observe.metrics_cells import Snapshot
-from app.rights import ANYONE
-from app.routing import Router, Rule
-from app.scraping import Scraping
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.gauges import AT_ONCE, Gauges
+from app.gateway.routing import Router, Rule
+from app.observe.metrics import catalogue
+from app.observe.metrics.catalogue import Metric
+from app.observe.metrics.instruments import Snapshot
+from app.observe.metrics.recorder import Metrics
 from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, MemoryBinding
 from tests.harness.world import KEYS, draft
 

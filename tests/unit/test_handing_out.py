@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.admission import Admission, Bounds
 from app.brokers.binding import NativeQueue, Outgoing
 from app.errors import Overloaded
-from app.gateway import Gateway
-from app.leases import TokenSealer
-from app.model import Settlement
-from app.rights import ANYONE
-from app.routing import Router, Rule
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.admission import Admission, Bounds
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.model import Settlement
+from app.gateway.routing import Router, Rule
 from tests.harness.kept import body
 from tests.harness.memory import OWNED, BuryingMemory
 from tests.harness.world import KEYS

@@ -12,12 +12,12 @@ import pytest
 
 from app.brokers import registry
 from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
-from app.claims import Claim, KeepsKeys, KeyStore, Settling, Terms, Verdict
+from app.brokers.idempotency_store import Claim, KeepsKeys, KeyStore, Settling, Terms, Verdict
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
-from app.idempotency import NONE, OWN, KeyPolicy, Keys, Once, Pair, fingerprint
-from app.idempotency_debts import MAX_OWED, Debts
-from app.routing import Rule
+from app.gateway.idempotency import NONE, OWN, KeyPolicy, Keys, Once, Pair, fingerprint
+from app.gateway.routing import Rule
+from app.gateway.settlement_retries import MAX_OWED, Debts
 from tests.harness.passing import Passing
 from tests.harness.world import until
 

@@ -12,20 +12,20 @@ import pytest
 from click.testing import CliRunner
 from msgspec import Raw
 
-from app.cli import cli
+from app.cli.main import cli
 from app.clock import now_ms
+from app.config.sections import JournalSettings
+from app.config.settings import load
 from app.errors import ConfigError, Overloaded
-from app.gateway import Gateway
-from app.journaling import journal
-from app.leases import TokenSealer
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Router, Rule
 from app.observe.events import Event
-from app.observe.journal import Record
-from app.observe.journal_writer import WRITE_SECONDS, Journal, Options, host_node
-from app.rights import ANYONE
-from app.routing import Router, Rule
-from app.settings import load
-from app.settings_sections import JournalSettings
-from app.wiring import build_app
+from app.observe.journal.record import Record
+from app.observe.journal.writer import WRITE_SECONDS, Journal, Options, host_node
+from app.server.journal import journal
+from app.server.wiring import build_app
 from tests.harness.journal import MESSAGE, happened, landed, read
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding

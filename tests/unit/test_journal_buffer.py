@@ -8,8 +8,8 @@ import pytest
 from msgspec import UNSET
 
 from app.observe.events import Call, Event, EventKind, Facts
-from app.observe.journal import EVENTS, JournalEvent, Record
-from app.observe.journal_buffer import Buffer
+from app.observe.journal.buffer import Buffer
+from app.observe.journal.record import EVENTS, JournalEvent, Record
 from tests.harness.journal import MESSAGE, happened, lines, numbers
 
 EPOCH = "018bcfe568001a2b3c4d"

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET, UnsetType
 
-from app.observe import journal
-from app.observe.journal import (
+from app.observe.journal import record as journal
+from app.observe.journal.record import (
     EVENTS,
     SCHEMA,
     JournalEvent,

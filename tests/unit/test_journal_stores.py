@@ -13,7 +13,7 @@ import s3fs
 import zstandard
 
 from app.errors import ConfigError
-from app.observe.journal_stores import Compression, compress, store
+from app.observe.journal.stores import Compression, compress, store
 from tests.harness.journal import unpacked
 from tests.harness.s3 import s3_server
 

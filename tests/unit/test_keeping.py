@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from app.admission import Admission
 from app.brokers.binding import Failure, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.holding import Holdings
+from app.gateway.admission import Admission
+from app.gateway.lease_table import Holdings
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.memory import BuryingMemory, ConnectedMemory
 from tests.harness.world import kinds

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import InvalidAckToken
-from app.leases import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
+from app.gateway.ack_tokens import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
 from app.observe.events import Facts
 
 KEY = TokenKey("k1", b"a" * 32)

@@ -7,10 +7,10 @@ import sys
 
 HANGS = """
 import asyncio, os, signal, sys
-from app import settings
-from app.lifecycle import GracefulStop
+from app.config import settings
+from app.server.lifecycle import GracefulStop
 from app.observe.logs import configure
-from app.server import uvicorn_config
+from app.server.server import uvicorn_config
 import uvicorn
 
 class Gateway:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from app import settings
+from app.config import settings
 from app.errors import BrokerUnavailable, ConfigError
 from app.observe import logs
+from app.observe.log_throttle import MAX_KINDS, SECONDS, Sparing
 from app.observe.logs import MAX_CAUSES, MAX_FRAMES, MAX_VALUE, formatter, get_logger
-from app.observe.sparing import MAX_KINDS, SECONDS, Sparing
 
 NAME = "babelgate.tested"
 log = get_logger(NAME)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.errors import BrokerUnavailable
-from app.observe import metrics_catalogue as catalogue
 from app.observe.events import Call, Event, Facts
-from app.observe.metrics import CLIENT_GONE, MAX_QUEUES, Metrics
-from app.observe.metrics_cells import Distribution, Histogram, Snapshot, decode, encode, merged
+from app.observe.metrics import catalogue
+from app.observe.metrics.instruments import Distribution, Histogram, Snapshot, decode, encode, merged
+from app.observe.metrics.recorder import CLIENT_GONE, MAX_QUEUES, Metrics
 
 NOW = 1_700_000_000_000
 

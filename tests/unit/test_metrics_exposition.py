@@ -6,10 +6,10 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
 
-from app.observe import metrics_catalogue as catalogue
-from app.observe.metrics_catalogue import CATALOGUE, Metric
-from app.observe.metrics_cells import Distribution, Exemplar, Snapshot
-from app.observe.metrics_exposition import OPENMETRICS, TEXT, exposition
+from app.observe.metrics import catalogue
+from app.observe.metrics.catalogue import CATALOGUE, Metric
+from app.observe.metrics.exposition import OPENMETRICS, TEXT, exposition
+from app.observe.metrics.instruments import Distribution, Exemplar, Snapshot
 from tests.harness.prometheus import promtool
 
 # As they are sent: Debian's 2.42, and 3.x.

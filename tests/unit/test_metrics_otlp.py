@@ -14,11 +14,11 @@ from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality, M
 from opentelemetry.sdk.resources import Resource
 
 from app.errors import ConfigError
-from app.observe import metrics_catalogue as catalogue
 from app.observe.events import Event
-from app.observe.metrics import Metrics
-from app.observe.metrics_cells import Snapshot
-from app.observe.metrics_otlp import INTERVAL, OtlpMetrics, metrics_data, otlp_metrics
+from app.observe.metrics import catalogue
+from app.observe.metrics.instruments import Snapshot
+from app.observe.metrics.otlp import INTERVAL, OtlpMetrics, metrics_data, otlp_metrics
+from app.observe.metrics.recorder import Metrics
 from tests.harness.otlp import OtlpReceiver, otlp_receiver
 
 TRACE, SPAN = "a" * 32, "b" * 16

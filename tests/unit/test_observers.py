@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from app.gateway import Gateway
-from app.leases import TokenSealer
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Router, Rule
 from app.observe.events import Call, Event
 from app.observe.observers import fan_out
-from app.rights import ANYONE
-from app.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
-from app.brokers.rabbitmq import connect
-from app.brokers.rabbitmq_encoding import publish
-from app.brokers.rabbitmq_ojs import STEPS_MS, Ojs, profile_of
-from app.brokers.rabbitmq_ojs_message import level_of
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_profile import Addressed, Native, Read, Topology
+from app.brokers.rabbitmq.binding import connect
+from app.brokers.rabbitmq.encoding import publish
+from app.brokers.rabbitmq.ojs.message import level_of
+from app.brokers.rabbitmq.ojs.profile import STEPS_MS, Ojs, profile_of
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.profile import Addressed, Native, Read, Topology
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import ConfigError, InvalidParameter
-from app.routing import Router, Rule
+from app.gateway.routing import Router, Rule
 from tests.unit.envelope_support import FULL, NOW, TRACE, compact
 
 MEDIA = "application/openjobspec+json"

@@ -18,9 +18,9 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 from app import __version__
 from app.errors import ConfigError
 from app.observe.otel import asked_for, bounded
-from app.observe.tracing_context import context_of
-from app.observe.tracing_sampling import randomness, sampling
-from app.observe.tracing_setup import check, tracing
+from app.observe.tracing.context import context_of
+from app.observe.tracing.sampling import randomness, sampling
+from app.observe.tracing.setup import check, tracing
 
 OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
 
@@ -69,7 +69,7 @@ def test_what_cannot_be_is_refused_by_the_name_of_its_variable(environ: dict[str
 def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() -> None:
     script = (
         "import sys; sys.modules['opentelemetry.exporter'] = None\n"
-        "from app.observe.tracing_setup import check\n"
+        "from app.observe.tracing.setup import check\n"
         "try: check({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://localhost'})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
@@ -80,8 +80,8 @@ def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() 
 def test_without_an_exporter_the_sdk_is_not_loaded() -> None:
     script = (
         "import sys\n"
-        "from app import server, settings, wiring\n"
-        "from app.observe.tracing_setup import tracing\n"
+        "from app.config import settings\nfrom app.server import server, wiring\n"
+        "from app.observe.tracing.setup import tracing\n"
         "assert tracing({}, {}).recorder is None\n"
         "print(*[name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.outages import REMIND_SECONDS, Outages
+from app.gateway.outages import REMIND_SECONDS, Outages
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 

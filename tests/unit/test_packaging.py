@@ -28,10 +28,10 @@ INDIRECT = {"uvloop", "fastapi-swagger", "sniffio"}
 # Whose extra a module may import, beside the bindings.
 OWN_EXTRA = {
     "app.pipeline": "spark",
-    "app.observe.journal_segments": "journal",
-    "app.observe.journal_stores": "journal",
+    "app.observe.journal.segments": "journal",
+    "app.observe.journal.stores": "journal",
     "app.observe.otel": "otlp",
-    "app.observe.metrics_otlp": "otlp",
+    "app.observe.metrics.otlp": "otlp",
 }
 DEPLOYED = ("journal", "otlp", "rabbitmq", "redis")
 TESTED = (*DEPLOYED, "spark", "dev")
@@ -141,7 +141,7 @@ def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
         entry_points = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
     files = {p for p in (ROOT / "app").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     assert packed == {p.relative_to(ROOT).as_posix() for p in files}
-    assert "babelgate=app.cli:main" in entry_points
+    assert "babelgate=app.cli.main:main" in entry_points
 
 
 def test_loading_the_program_loads_no_broker_client() -> None:
@@ -151,7 +151,7 @@ def test_loading_the_program_loads_no_broker_client() -> None:
         for name in modules()
         if binding_family(name) is None
         and name != "app.__main__"
-        and (belongs(name, "app.pipeline.cli") or not belongs(name, "app.pipeline"))
+        and (belongs(name, "app.pipeline.cli.main") or not belongs(name, "app.pipeline"))
     ]
     code = "import importlib, sys; [importlib.import_module(n) for n in sys.argv[1:]]; print(*sys.modules, sep='\\n')"
     loaded = subprocess.run([sys.executable, "-c", code, *plain], cwd=ROOT, check=True, capture_output=True, text=True)
@@ -177,4 +177,4 @@ def test_loading_the_program_loads_no_broker_client() -> None:
 def test_every_driver_has_the_extra_of_its_name() -> None:
     for driver in registry.SCHEMES.values():
         assert driver.module in modules()
-        assert driver.extra is None or (driver.module == f"app.brokers.{driver.extra}" and driver.extra in EXTRAS)
+        assert driver.extra is None or (driver.kind == driver.extra and driver.extra in EXTRAS)

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome
+from app.cluster.client import Address
+from app.cluster.sockets import SocketDirectory
+from app.cluster.wire import MAX_CALL_BYTES
 from app.errors import BodyTooLarge, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown, OwnerUnreachable
-from app.leases import Lease, TokenKey, TokenSealer
-from app.model import Extend, Nack, Reject, Settlement
-from app.peer_port import PeerPort
-from app.peers_client import Address
-from app.peers_sockets import SocketDirectory
-from app.peers_wire import MAX_CALL_BYTES
-from app.rights import ANYONE
+from app.gateway.ack_tokens import Lease, TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Extend, Nack, Reject, Settlement
+from app.server.peer_port import PeerPort
 from tests.harness.local import free_port
 from tests.harness.memory import MemoryBinding
 from tests.harness.replica import OWNED, QUEUE, Replica

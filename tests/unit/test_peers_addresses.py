@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from app.clock import now_ms
+from app.cluster.client import Address, PeerClient, Silent, Unreachable
+from app.cluster.discovery import ASK_EVERY_SECONDS, Addresses
+from app.cluster.signing import ANYBODY, Signer
+from app.cluster.sockets import SocketDirectory
+from app.cluster.wire import IDENTITY_PATH
 from app.errors import ConfigError, LeaseLost, OwnerUnreachable
-from app.peers_addresses import ASK_EVERY_SECONDS, Addresses
-from app.peers_client import Address, PeerClient, Silent, Unreachable
-from app.peers_signing import ANYBODY, Signer
-from app.peers_sockets import SocketDirectory
-from app.peers_wire import IDENTITY_PATH
 from tests.harness.local import free_ports
 from tests.harness.proxy import proxy
 from tests.harness.replica import Replica

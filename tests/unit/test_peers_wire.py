@@ -7,10 +7,10 @@ import json
 import pytest
 
 from app import errors
+from app.cluster.peers import bodies
+from app.cluster.wire import MAX_CALL_BYTES, Call, decode_answers, decode_calls, encode_answers, encode_call
 from app.errors import BabelgateError, BrokerError
-from app.model import Extend, Nack, Reject, Settlement, SettleResult
-from app.peers import bodies
-from app.peers_wire import MAX_CALL_BYTES, Call, decode_answers, decode_calls, encode_answers, encode_call
+from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 
 ERRORS = [
     errors.LeaseLost(),

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from app import __version__
-from app.pipeline.cli import pipeline
+from app.pipeline.cli.main import pipeline
 from tests.unit.test_packaging import pins
 
 ROOT = Path(__file__).parents[2]

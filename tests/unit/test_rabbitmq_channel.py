@@ -9,10 +9,10 @@ import pytest
 from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq_channel import Arrived, Channel, ChannelGone
-from app.brokers.rabbitmq_confirms import Confirms, Nacked, Returned
-from app.brokers.rabbitmq_encoding import publish
-from app.brokers.rabbitmq_profile import Addressed
+from app.brokers.rabbitmq.channel import Arrived, Channel, ChannelGone
+from app.brokers.rabbitmq.confirms import Confirms, Nacked, Returned
+from app.brokers.rabbitmq.encoding import publish
+from app.brokers.rabbitmq.profile import Addressed
 from tests.harness.local import eventually
 from tests.harness.rabbitmq import RabbitServer, client, count
 from tests.unit.rabbitmq_support import linked

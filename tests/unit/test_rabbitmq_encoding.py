@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pamqp import commands as spec
 from pamqp.header import ContentHeader
 
-from app.brokers.rabbitmq_encoding import acks, publish, requeues
-from app.brokers.rabbitmq_profile import Addressed
+from app.brokers.rabbitmq.encoding import acks, publish, requeues
+from app.brokers.rabbitmq.profile import Addressed
 from tests.unit.rabbitmq_support import FULL
 
 

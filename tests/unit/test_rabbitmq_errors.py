@@ -9,9 +9,9 @@ import pytest
 from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
-from app.brokers.rabbitmq_channel import ChannelGone
-from app.brokers.rabbitmq_confirms import Nacked, Returned
-from app.brokers.rabbitmq_errors import BY_CLASS, translate
+from app.brokers.rabbitmq.channel import ChannelGone
+from app.brokers.rabbitmq.confirms import Nacked, Returned
+from app.brokers.rabbitmq.errors import BY_CLASS, translate
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 
 

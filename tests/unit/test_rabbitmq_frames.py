@@ -14,7 +14,7 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from app.brokers.rabbitmq_frames import FrameReader, properties_of, size_of
+from app.brokers.rabbitmq.frames import FrameReader, properties_of, size_of
 from tests.unit.rabbitmq_support import FULL
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.brokers.rabbitmq_ladder import (
+from app.brokers.rabbitmq.delays import (
     LADDER,
     LOST,
     MAX_DELAY_SECONDS,
@@ -19,8 +19,8 @@ from app.brokers.rabbitmq_ladder import (
     addressed,
     needs,
 )
-from app.brokers.rabbitmq_profile import Topology
-from app.brokers.rabbitmq_warnings import warnings_of
+from app.brokers.rabbitmq.profile import Topology
+from app.brokers.rabbitmq.warnings import warnings_of
 from tests.harness.rabbitmq import RabbitServer, client, count
 from tests.unit.rabbitmq_support import BODY, Arrivals, lined, virtual_host
 

@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from app.brokers.rabbitmq_channel import ChannelGone
+from app.brokers.rabbitmq.channel import ChannelGone
 from app.errors import BrokerUnavailable
 from tests.harness.local import eventually
 from tests.harness.rabbitmq import RabbitServer, rabbit_server
@@ -110,7 +110,7 @@ async def test_a_lost_connection_is_told_once_and_made_again(
             with pytest.raises(ChannelGone):
                 await channel.barrier()
             await eventually(lambda: not link.is_open)
-        # The outage itself is a warning above the bindings (app.outages).
+        # The outage itself is a warning above the bindings (app.gateway.outages).
         assert [record.name for record in caplog.records if record.levelno >= logging.INFO] == ["babelgate.rabbitmq"]
         assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
         with pytest.raises(BrokerUnavailable):

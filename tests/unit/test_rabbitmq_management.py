@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from app.brokers.rabbitmq_management import Management
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_url import parameters_of
-from app.brokers.rabbitmq_warnings import warnings_of
+from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.url import parameters_of
+from app.brokers.rabbitmq.warnings import warnings_of
 from tests.harness.rabbitmq import RabbitServer, client, rabbit_server
 from tests.unit.rabbitmq_support import linked
 

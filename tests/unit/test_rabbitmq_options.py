@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq_ladder import LOST, MAX_QUEUE_BYTES
-from app.brokers.rabbitmq_options import queue_of
+from app.brokers.rabbitmq.delays import LOST, MAX_QUEUE_BYTES
+from app.brokers.rabbitmq.options import queue_of
 from app.errors import ConfigError
 
 

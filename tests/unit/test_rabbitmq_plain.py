@@ -12,10 +12,10 @@ from pamqp.commands import Basic
 from pika import BasicProperties
 
 from app.brokers.binding import Failure, Outgoing
-from app.brokers.rabbitmq_ladder import needs
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_plain import Plain
-from app.brokers.rabbitmq_profile import Native, Profile, Queue
+from app.brokers.rabbitmq.delays import needs
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.plain import Plain
+from app.brokers.rabbitmq.profile import Native, Profile, Queue
 from app.envelope import dead_letter_block, dead_letter_record, with_attempts
 
 PLAIN = Plain(Queue("orders"), Queue("orders.dlq"))

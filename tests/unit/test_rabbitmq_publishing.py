@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.rabbitmq_profile import Addressed, Topology
+from app.brokers.rabbitmq.profile import Addressed, Topology
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.harness.local import eventually
 from tests.harness.rabbitmq import RabbitServer, client, rabbit_server

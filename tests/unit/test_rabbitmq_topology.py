@@ -7,13 +7,13 @@ import asyncio
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
-from app.brokers.rabbitmq_channel import Channel
-from app.brokers.rabbitmq_ladder import LADDER
-from app.brokers.rabbitmq_link import Link
-from app.brokers.rabbitmq_options import queue_of
-from app.brokers.rabbitmq_profile import Bound, Exchange, Queue, Topology
-from app.brokers.rabbitmq_topology import Declarer
-from app.brokers.rabbitmq_url import parameters_of
+from app.brokers.rabbitmq.channel import Channel
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.delays import LADDER
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.profile import Bound, Exchange, Queue, Topology
+from app.brokers.rabbitmq.topology import Declarer
+from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerRejected, BrokerUnavailable
 from tests.harness.rabbitmq import RabbitServer, client
 from tests.unit.rabbitmq_support import BODY, Arrivals, lined, linked, virtual_host

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq_url import Management, Tls, parameters_of
+from app.brokers.rabbitmq.url import Management, Tls, parameters_of
 from app.errors import ConfigError
 from app.masking import mask_url
 

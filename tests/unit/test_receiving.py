@@ -9,8 +9,8 @@ import pytest
 
 from app.brokers.binding import Delivery
 from app.errors import BrokerUnavailable
+from app.gateway.receive import MAX_RESERVED, Admitted, Receiver
 from app.observe.events import Facts
-from app.receiving import MAX_RESERVED, Admitted, Receiver
 
 LEASE = 30.0
 SOON = 5.0

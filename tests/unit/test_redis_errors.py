@@ -7,7 +7,7 @@ import inspect
 import pytest
 from redis import exceptions as vendor
 
-from app.brokers.redis_errors import BY_CLASS, translate
+from app.brokers.redis.errors import BY_CLASS, translate
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 CLASSES = [

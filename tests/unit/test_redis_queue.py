@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.redis import RedisBinding, connect
-from app.brokers.redis_layout import RedisQueue
+from app.brokers.redis.binding import RedisBinding, connect
+from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
 from app.errors import ConfigError
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio.connection import Connection, SSLConnection
 
-from app.brokers.redis import connect
-from app.brokers.redis_url import connector
+from app.brokers.redis.binding import connect
+from app.brokers.redis.url import connector
 from app.clock import now_ms
 from app.errors import ConfigError
 

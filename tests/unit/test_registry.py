@@ -74,9 +74,9 @@ except ConfigError as error:
     [
         "import app",
         "import app.brokers.registry",
-        "import app.settings",
-        "from app.cli import cli; cli(['--help'], standalone_mode=False)",
-        "from app.cli import cli; cli(['serve', '--help'], standalone_mode=False)",
+        "import app.config.settings",
+        "from app.cli.main import cli; cli(['--help'], standalone_mode=False)",
+        "from app.cli.main import cli; cli(['serve', '--help'], standalone_mode=False)",
     ],
 )
 def test_no_client_is_loaded_before_a_broker_is_configured(statement):
@@ -86,6 +86,7 @@ def test_no_client_is_loaded_before_a_broker_is_configured(statement):
 
 
 def test_help_loads_neither_the_web_framework_nor_the_settings():
-    code = "from app.cli import cli; cli(['--help'], standalone_mode=False)\nimport sys\nprint('LOADED', *sys.modules)"
+    code = "from app.cli.main import cli; cli(['--help'], standalone_mode=False)\nimport sys"
+    code += "\nprint('LOADED', *sys.modules)"
     loaded = set(run(code).rpartition("LOADED")[2].split())
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "httpx", "rich", "yaml"} & loaded

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from app.errors import BabelgateError, Forbidden
-from app.gateway import Gateway
-from app.leases import TokenKey, TokenSealer
-from app.model import DeadLetterFilter, Settlement
-from app.rights import ANYONE, Caller, Right, pattern
-from app.routing import Router, Rule
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.authorization import ANYONE, Caller, Right, pattern
+from app.gateway.gateway import Gateway
+from app.gateway.model import DeadLetterFilter, Settlement
+from app.gateway.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 
 SEND, LISTEN, MANAGE = Right.SEND, Right.LISTEN, Right.MANAGE

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from app.coalescing import BATCH_BYTES
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from app.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable, chunks
+from app.gateway.batcher import BATCH_BYTES
+from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable, chunks
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from app.observe import metrics_catalogue as catalogue
+from app.cluster.sockets import SocketDirectory
+from app.cluster.worker_metrics import KEPT_FILES, Siblings
 from app.observe.events import Event
-from app.observe.metrics import Metrics
-from app.observe.metrics_cells import Snapshot, encode, merged
-from app.peers_siblings import KEPT_FILES, Siblings
-from app.peers_sockets import SocketDirectory
+from app.observe.metrics import catalogue
+from app.observe.metrics.instruments import Snapshot, encode, merged
+from app.observe.metrics.recorder import Metrics
 from tests.harness.world import SIGNER
 
 

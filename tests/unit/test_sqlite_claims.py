@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.sqlite import SqliteBinding
-from app.claims import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.sqlite.binding import SqliteBinding
 from app.errors import BrokerRejected, KeysFull
 from tests.unit.sqlite_support import BODY, Hands, opened
 

@@ -8,7 +8,7 @@ import sqlite3
 
 import pytest
 
-from app.brokers.sqlite_errors import ERRORS, translated
+from app.brokers.sqlite.errors import ERRORS, translated
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull, StorageReadOnly
 
 # Constants of other functions of SQLite: what an authorizer is asked and answers, limits, results that are no errors.

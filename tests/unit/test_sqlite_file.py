@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import Binding, DeadLetters, Lists, NativeQueue, Outgoing, Peeks, Purges
-from app.brokers.sqlite import connect
-from app.brokers.sqlite_file import SCHEMA
+from app.brokers.sqlite.binding import connect
+from app.brokers.sqlite.file import SCHEMA
 from app.clock import now_ms
 from app.errors import BrokerError, BrokerUnavailable, ConfigError, StorageReadOnly
 from tests.unit.sqlite_support import Line, opened

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.brokers.binding import DeadLetter, Delivery
-from app.brokers.sqlite_settle import FORGET_EVERY, SETTLED_FOR_MS
+from app.brokers.sqlite.settle import FORGET_EVERY, SETTLED_FOR_MS
 from app.errors import LeaseLost
 from tests.unit.sqlite_support import Hands, Line, opened
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.sqlite_sql import SQL
+from app.brokers.sqlite.statements import SQL
 from tests.unit.sqlite_support import Line, another_process, finished, opened, tell, told
 
 LONG = 20.0

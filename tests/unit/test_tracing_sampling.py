@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from app.observe.tracing_context import context_of
-from app.observe.tracing_formula import trace_id_of
-from app.observe.tracing_sampling import Sampling, sampling
+from app.observe.tracing.context import context_of
+from app.observe.tracing.formula import trace_id_of
+from app.observe.tracing.sampling import Sampling, sampling
 
 COUNT = 5_000
 RATIOS = (0.01, 0.1, 0.25, 0.5, 0.625, 0.75, 0.9)

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from app import turns
+from app.runtime import turns
 
 
 def work(seconds: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis
 
-from app.brokers.redis import RedisBinding
+from app.brokers.redis.binding import RedisBinding
 from tests.harness.redis import RedisServer, binding, client, redis_server
 from tests.wire import suite
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from app.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing
-from app.brokers.rabbitmq import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.harness.world import until
 

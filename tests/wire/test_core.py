@@ -18,7 +18,7 @@ from app import envelope
 from app.clock import now_ms
 from app.envelope import Limits, Poison
 from app.errors import EnvelopeError
-from app.routing import Policy
+from app.gateway.routing import Policy
 from tests.wire import suite
 
 Case = Mapping[str, Any]

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome
-from app.brokers.rabbitmq import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.rabbitmq import RabbitServer, binding, browse, rabbit_server

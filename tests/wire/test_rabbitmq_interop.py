@@ -16,9 +16,9 @@ from babelqueue.transport import ReceivedMessage
 
 from app import envelope
 from app.brokers.binding import Delivery, NativeQueue, Outgoing
-from app.brokers.rabbitmq import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
-from app.routing import Policy
+from app.gateway.routing import Policy
 from tests.harness.rabbitmq import RabbitBroker, RabbitServer, binding, browse, client
 from tests.harness.world import World, data, kinds, until
 

@@ -11,7 +11,7 @@ import pika
 import pytest
 
 from app.brokers.binding import DeadRecord, Delivery, Failure, NativeQueue, Outgoing
-from app.brokers.rabbitmq import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import BrokerRejected

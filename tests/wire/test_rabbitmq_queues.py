@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.rabbitmq import RabbitBinding, connect
+from app.brokers.rabbitmq.binding import RabbitBinding, connect
 from app.clock import now_ms
 from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.harness.local import certify, free_port

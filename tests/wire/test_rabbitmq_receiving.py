@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from app.brokers.binding import Delivery, NativeQueue
-from app.brokers.rabbitmq import RabbitBinding
-from app.brokers.rabbitmq_channels import Channels
-from app.brokers.rabbitmq_consuming import Reserving
-from app.brokers.rabbitmq_link import Link
-from app.brokers.rabbitmq_settling import Settling
-from app.brokers.rabbitmq_topology import Declarer
-from app.brokers.rabbitmq_url import parameters_of
+from app.brokers.rabbitmq.binding import RabbitBinding
+from app.brokers.rabbitmq.channels import Channels
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.receive import Reserving
+from app.brokers.rabbitmq.settle import Settling
+from app.brokers.rabbitmq.topology import Declarer
+from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerUnavailable, LeaseLost
 from tests.harness.rabbitmq import RabbitServer, binding, count
 from tests.harness.world import PATIENCE, until

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from app.brokers.binding import DeadRecord, NativeQueue, Outgoing
-from app.brokers.rabbitmq import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding
 from app.errors import InvalidParameter
 from tests.harness.rabbitmq import RabbitServer, binding, browse, count
 from tests.harness.world import until

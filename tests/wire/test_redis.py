@@ -14,10 +14,10 @@ import pytest
 import redis
 
 from app import envelope
-from app.brokers import redis_settling as settling
 from app.brokers.binding import DeadLetter, Delivery, Outgoing
-from app.brokers.redis import RedisBinding, connect
-from app.brokers.redis_layout import RedisQueue
+from app.brokers.redis import settle as settling
+from app.brokers.redis.binding import RedisBinding, connect
+from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
 from app.envelope import Limits, Poison
 from tests.harness.conformance import locate

@@ -12,8 +12,8 @@ import redis
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, NativeQueue, Outgoing
-from app.brokers.redis import RedisBinding
-from app.brokers.redis_layout import RedisQueue
+from app.brokers.redis.binding import RedisBinding
+from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
 from app.errors import LeaseLost
 from tests.harness.local import eventually

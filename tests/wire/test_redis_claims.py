@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.redis import RedisBinding
-from app.brokers.redis_layout import MAX_COMMAND_BYTES
-from app.claims import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.redis.binding import RedisBinding
+from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
 from app.errors import BrokerRejected, KeysFull, StorageFull
 from tests.harness.redis import RedisServer, binding, client, redis_server
 

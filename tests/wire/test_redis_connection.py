@@ -13,21 +13,14 @@ import pytest
 import redis
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.redis import RedisBinding, connect
-from app.brokers.redis_layout import MAX_COMMAND_BYTES
-from app.brokers.redis_line import Line
-from app.brokers.redis_line import connect as dial
-from app.brokers.redis_server import script
-from app.brokers.redis_url import connector
+from app.brokers.redis.binding import RedisBinding, connect
+from app.brokers.redis.connection import Line
+from app.brokers.redis.connection import connect as dial
+from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
+from app.brokers.redis.server import script
+from app.brokers.redis.url import connector
 from app.clock import now_ms
-from app.errors import (
-    BabelgateError,
-    BrokerRejected,
-    BrokerUnavailable,
-    ConfigError,
-    OutcomeUnknown,
-    StorageFull,
-)
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.harness.local import eventually, free_port
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.redis import RedisServer, binding, client, redis_server

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.redis import RedisBinding
+from app.brokers.redis.binding import RedisBinding
 from app.errors import BrokerUnavailable
 from tests.harness.proxy import proxy
 from tests.harness.redis import RedisServer, binding, client, redis_server

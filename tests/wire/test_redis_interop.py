@@ -14,7 +14,7 @@ from babelqueue.transport import ReceivedMessage
 
 from app import envelope
 from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
-from app.brokers.redis import RedisBinding
+from app.brokers.redis.binding import RedisBinding
 from app.clock import now_ms
 from app.errors import LeaseLost
 from tests.harness.local import eventually

@@ -9,8 +9,8 @@ import redis
 
 from app import envelope
 from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
-from app.brokers.redis import RedisBinding
-from app.brokers.redis_frame import frame, unframe
+from app.brokers.redis.binding import RedisBinding
+from app.brokers.redis.layouts.frame import frame, unframe
 from app.errors import LeaseLost
 from tests.harness.local import eventually
 

@@ -1,0 +1,226 @@
+"""RabbitMQ over AMQP 0-9-1: deliveries on channels of this process, whose leases the gateway keeps.
+
+Two connections, because a broker that is short of memory or disk stops reading from those that publish: settling goes
+on over the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, cast
+from weakref import WeakValueDictionary
+
+from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.options import TIMEOUT_SECONDS, timeout_of
+from app.brokers.rabbitmq.channels import Channels
+from app.brokers.rabbitmq.connection import Backoff, Link
+from app.brokers.rabbitmq.dead_letters import Resting
+from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
+from app.brokers.rabbitmq.errors import reason_of
+from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.nacks import Nacks
+from app.brokers.rabbitmq.options import RabbitQueue, queue_of
+from app.brokers.rabbitmq.profile import Addressed, Topology
+from app.brokers.rabbitmq.publish import Publisher
+from app.brokers.rabbitmq.receive import Reserving
+from app.brokers.rabbitmq.settle import Settling
+from app.brokers.rabbitmq.stats import Counting
+from app.brokers.rabbitmq.topology import Declare, Declarer
+from app.brokers.rabbitmq.url import Parameters, parameters_of
+from app.brokers.rabbitmq.warnings import warnings_of
+from app.clock import Clock
+from app.errors import BabelgateError, BrokerRejected
+from app.runtime import turns
+
+MAX_BODY_BYTES = 16_777_216
+"""The default max_message_size of RabbitMQ since 4.0: https://www.rabbitmq.com/docs/limits#message-size"""
+
+MAX_LEASE_SECONDS = 1500
+"""Below the time after which the broker closes a channel with an unsettled delivery, 30 minutes by default:
+https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
+
+_PING_SECONDS = 2.0
+_CLOSE_SECONDS = 0.5
+_MAX_LOOKED_AT = 50
+
+_CAPABILITIES = Capabilities(
+    max_delay_seconds=MAX_DELAY_SECONDS,
+    max_lease_seconds=MAX_LEASE_SECONDS,
+    extendable=True,
+    ack_scope="owner",
+    ordering="fifo",
+    native_release=False,
+    delivery_count="zero_based",
+    max_body_bytes=MAX_BODY_BYTES,
+    max_batch=500,
+    headers=True,
+    lease_keeper="gateway",
+)
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RabbitBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
+    timeout_seconds, others = timeout_of(options)
+    return RabbitBinding(name, parameters_of(url, others), timeout_seconds)
+
+
+def _queue(queue: NativeQueue) -> RabbitQueue:
+    return cast(RabbitQueue, queue.options)
+
+
+class RabbitBinding:
+    """A virtual host. Also Outstanding, Buries, Purges and DeadStore.
+
+    Not Peeks: AMQP cannot look at a message without taking it. Dead letters are taken to be listed, and put back.
+    """
+
+    def __init__(self, name: str, parameters: Parameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+        backoff = Backoff()
+        self._publishing = Link(name, parameters, "publish", backoff, timeout_seconds)
+        self._consuming = Link(name, parameters, "consume", backoff, timeout_seconds)
+        locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
+        self._reserving = Reserving(self._consuming, Declarer(self._consuming, locks), self._channels, self._spawn)
+        self._settling = Settling(name, self._channels, timeout_seconds)
+        self._counting = Counting(self._consuming, timeout_seconds)
+        self._resting = Resting(self._consuming, self._spawn, timeout_seconds)
+        where = parameters.management
+        self._management = None if where is None else Management(name, where, parameters.vhost)
+        nacks = Nacks(name, self._management)
+        self._publisher = Publisher(self._publishing, Declarer(self._publishing, locks), timeout_seconds, nacks)
+        self._used: dict[str, RabbitQueue] = {}
+        self._background: set[asyncio.Task[None]] = set()
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        """See :func:`app.brokers.rabbitmq.options.queue_of`."""
+        return NativeQueue(name, queue_of(name, options))
+
+    def capabilities(self, queue: NativeQueue) -> Capabilities:
+        """The same for all queues."""
+        return _CAPABILITIES
+
+    async def open(self) -> None:
+        """Connect twice; raises BrokerUnavailable."""
+        await asyncio.gather(self._consuming.open(), self._publishing.open())
+
+    async def close(self) -> None:
+        """Disconnect: the broker takes back what is not settled."""
+        self._reserving.close()
+        self._resting.close()
+        await self._settling.flush()
+        await asyncio.gather(self._publishing.close(), self._consuming.close())
+        await self._channels.close()
+        if self._background:
+            await asyncio.wait(self._background, timeout=_CLOSE_SECONDS)
+        if self._management is not None:
+            await self._management.close()
+
+    async def ping(self) -> None:
+        """A round trip on a channel."""
+        await self._counting.ping(_PING_SECONDS)
+
+    async def warnings(self) -> Sequence[str]:
+        """On the server, and on the queues in use as far as the management API tells."""
+        return await warnings_of(self._publishing, self._management, list(self._used.values()))
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """Persistent, mandatory and confirmed, in one write."""
+        target = self._use(queue)
+        return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
+
+    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """To the dead-letter queue, in the same way."""
+        target = self._use(queue)
+        return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
+
+    async def _write(
+        self, messages: Sequence[Outgoing], make: Callable[[Outgoing], Addressed], topology: Topology, declare: Declare
+    ) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = [None] * len(messages)
+        made: dict[int, Addressed] = {}
+        for position, message in enumerate(messages):
+            try:
+                made[position] = await turns.run(make, message, size=len(message.body))
+            except Exception as error:
+                # Whatever it is: the others can be written.
+                reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
+                outcomes[position] = BrokerRejected(broker=self.name, reason=reason)
+        if made:
+            written = await self._publisher.publish([*made.values()], topology, declare)
+            for position, outcome in zip(made, written, strict=True):
+                outcomes[position] = outcome
+        return outcomes
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        """What is there; else a consumer waits for it, and is gone soon after the last who waits."""
+        return await self._reserving.reserve(self._use(queue), limit, wait_seconds)
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Written in one piece; returns when the broker has read it. OutcomeUnknown where that cannot be told."""
+        return await self._settling.ack(handles)
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """Back to their places. Raises ValueError for what AMQP cannot do: count, or wait."""
+        if failed or delay_seconds:
+            raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
+        return await self._settling.release(handles)
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        """Raises ValueError: the gateway keeps the leases."""
+        raise ValueError("the gateway keeps the leases of this broker")
+
+    def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
+        """By the tags handed out on channels that are open."""
+        return self._settling.outstanding(handles)
+
+    async def stats(self, queue: NativeQueue) -> Stats:
+        """Ready messages and dead letters; in flight only where the management API is configured, up to 5 s late.
+
+        What is delayed lies in queues that all share, and is not counted.
+        """
+        profile = _queue(queue).profile
+        depth, dead = await self._counting.ready(profile.queue, profile.dead_queue)
+        counts = await self._management.counts(profile.queue) if self._management is not None else None
+        in_flight = counts.messages_unacknowledged if counts is not None else None
+        return Stats(depth, in_flight, None, dead + self._resting.taken(profile.dead_queue))
+
+    async def purge(self, queue: NativeQueue) -> int:
+        """What is ready. What is delayed stays: it lies in queues that all share."""
+        return await self._counting.purge(_queue(queue).profile.queue)
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        """A page; the cursor is a position. While pages follow one another nobody else sees what was read."""
+        return await self._resting.read(_queue(queue).profile, cursor, limit)
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        """Each once, also when it was put back in between."""
+        return await self._resting.remove(_queue(queue).profile, records, cursor)
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        """All, or from the head while they are older."""
+        return await self._resting.purge(_queue(queue).profile, before_ms)
+
+    def _use(self, queue: NativeQueue) -> RabbitQueue:
+        target = _queue(queue)
+        if len(self._used) < _MAX_LOOKED_AT:
+            self._used[queue.name] = target
+        return target
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task

@@ -1,0 +1,176 @@
+"""Which channel serves which queue, and what was handed out on each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Literal
+
+from app.brokers.rabbitmq.channel import Channel
+
+MAX_CHANNELS = 256
+"""Past this many queues in use they share: a channel costs the broker a process and some 100 kB."""
+
+_KEPT_FREE = 8
+"""Channels of a connection that are left to declaring, counting and browsing."""
+
+IDLE_SECONDS = 60.0
+"""How long a channel stays open that nothing uses; longer than a reserve may last."""
+
+_MAX_RELEASED = 10_000
+
+State = Literal["held", "acked", "lost"]
+
+
+class Held:
+    """A channel, and the delivery tags handed out on it that are not settled.
+
+    A tag may be written once: the broker closes the channel, and takes back all that it delivered there, when it is
+    told twice. ``watchers`` are called when the channel ends.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.outstanding: set[int] = set()
+        self.used_at = 0.0
+        self.consuming = asyncio.Lock()
+        """Held from ``basic.qos`` to ``basic.consume``: the one sets the prefetch of the other."""
+        self.watchers: set[Callable[[], None]] = set()
+        self._released: set[int] = set()
+        self._highest = 0
+        self._forgotten = 0
+        channel.rpc.closing.add_done_callback(self._ended)
+
+    def handle(self, tag: int) -> str:
+        """The handle of a delivery that is handed out now."""
+        self.outstanding.add(tag)
+        self._highest = max(self._highest, tag)
+        return f"{self.channel.generation}.{tag}"
+
+    def state(self, tag: int) -> State:
+        """What became of a delivery. Acked ones are not kept: they are what is left of those handed out."""
+        if tag in self.outstanding:
+            return "held"
+        if tag > self._highest or tag <= self._forgotten or tag in self._released:
+            return "lost"
+        return "acked"
+
+    def ack(self, tags: Sequence[int]) -> None:
+        """Write acks of held tags. Raises ChannelGone."""
+        self.channel.ack(tags)
+        self.outstanding.difference_update(tags)
+
+    def release(self, tags: Sequence[int]) -> None:
+        """Write that held tags go back to their queue. Raises ChannelGone."""
+        self.channel.requeue(tags)
+        self.outstanding.difference_update(tags)
+        self._released.update(tags)
+        if len(self._released) > _MAX_RELEASED:
+            # Whatever is forgotten counts as lost: it may have been handed out again.
+            self._forgotten = max(self._released)
+            self._released.clear()
+
+    def _ended(self, _: object) -> None:
+        self.outstanding.clear()
+        for watcher in list(self.watchers):
+            watcher()
+
+
+class Channels:
+    """The channels of one connection for consuming: one for each queue in use, up to a bound; then they share."""
+
+    def __init__(
+        self,
+        open_channel: Callable[[], Awaitable[Channel]],
+        most: Callable[[], int],
+        idle_seconds: float = IDLE_SECONDS,
+    ) -> None:
+        """``open_channel`` connects when needed, and raises BrokerUnavailable; ``most``: channels of a connection."""
+        self._open_channel = open_channel
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._by_queue: dict[str, Held] = {}
+        self._by_generation: dict[str, Held] = {}
+        self._opening: dict[str, asyncio.Task[Held]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def of_generation(self, generation: str) -> Held | None:
+        """The channel of a handle, while it is open."""
+        return self._by_generation.get(generation)
+
+    async def of_queue(self, queue: str) -> Held:
+        """The channel that serves ``queue`` from now on. Raises BrokerUnavailable. May be cancelled at any time."""
+        held = self._by_queue.get(queue)
+        if held is None or not held.channel.is_open:
+            held = await self._assigned(queue)
+        held.used_at = asyncio.get_running_loop().time()
+        return held
+
+    async def close(self) -> None:
+        """Let go of all; closing the connection gives back what is not settled."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        tasks = [*self._opening.values(), *self._closing]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._by_queue.clear()
+        self._by_generation.clear()
+
+    async def _assigned(self, queue: str) -> Held:
+        task = self._opening.get(queue)
+        if task is None:
+            if len(self._by_generation) + len(self._opening) >= self._bound() and self._by_generation:
+                held = self._least_shared()
+                self._by_queue[queue] = held
+                return held
+            task = asyncio.get_running_loop().create_task(self._open(queue))
+            self._opening[queue] = task
+            task.add_done_callback(lambda _: self._opening.pop(queue, None))
+        # Whoever is cancelled leaves the channel to the next.
+        return await asyncio.shield(task)
+
+    async def _open(self, queue: str) -> Held:
+        held = Held(await self._open_channel())
+        self._by_queue[queue] = held
+        self._by_generation[held.channel.generation] = held
+        held.channel.rpc.closing.add_done_callback(lambda _: self._drop(held))
+        if self._sweep is None:
+            self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
+        return held
+
+    def _bound(self) -> int:
+        return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))
+
+    def _least_shared(self) -> Held:
+        queues = Counter(held.channel.generation for held in self._by_queue.values())
+        return min(self._by_generation.values(), key=lambda held: queues[held.channel.generation])
+
+    def _drop(self, held: Held) -> None:
+        self._by_generation.pop(held.channel.generation, None)
+        self._by_queue = {queue: each for queue, each in self._by_queue.items() if each is not held}
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = None
+        long_ago = loop.time() - self._idle_seconds
+        for held in list(self._by_generation.values()):
+            if not held.outstanding and held.used_at < long_ago:
+                self._drop(held)
+                task = loop.create_task(held.channel.close())
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+        if self._by_generation:
+            self._sweep = loop.call_later(self._idle_seconds / 2, self._close_idle)
+
+
+def by_generation(handles: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    """``(position, tag)`` of each handle, by the generation of its channel."""
+    grouped: dict[str, list[tuple[int, int]]] = {}
+    for position, handle in enumerate(handles):
+        generation, _, tag = handle.partition(".")
+        grouped.setdefault(generation, []).append((position, int(tag)))
+    return grouped

@@ -1,0 +1,68 @@
+"""Dead letters of OJS queues as the gateway knows them: also those that another program, or the broker, put there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from app.brokers.rabbitmq.ojs.message import ERROR_CODE, ERROR_MESSAGE, QUEUE, deaths
+from app.brokers.rabbitmq.profile import Native
+from app.envelope import Limits, Poison, dead_letter_block, dead_letter_record, inspect
+from app.ojs import Attributes, dead_letter_of, members, value
+from app.ojs.terms import milliseconds
+
+_BY_BROKER = {
+    "expired": "message expired",
+    "maxlen": "the queue was full",
+    "delivery_limit": "the delivery limit of the queue was reached",
+    "rejected": "rejected",
+}
+
+
+def record_of(envelope: bytes, job: Attributes | None, native: Native, queue: str, attempts: int) -> bytes:
+    """``envelope``, which ``job`` is where the body was one, as a dead-letter record; any other body as it is."""
+    block = None if job is None else dead_letter_of(job)
+    try:
+        if job is None and "dead_letter" in msgspec.json.decode(envelope, type=dict[str, Raw]):
+            return envelope
+        attempts = max(attempts, inspect(envelope, Limits()).attempts)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, Poison):
+        if job is None:
+            return envelope
+    return dead_letter_record(envelope, block or _block(job or {}, native, queue, attempts))
+
+
+def _block(job: Attributes, native: Native, queue: str, attempts: int) -> Mapping[str, Any]:
+    """What the headers, the job and the broker's record tell of the end of a message."""
+    properties = native.properties
+    headers = properties.headers or {}
+    death = next(iter(deaths(headers)), {})
+    reason = death.get("reason")
+    failure = value(job, "error", dict[str, Any]) or {}
+    error = _first(headers.get(ERROR_MESSAGE), failure.get("message"))
+    exception = _first(headers.get(ERROR_CODE), failure.get("type"), failure.get("code"))
+    if reason in ("expired", "maxlen") or error is None:
+        error, exception = _BY_BROKER.get(str(reason), error or "dead-lettered by another program"), None
+    at = [milliseconds(value(job, name, str)) for name in ("discarded_at", "completed_at")]
+    at += [_ms(death.get("time")), _ms(properties.timestamp)]
+    return dead_letter_block(
+        "failed",
+        _first(headers.get(QUEUE), value(job, "queue", str)) or queue,
+        attempts,
+        next((ms for ms in at if ms is not None), 0),
+        error,
+        exception,
+        _first(value(members(job, "meta"), "lang", str)) or "python",
+    )
+
+
+def _first(*found: Any) -> str | None:
+    return next((text for text in found if isinstance(text, str) and text), None)
+
+
+def _ms(at: Any) -> int | None:
+    return int(at.timestamp() * 1000) if isinstance(at, datetime) else None

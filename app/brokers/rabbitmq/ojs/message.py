@@ -1,0 +1,159 @@
+"""Properties and headers of an OJS job on RabbitMQ: the union of what its texts ask for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from pamqp.commands import Basic
+
+from app.brokers.binding import Outgoing
+from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
+from app.brokers.rabbitmq.profile import Native
+from app.ojs import MEDIA_TYPE, Attributes, Beside, Job, members, value
+from app.ojs.terms import milliseconds, timestamp
+
+ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
+SCHEDULED_AT = "x-ojs-scheduled-at"
+ERROR_MESSAGE, ERROR_CODE = "x-ojs-error-message", "x-ojs-error-code"
+TRACE = {"traceparent": ("x-ojs-traceparent", "x-ojs-trace-id"), "tracestate": ("x-ojs-trace-state",)}
+"""W3C headers, and what the texts call them; the repository's ``x-ojs-trace-id`` holds a whole ``traceparent``."""
+
+_OURS = CONTRACT_HEADERS | frozenset(
+    {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, "x-ojs-max-attempts", "x-ojs-created-at"}
+    | {"x-ojs-enqueued-at", "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
+)
+_MAX_EXPIRATION_MS = 4_294_967_295
+"""https://www.rabbitmq.com/docs/ttl: the broker refuses more, and closes the channel."""
+MAX_TEXT = 2048
+"""Characters of a header that is made from a body: all headers of a message must fit into one frame."""
+
+_SHORT = 255
+_LAST_SECOND = 253_402_300_799
+_LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What a copy of a delivery needs of it; ``job`` is None where the body was none."""
+
+    properties: Basic.Properties
+    job: Attributes | None
+
+
+def level_of(priority: int) -> int:
+    """The AMQP priority (0 to 9) of an OJS priority: higher is sooner, 0 in the middle, -10 and 10 told apart."""
+    return next((level for least, level in _LEVELS if priority >= least), 0)
+
+
+def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.Properties:
+    """The properties of a new message; those that depend on its way to the queue are added to its headers later."""
+    attributes = job.attributes
+    priority = value(attributes, "priority", int)
+    ttl = value(attributes, "enqueue_ttl", float)
+    return Basic.Properties(
+        content_type=MEDIA_TYPE,
+        content_encoding="utf-8",
+        headers=_headers(job, outgoing.headers, queue, now),
+        delivery_mode=2,
+        priority=None if priority is None else level_of(priority),
+        correlation_id=_short(job.trace_id),
+        # A delay queue would let it go too early, and a retry is no second enqueueing.
+        expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
+        message_id=_short(job.id),
+        timestamp=datetime.fromtimestamp(min(max(job.created_at // 1000, 0), _LAST_SECOND), UTC),
+        message_type=_short(job.type),
+        app_id="ojs",
+    )
+
+
+def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[str, Any]:
+    headers: dict[str, Any] = dict(given)
+    headers[QUEUE] = queue
+    headers["x-ojs-created-at"] = timestamp(job.created_at)
+    headers["x-ojs-enqueued-at"] = timestamp(now)
+    most = value(members(job.attributes, "retry"), "max_attempts", int)
+    if most is not None and 0 < most < 2**31:
+        headers["x-ojs-max-attempts"] = most
+    tags = ",".join(value(job.attributes, "tags", list[str]) or [])
+    if 0 < len(tags) <= MAX_TEXT:
+        headers["x-ojs-tags"] = tags
+    meta = members(job.attributes, "meta")
+    for name, aliases in TRACE.items():
+        traced = given.get(name) or value(meta, name, str)
+        if traced and len(traced) <= MAX_TEXT:
+            headers |= dict.fromkeys((name, *aliases), traced)
+    return headers
+
+
+def copied(properties: Basic.Properties) -> Basic.Properties:
+    """As the delivery had them, less what belonged to that delivery alone."""
+    made = Basic.Properties()
+    for name in ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id"):
+        setattr(made, name, getattr(properties, name))
+    made.timestamp, made.message_type, made.app_id = properties.timestamp, properties.message_type, properties.app_id
+    made.delivery_mode = 2
+    made.headers = {n: said for n, said in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
+    return made
+
+
+def given_headers(properties: Basic.Properties) -> dict[str, str]:
+    """What a consumer sees: texts that are no part of the profile, and the trace context by its own name."""
+    headers = properties.headers or {}
+    hidden = _OURS | OF_THE_JOURNEY
+    seen = {n: said for n, said in headers.items() if isinstance(said, str) and said and n not in hidden}
+    for name, aliases in TRACE.items():
+        traced = next((said for n in (name, *aliases) if isinstance(said := headers.get(n), str) and said), None)
+        if traced is not None:
+            seen[name] = traced
+    return seen
+
+
+def beside(native: Native, queue: str, job_queue: str, seen: Mapping[str, str]) -> Beside:
+    """What travels with a job outside its body."""
+    properties = native.properties
+    headers = properties.headers or {}
+    named, created = headers.get(QUEUE), headers.get("x-ojs-created-at")
+    ms = milliseconds(created) if isinstance(created, str) else None
+    if ms is None and isinstance(properties.timestamp, datetime):
+        ms = int(properties.timestamp.timestamp()) * 1000
+    return Beside(
+        queue=named if isinstance(named, str) and named else queue,
+        id=properties.message_id,
+        trace_id=properties.correlation_id,
+        traceparent=seen.get("traceparent"),
+        created_at=ms,
+        attempts=attempts_of(headers, job_queue),
+    )
+
+
+def attempts_of(headers: Mapping[str, Any], job_queue: str) -> int:
+    """Failed attempts as the headers tell them; a peer that only rejects leaves them to the broker's record."""
+    counts = [0]
+    if type(current := headers.get(ATTEMPT)) is int:
+        counts.append(current - 1)
+    if type(failed := headers.get("x-attempts")) is int:
+        counts.append(failed)
+    for death in deaths(headers):
+        if death.get("reason") == "rejected" and death.get("queue") == job_queue and type(death.get("count")) is int:
+            counts.append(death["count"])
+    return max(counts)
+
+
+def deaths(headers: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The broker's record of dead-lettering, the last first."""
+    found = headers.get("x-death")
+    return [death for death in found if isinstance(death, dict)] if isinstance(found, list) else []
+
+
+def _expiration(ttl: float | None) -> str | None:
+    if ttl is None or not 0 < ttl * 1000 <= _MAX_EXPIRATION_MS:
+        return None
+    return str(math.ceil(ttl * 1000))
+
+
+def _short(text: str) -> str | None:
+    """``text`` where AMQP can carry it as a property."""
+    return text if len(text.encode()) <= _SHORT else None

@@ -1,0 +1,233 @@
+"""The OJS profile: Open Job Spec jobs on exchanges and queues of RabbitMQ, as envelopes to the gateway.
+
+What is published is a job; what is read may be a job, with its own content type or as plain JSON, or an envelope,
+which stays as it is. A copy of a delivery is the message that came in, with the attempt and the error changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pamqp.commands import Basic
+
+from app.brokers.binding import Failure, Outgoing
+from app.brokers.rabbitmq.delays import addressed
+from app.brokers.rabbitmq.ojs.dead_letters import record_of
+from app.brokers.rabbitmq.ojs.message import (
+    ATTEMPT,
+    ERROR_CODE,
+    ERROR_MESSAGE,
+    MAX_TEXT,
+    QUEUE,
+    SCHEDULED_AT,
+    Carried,
+    attempts_of,
+    beside,
+    copied,
+    given_headers,
+    properties_of,
+)
+from app.brokers.rabbitmq.ojs.names import Names, names_of
+from app.brokers.rabbitmq.options import DELIVERY_LIMIT, TYPES, limit_of, one_of
+from app.brokers.rabbitmq.profile import Addressed, Bound, Exchange, Native, Queue, Read, Topology
+from app.clock import Clock, now_ms
+from app.errors import ConfigError
+from app.jsontext import decode_object
+from app.ojs import MEDIA_TYPE, attributes_of, discarded, envelope_of, job_of, retried, revived
+from app.ojs.editing import FAILED
+from app.ojs.terms import timestamp
+
+STEPS_MS = tuple(
+    round(seconds * 1000)
+    for seconds in (
+        *(0.1, 0.2, 0.5, 1, 2, 3, 5, 7, 10, 15, 20, 30, 45, 60, 90, 120, 180, 300, 450, 600, 900, 1200, 1800),
+        *(3600, 7200, 14_400, 28_800, 57_600, 86_400),
+    )
+)
+"""The delays of the retry exchange: a queue each, so a fixed number of them. A delay is rounded up to the next."""
+
+_DEAD_QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+"""Dead letters are read by getting them and putting them back, any number of times."""
+_INT32_MAX = 2**31 - 1
+_PLAIN = "application/json"
+
+
+class Ojs:
+    """Writes and reads the messages of one OJS queue; see :class:`app.brokers.rabbitmq.profile.Profile`."""
+
+    def __init__(self, name: str, names: Names, arguments: Mapping[str, Any], clock: Clock) -> None:
+        """``name``: the OJS queue; ``arguments``: those of its job queue, beside where its rejected jobs go."""
+        self.queue = names.job_queue
+        self.dead_queue = names.dead_queue
+        self._name = name
+        self._names = names
+        self._clock = clock
+        self._steps: dict[int, Topology] = {}
+        job, dead = Exchange(names.job_exchange, "direct"), Exchange(names.dead_exchange, "direct")
+        self.dead_topology = Topology(
+            (dead,),
+            (Queue(names.dead_queue, _DEAD_QUORUM if "x-queue-type" in arguments else {}),),
+            (Bound(names.dead_exchange, names.dead_queue, names.dead_key),),
+        )
+        # The net below all that the gateway does itself: jobs that expire, or that another consumer rejects.
+        net = {"x-dead-letter-exchange": names.dead_exchange, "x-dead-letter-routing-key": names.dead_key}
+        self.topology = Topology(
+            (job, *self.dead_topology.exchanges),
+            (*self.dead_topology.queues, Queue(names.job_queue, {**net, **arguments})),
+            (*self.dead_topology.bindings, Bound(names.job_exchange, names.job_queue, names.job_key)),
+        )
+
+    def message(self, outgoing: Outgoing) -> Addressed:
+        """A new job; or a copy of a delivery, tried again or brought back from the dead."""
+        now = self._clock()
+        carried, failure = outgoing.carried, outgoing.failure
+        if isinstance(carried, Carried):
+            properties = copied(carried.properties)
+            job, body = carried.job, outgoing.body
+        else:
+            made = job_of(outgoing.body, self._name, now)
+            properties = properties_of(made, outgoing, self._name, now)
+            job, body = made.attributes, made.body
+            attempts = made.attempts
+        if failure is not None:
+            attempts = failure.attempts
+            if job is not None:
+                body = retried(job, failure.attempts, failure.error, failure.exception)
+        elif isinstance(carried, Carried):
+            attempts = 0
+            if job is not None:
+                body = revived(job)
+        headers = self._marked(properties, attempts + 1, failure)
+        headers.pop(SCHEDULED_AT, None)
+        if outgoing.delay_seconds:
+            headers[SCHEDULED_AT] = timestamp(now + round(outgoing.delay_seconds * 1000))
+        exchange, key, needs = self._way(outgoing.delay_seconds, failed=failure is not None)
+        return Addressed(exchange, key, properties, body, needs)
+
+    def dead(self, record: Outgoing) -> Addressed:
+        """A job at rest; what was no job rests as the record."""
+        # Beside the block there may lie what only this parser reads: numbers past all doubles, unpaired surrogates.
+        block: dict[str, Any] = decode_object(record.body).by_name()["dead_letter"].value
+        failure = Failure(block["attempts"], block["error"], block["exception"] or block["reason"])
+        carried, body = record.carried, record.body
+        if isinstance(carried, Carried):
+            properties = copied(carried.properties)
+            if carried.job is None:
+                properties.content_type = _PLAIN
+            else:
+                body = discarded(carried.job, block)
+        else:
+            properties = Basic.Properties(content_type=_PLAIN, delivery_mode=2, headers=dict(record.headers))
+        self._marked(properties, max(failure.attempts, 1), failure)
+        return Addressed(self._names.dead_exchange, self._names.dead_key, properties, body)
+
+    def read(self, native: Native) -> Read:
+        """A delivery as an envelope; what is neither job nor envelope keeps its body."""
+        job = attributes_of(native.body, declared=_declared(native))
+        seen = given_headers(native.properties)
+        around = beside(native, self._name, self.queue, seen)
+        envelope = None if job is None else envelope_of(job, around)
+        carried = Carried(native.properties, None if envelope is None else job)
+        return Read(native.body if envelope is None else envelope, seen, around.attempts, carried)
+
+    def read_dead(self, native: Native) -> Read:
+        """A dead letter as a record, whoever put it there."""
+        found = self.read(native)
+        attempts = attempts_of(native.properties.headers or {}, self.queue)
+        record = record_of(found.body, found.carried.job, native, self._name, attempts)
+        return Read(record, found.headers, found.delivery_count, found.carried)
+
+    def _marked(self, properties: Basic.Properties, attempt: int, failure: Failure | None) -> dict[str, Any]:
+        """``properties`` with the number of the attempt, and with the last failure or none; their headers."""
+        headers: dict[str, Any] = dict(properties.headers or {})
+        headers[QUEUE] = self._name
+        headers[ATTEMPT] = min(attempt, _INT32_MAX)
+        if "x-attempts" in headers:
+            headers["x-attempts"] = headers[ATTEMPT] - 1
+        for name in (ERROR_MESSAGE, ERROR_CODE):
+            headers.pop(name, None)
+        if failure is not None:
+            # The body has the whole of it.
+            headers[ERROR_MESSAGE] = (failure.error or FAILED)[:MAX_TEXT]
+            headers[ERROR_CODE] = (failure.exception or FAILED)[:MAX_TEXT]
+        properties.headers = headers
+        return headers
+
+    def _way(self, delay_seconds: float, failed: bool) -> tuple[str, str, Topology | None]:
+        """Exchange, routing key, and what they need: retries by the retry exchange, schedules by the finer ladder."""
+        if delay_seconds <= 0:
+            return self._names.job_exchange, self._names.job_key, None
+        step = next((step for step in STEPS_MS if step >= round(delay_seconds * 1000, 3)), None)
+        if not failed or step is None:
+            return addressed(self.queue, delay_seconds)
+        return self._names.retry_exchange, self._names.after(step)[1], self._step(step)
+
+    def _step(self, delay_ms: int) -> Topology:
+        found = self._steps.get(delay_ms)
+        if found is None:
+            names = self._names
+            queue, key = names.after(delay_ms)
+            # Never x-expires: publishing is no use of a queue, an idle one would go with the jobs in it.
+            classic = {
+                "x-dead-letter-exchange": names.job_exchange,
+                "x-dead-letter-routing-key": names.job_key,
+                "x-message-ttl": delay_ms,
+            }
+            # A hop that is confirmed; https://www.rabbitmq.com/docs/quorum-queues#dead-lettering, since RabbitMQ 3.10.
+            quorum = {
+                **classic,
+                "x-queue-type": "quorum",
+                "x-dead-letter-strategy": "at-least-once",
+                "x-overflow": "reject-publish",
+            }
+            found = self._steps[delay_ms] = Topology(
+                (Exchange(names.retry_exchange, "direct"),),
+                (Queue(queue, quorum, or_else=(classic,)),),
+                (Bound(names.retry_exchange, queue, key),),
+            )
+        return found
+
+
+def profile_of(name: str, options: Mapping[str, Any], clock: Clock = now_ms) -> Ojs:
+    """The profile of the OJS queue ``name``.
+
+    ``naming``: ``site`` (the default), ``spec``, or templates; ``max_priority``: 1 to 255, the levels that the job
+    queue tells apart (default: none), which a quorum queue cannot; ``queue_type``: ``classic`` (the default) or
+    ``quorum``; ``delivery_limit`` of a quorum queue (default 20; null: none). Raises ConfigError, ``key`` the option's
+    name, or ``native_name``.
+    """
+    for key in options:
+        if key not in _OPTIONS:
+            raise ConfigError(key=key, reason=f"unknown in the profile ojs; known are {', '.join(_OPTIONS)}")
+    names = names_of(options.get("naming", "site"), name)
+    return Ojs(name, names, _arguments(options), clock)
+
+
+_OPTIONS = ("naming", "max_priority", "queue_type", "delivery_limit")
+_MAX_PRIORITY = 255
+"""https://www.rabbitmq.com/docs/priority"""
+
+
+def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of the job queue."""
+    quorum = one_of(options, "queue_type", TYPES) == "quorum"
+    levels = options.get("max_priority")
+    if levels is not None and not (type(levels) is int and 1 <= levels <= _MAX_PRIORITY):
+        raise ConfigError(key="max_priority", reason=f"a whole number from 1 to {_MAX_PRIORITY} is expected")
+    if not quorum:
+        if "delivery_limit" in options:
+            raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
+        return {} if levels is None else {"x-max-priority": levels}
+    if levels is not None:
+        raise ConfigError(key="max_priority", reason="a quorum queue has no such levels: leave out one of the two")
+    return {
+        "x-queue-type": "quorum",
+        "x-delivery-limit": limit_of(options.get("delivery_limit", DELIVERY_LIMIT)),
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+
+
+def _declared(native: Native) -> bool:
+    return (native.properties.content_type or "").partition(";")[0].strip().lower() == MEDIA_TYPE

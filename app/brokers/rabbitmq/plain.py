@@ -1,0 +1,147 @@
+"""The plain profile: BabelQueue envelopes on a durable queue, as the SDKs write and read them. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from pamqp.commands import Basic
+
+from app.brokers.binding import NO_HEADERS, Outgoing
+from app.brokers.rabbitmq.delays import addressed
+from app.brokers.rabbitmq.profile import Addressed, Native, Queue, Read, Topology
+
+CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
+"""The contract's: written from the body, whatever else a client or a copy has under these names."""
+
+_SHORT_BYTES = 255
+"""A property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""
+
+_INT64_MAX = (1 << 63) - 1
+
+# What the broker wrote about one journey of the message. x-death must not come along: a broker that finds a queue
+# there takes the next time in it for a circle and drops the message without a word.
+OF_THE_JOURNEY = frozenset(
+    {
+        "x-death",
+        *(f"x-{which}-death-{what}" for which in ("first", "last") for what in ("exchange", "queue", "reason")),
+        "x-delivery-count",
+        "x-acquired-count",
+        "CC",
+        "BCC",
+    }
+)
+
+
+class _Meta(Struct):
+    id: Any = None
+    lang: Any = None
+    schema_version: Any = None
+    created_at: Any = None
+
+
+class _Frame(Struct):
+    job: Any = None
+    trace_id: Any = None
+    meta: _Meta | None = None
+    attempts: Any = 0
+
+
+_decode = msgspec.json.Decoder(_Frame).decode
+
+
+class Plain:
+    """Messages of ``queue``; their dead letters rest in ``<queue>.dlq``. See app.brokers.rabbitmq.profile.Profile."""
+
+    def __init__(self, queue: Queue, dead_queue: Queue) -> None:
+        self.queue = queue.name
+        self.dead_queue = dead_queue.name
+        # A broker that dead-letters by itself needs the one with the other.
+        with_dead = "x-dead-letter-routing-key" in queue.arguments
+        self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))
+        self.dead_topology = Topology(queues=(dead_queue,))
+
+    def message(self, outgoing: Outgoing) -> Addressed:
+        """To the default exchange, or the ladder where it is delayed. Raises ValueError for a delay it cannot keep."""
+        properties = _properties(outgoing)
+        if outgoing.delay_seconds > 0:
+            exchange, routing_key, needs = addressed(self.queue, outgoing.delay_seconds)
+            return Addressed(exchange, routing_key, properties, outgoing.body, needs)
+        return Addressed("", self.queue, properties, outgoing.body)
+
+    def dead(self, record: Outgoing) -> Addressed:
+        """To the default exchange."""
+        return Addressed("", self.dead_queue, _properties(record), record.body)
+
+    def read(self, native: Native) -> Read:
+        """Its text headers but the contract's; the count is ``x-attempts``; what is carried are the properties."""
+        table = native.properties.headers
+        if not table:
+            return Read(native.body, NO_HEADERS, 0, native.properties)
+        headers = {
+            name: value
+            for name, value in table.items()
+            if isinstance(value, str) and name not in CONTRACT_HEADERS and name not in OF_THE_JOURNEY
+        }
+        attempts = table.get("x-attempts")
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
+            attempts = 0
+        return Read(native.body, headers, attempts, native.properties)
+
+    def read_dead(self, native: Native) -> Read:
+        """As any other: a record rests as it was written."""
+        return self.read(native)
+
+
+def _properties(outgoing: Outgoing) -> Basic.Properties:
+    """The contract's properties from the body; of a copy also what the original had beside them."""
+    headers: dict[str, Any] = {}
+    carried: Basic.Properties | None = outgoing.carried
+    properties = Basic.Properties(content_type="application/json", delivery_mode=2)
+    if carried is not None:
+        headers.update((name, value) for name, value in (carried.headers or {}).items() if name not in OF_THE_JOURNEY)
+        properties.priority = carried.priority
+        properties.reply_to = carried.reply_to
+        # Not the expiration, which would begin anew, nor the user id, which the broker compares with its own user.
+        properties.timestamp = carried.timestamp
+    headers.update(outgoing.headers)
+    for name in CONTRACT_HEADERS:
+        headers.pop(name, None)
+    try:
+        frame = _decode(outgoing.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        properties.headers = headers or None
+        return properties
+    meta = frame.meta or _Meta()
+    _add(headers, "x-schema-version", meta.schema_version)
+    _add(headers, "x-source-lang", meta.lang)
+    _add(headers, "x-attempts", frame.attempts)
+    properties.headers = headers
+    properties.content_encoding = "utf-8"
+    properties.message_id = _short(meta.id)
+    properties.correlation_id = _short(frame.trace_id)
+    properties.message_type = _short(frame.job)
+    properties.app_id = "babelqueue"
+    properties.timestamp = _moment(meta.created_at) or properties.timestamp
+    return properties
+
+
+def _add(headers: dict[str, Any], name: str, value: Any) -> None:
+    if isinstance(value, str | bool) or (isinstance(value, int) and -_INT64_MAX <= value <= _INT64_MAX):
+        headers[name] = value
+
+
+def _short(value: Any) -> str | None:
+    """``value`` as a property; what does not fit is left out, the body has it."""
+    if not isinstance(value, str):
+        return None
+    return value if len(value) * 4 <= _SHORT_BYTES or len(value.encode()) <= _SHORT_BYTES else None
+
+
+def _moment(created_at: Any) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(created_at // 1000, UTC) if type(created_at) is int and created_at >= 0 else None
+    except (ValueError, OverflowError, OSError):
+        return None

@@ -1,0 +1,181 @@
+"""Publishes messages and waits for their confirms."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
+
+from app.brokers.binding import Outcome
+from app.brokers.options import TIMEOUT_SECONDS
+from app.brokers.rabbitmq.channel import Channel, ChannelGone
+from app.brokers.rabbitmq.confirms import Nacked, Returned
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.nacks import Nacks
+from app.brokers.rabbitmq.profile import Addressed, Topology
+from app.brokers.rabbitmq.topology import Declare, Declarer
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+
+
+class Publisher:
+    """Writes to the broker of ``link``. Never repeats a message.
+
+    Two channels, shared by all: what is published to an exchange that is gone ends its channel, and those in flight
+    to the default exchange, which cannot go, must not suffer from that.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        declarer: Declarer,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        nacks: Nacks | None = None,
+    ) -> None:
+        self._link = link
+        self._declarer = declarer
+        self._nacks = nacks or Nacks(link.broker)
+        self._timeout_seconds = timeout_seconds
+        self._channels: dict[bool, Channel] = {}
+        self._opening: dict[bool, asyncio.Task[Channel]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def publish(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> list[Outcome]:
+        """Write all in one piece; returns when all are confirmed, one outcome per message.
+
+        It takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API
+        is asked why one was refused. Raises BrokerUnavailable, and BrokerRejected for the topology, when nothing was
+        written; the first at once while the broker blocks publishers.
+        """
+        self._check_blocked()
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
+        try:
+            async with asyncio.timeout_at(until):
+                channels = await self._prepared(messages, topology, mode)
+        except TimeoutError:
+            reason = f"no answer within {self._timeout_seconds:g} s"
+            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
+        # Ensured, opened: meanwhile it may have been blocked.
+        self._check_blocked()
+        outcomes: list[Outcome] = [None] * len(messages)
+        futures: dict[asyncio.Future[None], int] = {}
+        for default, channel in channels.items():
+            chosen = [index for index, message in enumerate(messages) if (message.exchange == "") == default]
+            try:
+                written = channel.publish([messages[index] for index in chosen])
+            except ChannelGone as error:
+                for index in chosen:
+                    outcomes[index] = translate(self._link.broker, error, written=False)
+            else:
+                futures.update(zip(written, chosen, strict=True))
+        if not futures and messages:
+            raise next(outcome for outcome in outcomes if outcome is not None)
+        if futures:
+            await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
+        for future, index in futures.items():
+            outcomes[index] = await self._outcome(future, messages[index], topology, mode)
+        self._look_at(outcomes, messages, topology, futures, channels)
+        return outcomes
+
+    async def close(self) -> None:
+        """Close its channels; what is in flight is awaited by nobody any more. The link is closed by its owner."""
+        channels = [*self._channels.values()]
+        self._channels.clear()
+        await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
+
+    async def _prepared(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> dict[bool, Channel]:
+        """See to it that what ``messages`` need exists; the channels to write them on, by "default exchange".
+
+        May be cancelled: what was begun goes on, for the next caller.
+        """
+        await self._declarer.ensure(topology, mode)
+        for needs in {id(message.needs): message.needs for message in messages}.values():
+            if needs is not None:
+                # The gateway's own, whoever the queue belongs to: without them what is delayed would never arrive.
+                await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
+        return {default: await self._channel(default) for default in {message.exchange == "" for message in messages}}
+
+    def _check_blocked(self) -> None:
+        if (why := self._link.blocked) is not None:
+            reason = f"it takes no messages just now: {why}"
+            raise BrokerUnavailable(broker=self._link.broker, reason=reason)
+
+    async def _channel(self, default: bool) -> Channel:
+        channel = self._channels.get(default)
+        if channel is not None and channel.is_open and self._link.is_open:
+            return channel
+        opening = self._opening.get(default)
+        if opening is None:
+            opening = asyncio.get_running_loop().create_task(self._link.channel(confirms=True))
+            self._opening[default] = opening
+            opening.add_done_callback(lambda task: self._opened(default, task))
+        return await asyncio.shield(opening)
+
+    def _opened(self, default: bool, task: asyncio.Task[Channel]) -> None:
+        del self._opening[default]
+        if not task.cancelled() and task.exception() is None:
+            self._channels[default] = task.result()
+
+    async def _outcome(
+        self, future: asyncio.Future[None], message: Addressed, topology: Topology, mode: Declare
+    ) -> Outcome:
+        broker = self._link.broker
+        if not future.done():
+            reason = f"no confirm within {self._timeout_seconds:g} s"
+            return OutcomeUnknown(broker=broker, reason=reason)
+        error = future.exception()
+        if error is None:
+            return None
+        if isinstance(error, Returned):
+            return _returned(broker, error, message, mode)
+        if isinstance(error, Nacked):
+            return await self._nacks.error(message, topology, mode)
+        if isinstance(error, ChannelGone) and offends(error.__cause__, message):
+            return translate(broker, error, written=False)
+        return translate(broker, error, written=True)
+
+    def _look_at(
+        self,
+        outcomes: list[Outcome],
+        messages: Sequence[Addressed],
+        topology: Topology,
+        futures: dict[asyncio.Future[None], int],
+        channels: dict[bool, Channel],
+    ) -> None:
+        """Learn from what went wrong: what must be declared again, and which channels are of no more use."""
+        if all(outcome is None for outcome in outcomes):
+            return
+        for future, index in futures.items():
+            needs = messages[index].needs
+            if not future.done():
+                self._give_up(messages[index].exchange == "", channels)
+            elif isinstance(future.exception(), Returned | ChannelGone):
+                self._declarer.forget(topology, *([needs] if needs is not None else []))
+
+    def _give_up(self, default: bool, channels: dict[bool, Channel]) -> None:
+        """A channel that owes confirms. While the broker blocks publishers it answers nothing, and is left alone."""
+        channel = channels[default]
+        if self._channels.get(default) is channel and self._link.blocked is None:
+            del self._channels[default]
+            closing = asyncio.get_running_loop().create_task(channel.close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+def offends(cause: BaseException | None, message: Addressed) -> bool:
+    """Whether ``message`` is what the broker closed its channel for; others in flight there may have been taken."""
+    text = str(cause)
+    if isinstance(cause, ChannelPreconditionFailed):
+        return f"message size {len(message.body)} " in text
+    if isinstance(cause, ChannelNotFoundEntity | ChannelAccessRefused):
+        return f"exchange '{message.exchange or 'amq.default'}'" in text
+    return False
+
+
+def _returned(broker: str, error: Returned, message: Addressed, mode: Declare) -> BabelgateError:
+    where = f"queue {message.routing_key!r}" if message.exchange == "" else f"exchange {message.exchange!r}"
+    if mode == "active":
+        reason = f"the {where} took nothing ({error}); it was deleted meanwhile, and will be made again"
+        return BrokerUnavailable(broker=broker, reason=reason)
+    return BrokerRejected(broker=broker, reason=f"the {where} does not exist or leads nowhere ({error})")

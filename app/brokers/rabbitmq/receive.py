@@ -1,0 +1,204 @@
+"""How a queue's messages are taken, and only while somebody wants them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from aiormq.exceptions import ChannelNotFoundEntity
+
+from app.brokers.binding import Delivery
+from app.brokers.rabbitmq.channel import Arrived, ChannelGone
+from app.brokers.rabbitmq.channels import Channels, Held
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.options import RabbitQueue
+from app.brokers.rabbitmq.profile import Read
+from app.brokers.rabbitmq.topology import Declarer
+from app.brokers.rabbitmq.waiting import Waiting, end, give_back
+from app.errors import BabelgateError, BrokerUnavailable
+from app.runtime import turns
+
+MANY = 8
+"""From this many messages on, a consumer takes them with less work for the broker than so many gets."""
+
+_LINGER_SECONDS = 0.1
+"""How long a consumer that brought nothing stays, because who waits mostly waits on."""
+
+_FILL_SECONDS = 0.5
+"""How long at most messages that were counted a moment ago may take to arrive."""
+
+_PATIENCE_SECONDS = 0.9
+"""What a reserve may take beside its wait."""
+
+_MAX_INTAKES = 10_000
+
+Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+"""Runs something in the background, to its end."""
+
+
+class ConsumerEnded(Exception):
+    """The broker has cancelled a consumer: its queue was deleted, or moves."""
+
+
+class Intake:
+    """The reserves of one queue: any number of them at once.
+
+    A consumer waits for one message, and what else is there by then is for the next reserve, so that nothing is on its
+    way to a consumer that ends (see :class:`Waiting`), except to one that nobody needs any more.
+    """
+
+    def __init__(self, queue: str, spawn: Spawn) -> None:
+        self._queue = queue
+        self._spawn = spawn
+        self._left: int | None = None
+        """How many were ready when they were last counted; None: nobody knows."""
+        self._lingering: Waiting | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+
+    async def take(self, held: Held, limit: int, until: float) -> list[Arrived]:
+        """Up to ``limit`` messages on the channel ``held``, as soon as there is one; none at the loop's time ``until``.
+
+        Raises ConsumerEnded, ChannelGone, and what the AMQP library raises. Whatever ends it, nothing stays behind.
+        """
+        if self._ending:
+            # What they have brought goes back first, so that it comes first.
+            await asyncio.wait(self._ending)
+        waits = until > asyncio.get_running_loop().time()
+        waiting = self._unlinger()
+        if waiting is not None and not (waits and waiting.held is held and waiting.usable):
+            if arrived := await waiting.stop():
+                return arrived
+            waiting = None
+        if waiting is None:
+            if (self._left != 0 or not waits) and (arrived := await self._get(held, limit)):
+                return arrived
+            if not waits:
+                return []
+            waiting = Waiting(held, self._queue, 1)
+        return await self._wait(waiting, until)
+
+    def close(self) -> None:
+        """End a consumer that lingers."""
+        if (waiting := self._unlinger()) is not None:
+            self._end(waiting)
+
+    async def _get(self, held: Held, limit: int) -> list[Arrived]:
+        """What is there. A reply says how many are left, so that about as many are asked for as there are."""
+        first = 1 if limit > MANY else max(1, min(limit, self._left or 0))
+        arrived = await self._gets(held, first)
+        more = min(limit - len(arrived), self._left or 0)
+        if not more:
+            return arrived
+        try:
+            if more < MANY:
+                return arrived + await self._gets(held, more)
+            waiting = Waiting(held, self._queue, more)
+            try:
+                await waiting.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
+            except BaseException:
+                self._end(waiting)
+                raise
+            found = await waiting.stop()
+        except BaseException:
+            give_back(held, arrived)
+            raise
+        self._left = max(0, (self._left or 0) - len(found))
+        return arrived + found
+
+    async def _gets(self, held: Held, count: int) -> list[Arrived]:
+        arrived = await held.channel.get(self._queue, count)
+        self._left = arrived[-1].left if len(arrived) == count else 0
+        return arrived
+
+    async def _wait(self, waiting: Waiting, until: float) -> list[Arrived]:
+        try:
+            if not await waiting.wait(until) and waiting.usable:
+                # A consumer that brings nothing says nothing: the round trip tells an empty queue from a hung broker.
+                await waiting.held.channel.barrier()
+        except BaseException:
+            self._end(waiting)
+            raise
+        if not waiting.arrived and waiting.usable:
+            self._linger(waiting)
+            return []
+        ended = waiting.ended_by_broker
+        self._left = None
+        if arrived := await waiting.stop():
+            return arrived
+        raise ConsumerEnded("the broker has ended a consumer") if ended else ChannelGone("the channel was closed")
+
+    def _linger(self, waiting: Waiting) -> None:
+        self.close()
+        self._lingering = waiting
+        self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
+
+    def _unlinger(self) -> Waiting | None:
+        waiting, self._lingering = self._lingering, None
+        if self._timer is not None:
+            self._timer.cancel()
+        return waiting
+
+    def _end(self, waiting: Waiting) -> None:
+        ending = self._spawn(end(waiting))
+        self._ending.add(ending)
+        ending.add_done_callback(self._ending.discard)
+
+
+class Reserving:
+    """The reserves of all queues of one broker."""
+
+    def __init__(self, link: Link, declarer: Declarer, channels: Channels, spawn: Spawn) -> None:
+        self._broker = link.broker
+        self._declarer = declarer
+        self._channels = channels
+        self._spawn = spawn
+        self._intakes: dict[str, Intake] = {}
+
+    async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
+        """See :meth:`app.brokers.binding.Binding.reserve`. A queue or a channel that is gone is tried once more."""
+        until = asyncio.get_running_loop().time() + wait_seconds
+        try:
+            async with asyncio.timeout(wait_seconds + _PATIENCE_SECONDS):
+                try:
+                    held, arrived = await self._take(queue, limit, until)
+                except BabelgateError:
+                    raise
+                except Exception as error:
+                    if isinstance(error, ConsumerEnded) or isinstance(error.__cause__ or error, ChannelNotFoundEntity):
+                        self._declarer.forget(queue.profile.topology)
+                    held, arrived = await self._take(queue, limit, until)
+        except TimeoutError:
+            raise BrokerUnavailable(broker=self._broker, reason="no answer in time") from None
+        except BabelgateError:
+            raise
+        except Exception as error:
+            raise translate(self._broker, error, written=False) from error
+        # From here on they can be settled, whatever becomes of this call.
+        handles = [held.handle(each.tag) for each in arrived]
+        read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))
+        return [_delivery(*each) for each in zip(handles, arrived, read, strict=True)]
+
+    def close(self) -> None:
+        """End the consumers that linger."""
+        for intake in self._intakes.values():
+            intake.close()
+        self._intakes.clear()
+
+    async def _take(self, queue: RabbitQueue, limit: int, until: float) -> tuple[Held, list[Arrived]]:
+        name = queue.profile.queue
+        await self._declarer.ensure(queue.profile.topology, queue.declare)
+        held = await self._channels.of_queue(name)
+        intake = self._intakes.get(name)
+        if intake is None:
+            if len(self._intakes) >= _MAX_INTAKES:
+                self._intakes.clear()
+            intake = self._intakes[name] = Intake(name, self._spawn)
+        return held, await intake.take(held, limit, until)
+
+
+def _delivery(handle: str, arrived: Arrived, read: Read) -> Delivery:
+    redelivered = arrived.message.redelivered
+    return Delivery(read.body, handle, 0, read.headers, read.delivery_count, redelivered, read.carried)

@@ -1,0 +1,101 @@
+"""Ends of deliveries: written, and then one round trip behind what was written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from app.brokers.binding import Outcome
+from app.brokers.options import TIMEOUT_SECONDS
+from app.brokers.rabbitmq.channel import ChannelGone
+from app.brokers.rabbitmq.channels import Channels, Held, by_generation
+from app.errors import LeaseLost, OutcomeUnknown
+
+_UNDER_WAY_SECONDS = 0.2
+"""How long the broker itself may keep acks on a channel, until the replicas of a quorum queue agree on those before."""
+
+
+class Settling:
+    """Acks and give-backs on the channels of one connection."""
+
+    def __init__(self, broker: str, channels: Channels, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._broker = broker
+        self._channels = channels
+        self._timeout_seconds = timeout_seconds
+        self._written_at = -_UNDER_WAY_SECONDS
+
+    async def flush(self) -> None:
+        """Wait until what was written has reached the queues: past 32 acks a quorum queue's may be under way."""
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, self._written_at + _UNDER_WAY_SECONDS - loop.time()))
+
+    async def ack(self, handles: Sequence[str]) -> list[Outcome]:
+        """Done, however often it is asked for, once the broker has read it; LeaseLost where the channel is gone.
+
+        OutcomeUnknown where the channel ends between the write and the answer, or ``timeout_seconds`` are over.
+        """
+        return await self._settle(handles, give_back=False)
+
+    async def release(self, handles: Sequence[str]) -> list[Outcome]:
+        """Back to their places in the queue; LeaseLost for what was settled before. Otherwise as :meth:`ack`."""
+        return await self._settle(handles, give_back=True)
+
+    def outstanding(self, handles: Sequence[str]) -> list[bool]:
+        """Whether each can still be settled."""
+        found = [False] * len(handles)
+        for generation, settled in by_generation(handles).items():
+            if (held := self._channels.of_generation(generation)) is not None:
+                for position, tag in settled:
+                    found[position] = held.state(tag) == "held"
+        return found
+
+    async def _settle(self, handles: Sequence[str], *, give_back: bool) -> list[Outcome]:
+        outcomes: list[Outcome] = [None] * len(handles)
+        answers: list[tuple[list[int], Held]] = []
+        for generation, settled in by_generation(handles).items():
+            held = self._channels.of_generation(generation)
+            states = {tag: "lost" if held is None else held.state(tag) for _, tag in settled}
+            fresh = [tag for tag, state in states.items() if state == "held"]
+            if held is not None and fresh and not _written(held, fresh, give_back):
+                states = dict.fromkeys(states, "lost")
+            # An ack that is repeated waits as well: the first may be on its way.
+            good = ("held",) if give_back else ("held", "acked")
+            waiting = []
+            for position, tag in settled:
+                if states[tag] in good:
+                    waiting.append(position)
+                else:
+                    outcomes[position] = LeaseLost()
+            if held is not None and waiting:
+                answers.append((waiting, held))
+        if answers:
+            self._written_at = asyncio.get_running_loop().time()
+        reasons = await asyncio.gather(*(_unanswered(held, self._timeout_seconds) for _, held in answers))
+        for (positions, _), reason in zip(answers, reasons, strict=True):
+            if reason is not None:
+                for position in positions:
+                    outcomes[position] = OutcomeUnknown(broker=self._broker, reason=reason)
+        return outcomes
+
+
+def _written(held: Held, tags: Sequence[int], give_back: bool) -> bool:
+    try:
+        if give_back:
+            held.release(tags)
+        else:
+            held.ack(tags)
+    except ChannelGone:
+        return False
+    return True
+
+
+async def _unanswered(held: Held, seconds: float) -> str | None:
+    """Why the broker may not have read what was written; None: it has."""
+    try:
+        async with asyncio.timeout(seconds):
+            await held.channel.barrier()
+    except TimeoutError:
+        return f"no answer within {seconds:g} s"
+    except ChannelGone as gone:
+        return str(gone)
+    return None

@@ -1,0 +1,105 @@
+"""What falls due in Redis falls due whether or not anybody receives: every process looks after every queue."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+from app.brokers.redis.layouts.layout import RedisQueue
+from app.brokers.redis.server import Server
+from app.errors import BabelgateError
+from app.observe.logs import get_logger
+
+log = get_logger("babelgate.redis")
+
+IDLE_SECONDS = 1.0
+"""The longest pause: another process may have added something due sooner than what was known."""
+
+_SHORTEST_SECONDS = 0.005
+_LOOK_SECONDS = 2.0
+_QUEUES_PER_CALL = b"20"
+_MESSAGES_PER_QUEUE = b"100"
+_MAX_RECLAIM_SECONDS = 30.0
+
+
+class Upkeep:
+    """One task of a process: a script call when something falls due, at most one a second while nothing does."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._timer: asyncio.TimerHandle | None = None
+        self._soonest = math.inf
+        self._waited: set[bytes] = set()
+        self._look_at = 0.0
+        self._reclaims: dict[bytes, tuple[RedisQueue, float]] = {}
+
+    def start(self) -> None:
+        """Begin; idempotent."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def stop(self) -> None:
+        """End; idempotent."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def due_in(self, seconds: float) -> None:
+        """This process has added something that falls due in ``seconds``."""
+        loop = asyncio.get_running_loop()
+        moment = loop.time() + max(seconds, _SHORTEST_SECONDS)
+        self._soonest = min(self._soonest, moment)
+        if self._timer is not None and moment < self._timer.when():
+            self._timer.cancel()
+            self._timer = loop.call_at(moment, self._wake.set)
+
+    def waited(self, queue: RedisQueue) -> None:
+        """This process waits on ``queue``: leases that other programs take there are looked for as well."""
+        self._waited.add(queue.entry)
+        if queue.reclaim_unleased_seconds is not None and queue.key not in self._reclaims:
+            self._reclaims[queue.key] = (queue, 0.0)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            self._soonest = math.inf
+            pause = IDLE_SECONDS
+            try:
+                due = await self._server.upkeep(_QUEUES_PER_CALL, _MESSAGES_PER_QUEUE, *self._looked_at(loop.time()))
+                if due >= 0:
+                    pause = min(pause, max(due / 1_000_000, _SHORTEST_SECONDS))
+                await self._reclaim(loop.time())
+            except BabelgateError as error:
+                log.debug("upkeep failed", error=error)
+            self._wake.clear()
+            self._timer = loop.call_at(min(loop.time() + pause, self._soonest), self._wake.set)
+            await self._wake.wait()
+            self._timer = None
+
+    def _looked_at(self, now: float) -> set[bytes]:
+        """The queues waited on since the last look, every few seconds; none in between."""
+        if now < self._look_at:
+            return set()
+        self._look_at = now + _LOOK_SECONDS
+        waited, self._waited = self._waited, set()
+        return waited
+
+    async def _reclaim(self, now: float) -> None:
+        for key, (queue, due) in list(self._reclaims.items()):
+            patience = queue.reclaim_unleased_seconds
+            if patience is None or now < due:
+                continue
+            self._reclaims[key] = (queue, now + min(patience / 4, _MAX_RECLAIM_SECONDS))
+            reclaimed = await self._server.run("reclaim", key, repr(patience))
+            if reclaimed:
+                log.warning(
+                    "elements without a lease went back to their queue",
+                    native_queue=key.decode(errors="replace"),
+                    count=reclaimed,
+                )

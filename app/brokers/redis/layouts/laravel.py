@@ -1,0 +1,83 @@
+"""Laravel's layout: bare envelopes, delays in Laravel's own set, attempts counted when a job is reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app import envelope
+from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
+from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
+from app.brokers.redis.server import Server
+from app.envelope import Poison
+
+_REWRITTEN = -1
+_RAW = 0
+
+
+class LaravelLayout:
+    """``queues:<name>`` with ``:delayed``, ``:reserved`` and ``:notify``.
+
+    A handle ends with the place of the digits of ``attempts`` in the reserved member: there they can be counted back
+    to the job as it was queued, byte for byte. Where the server's JSON library had to write the member instead
+    (``attempts`` is no plain integer literal), what it changed stays changed, as with Laravel itself.
+    """
+
+    name = "laravel"
+    leased = (b"ZCARD", b":reserved")
+    delayed_suffix = b":delayed"
+    leases_as_queued = False
+
+    def capabilities(self, queue: RedisQueue) -> Capabilities:
+        """Expiries are counted in the body, by whoever reserves; there is no place for headers."""
+        return CAPABILITIES
+
+    async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
+        """One script call: jobs and their wake-up tokens."""
+        await server.run("laravel_push", queue.key, *map(self.element, messages))
+
+    def element(self, message: Outgoing) -> bytes:
+        """The job itself."""
+        return message.body
+
+    def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
+        """The job itself."""
+        return message.body
+
+    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
+        """One script call."""
+        reply = await server.run("laravel_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE)
+        if not reply:
+            return ()
+        deadline, jobs, ids, places = int(reply[0]), reply[1], reply[2], reply[3]
+        return [
+            Delivery(job, f"{ids[i].decode('ascii')}:{deadline + i}:{places[i]}", (deadline + i) // 1000)
+            for i, job in enumerate(jobs)
+        ]
+
+    def retried(self, stored: Stored) -> bytes:
+        """The reserved member: it has counted this attempt already."""
+        return stored.value
+
+    def returned(self, handle: str, stored: Stored) -> bytes:
+        """The job as it was queued."""
+        place = int(handle.rpartition(":")[2])
+        member = stored.value
+        if place == _RAW:
+            return member
+        if place == _REWRITTEN:
+            try:
+                return envelope.with_attempts(member, envelope.inspect(member, NO_LIMITS).attempts - 1)
+            except Poison:
+                return member
+        start = end = place - 1
+        while member[end : end + 1].isdigit():
+            end += 1
+        return member[:start] + b"%d" % (int(member[start:end]) - 1) + member[end:]
+
+    def record(self, letter: DeadLetter, stored: Stored) -> bytes:
+        """Made of the job as it was queued."""
+        return envelope.dead_letter_record(self.returned(letter.handle, stored), letter.block)
+
+    def read(self, value: bytes) -> tuple[bytes, Mapping[str, str]]:
+        """The job."""
+        return value, NO_HEADERS

@@ -1,0 +1,102 @@
+"""How leases in Redis end, and how they are prolonged. All of it is gated: a lost lease changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from app.brokers.binding import DeadLetter, Outcome
+from app.brokers.redis.layouts.layout import RedisQueue, Stored
+from app.brokers.redis.server import Server
+from app.errors import BabelgateError, LeaseLost
+from app.runtime import turns
+
+BODIES_PER_CALL = 100
+"""Where bodies travel: bounds the memory for messages of any size."""
+
+Item = TypeVar("Item")
+
+
+async def ack(server: Server, queue: RedisQueue, handles: Sequence[str]) -> list[Outcome]:
+    """Done with these."""
+    return await _settle(server, queue, "ack", handles)
+
+
+async def retry(server: Server, queue: RedisQueue, handles: Sequence[str], delay_seconds: float) -> list[Outcome]:
+    """Back to the end of the queue with one attempt more, now or after a delay."""
+    outcomes: list[Outcome] = []
+    for chunk in _chunks(handles):
+        stored = await _fetch(server, queue, chunk)
+        bodies = await _written(lambda found, _: queue.layout.retried(found), stored, chunk)
+        outcomes += await _settle(server, queue, "nack", chunk, bodies, delay_seconds)
+    return outcomes
+
+
+async def give_back(
+    server: Server, queue: RedisQueue, handles: Sequence[str], delay_seconds: float, *, late: bool = False
+) -> list[Outcome]:
+    """Back to the head of the queue, in their order, as they were before they were reserved.
+
+    ``late``: the caller of the reserve has not seen them, so that an expiry of their last lease is reported next time.
+    """
+    bodies: Sequence[bytes] = ()
+    if not queue.layout.leases_as_queued:
+        stored = await _fetch(server, queue, handles)
+        bodies = await _written(lambda found, handle: queue.layout.returned(handle, found), stored, handles)
+    return await _settle(server, queue, "late" if late else "back", handles, bodies, delay_seconds)
+
+
+async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadLetter]) -> list[Outcome]:
+    """To the dead letters."""
+    outcomes: list[Outcome] = []
+    for chunk in _chunks(letters):
+        handles = [letter.handle for letter in chunk]
+        stored = await _fetch(server, queue, handles)
+        records = await _written(lambda found, letter: queue.layout.record(letter, found), stored, chunk)
+        outcomes += await _settle(server, queue, "dead", handles, records)
+    return outcomes
+
+
+async def extend(
+    server: Server, queue: RedisQueue, handles: Sequence[str], lease_seconds: float
+) -> list[int | BabelgateError]:
+    """The new deadlines in Unix milliseconds."""
+    reply = await server.run("extend", queue.key, queue.layout.name, repr(lease_seconds), *handles)
+    return [int(deadline) // 1000 or LeaseLost() for deadline in reply]
+
+
+async def _fetch(server: Server, queue: RedisQueue, handles: Sequence[str]) -> list[Stored | None]:
+    reply = await server.run("fetch", queue.key, queue.layout.name, *handles)
+    pairs = zip(reply[::2], reply[1::2], strict=True)
+    return [None if value is None else Stored(value, expired) for value, expired in pairs]
+
+
+async def _written(
+    write: Callable[[Stored, Item], bytes], stored: Sequence[Stored | None], items: Sequence[Item]
+) -> list[bytes]:
+    """What is to be written in place of each of ``stored``; nothing where the lease is gone."""
+
+    def body(pair: tuple[Stored | None, Item]) -> bytes:
+        found, item = pair
+        return b"" if found is None else write(found, item)
+
+    pairs = list(zip(stored, items, strict=True))
+    return await turns.mapped(body, pairs, size=lambda pair: 0 if pair[0] is None else len(pair[0].value))
+
+
+async def _settle(
+    server: Server,
+    queue: RedisQueue,
+    verb: str,
+    handles: Sequence[str],
+    bodies: Sequence[bytes] = (),
+    delay_seconds: float = 0,
+) -> list[Outcome]:
+    reply = await server.run(
+        "settle", queue.key, queue.layout.name, verb, repr(delay_seconds), len(handles), *handles, *bodies
+    )
+    return [None if settled else LeaseLost() for settled in reply]
+
+
+def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
+    return (items[start : start + BODIES_PER_CALL] for start in range(0, len(items), BODIES_PER_CALL))

@@ -1,0 +1,264 @@
+"""The SQLite binding: every queue in one local file, shared by any number of processes of one machine.
+
+Published messages are ready in the order of publication, and return to their place when a lease ends without a settle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from app.brokers.binding import (
+    Capabilities,
+    DeadLetter,
+    DeadRecord,
+    Delivery,
+    NativeQueue,
+    Outcome,
+    Outgoing,
+    Peeked,
+    Stats,
+)
+from app.brokers.sqlite.file import DatabaseFile
+from app.brokers.sqlite.idempotency import SqliteKeys
+from app.brokers.sqlite.jobs import Job, Publish, Reserve, Sweep, load_headers
+from app.brokers.sqlite.purge import Purge, PurgeDead, RemoveDead
+from app.brokers.sqlite.reader import Reader
+from app.brokers.sqlite.settle import Ack, Bury, Extend, Release, parse
+from app.brokers.sqlite.url import database_file
+from app.brokers.sqlite.waiters import Waits
+from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, gathered, parts
+from app.clock import Clock
+from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter, OutcomeUnknown
+
+CAPABILITIES = Capabilities(
+    max_delay_seconds=365 * 86_400,
+    max_lease_seconds=43_200,
+    extendable=True,
+    ack_scope="anywhere",
+    ordering="fifo",
+    native_release=True,
+    delivery_count="added",
+    max_body_bytes=None,
+    max_batch=1000,
+    headers=True,
+)
+"""All bounds here are ours. SQLite's own for one body is 1e9 bytes (https://www.sqlite.org/limits.html)."""
+
+_OPEN_SECONDS = 5
+_PING_SECONDS = 2
+_CLOSE_SECONDS = 4
+_GRACE_SECONDS = 1
+_BUSY_GRACE_SECONDS = 0.25
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqliteBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError for a bad URL or option."""
+    return SqliteBinding(database_file(name, url, options), clock)
+
+
+class SqliteBinding:
+    """One file. Implements Binding, Peeks, Purges, DeadLetters, Lists and KeepsKeys.
+
+    A write waits for its commit, and for other processes at most the file's ``busy_timeout_seconds`` per transaction
+    (BrokerUnavailable); one that takes longer than ``timeout_seconds`` is OutcomeUnknown. StorageFull and
+    StorageReadOnly say what else keeps it from being written. ``connect_writer`` opens the writer's connection (a seam;
+    the file's own by default).
+    """
+
+    def __init__(
+        self, file: DatabaseFile, clock: Clock, connect_writer: Callable[[], sqlite3.Connection] | None = None
+    ) -> None:
+        self.name = file.broker
+        self.timeout_seconds = file.timeout_seconds
+        self._file = file
+        self._clock = clock
+        self._connect_writer = connect_writer or file.connect_writer
+        self._running: tuple[Writer, Reader, Waits] | None = None
+        self.keys = SqliteKeys(self.name, self._submit)
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        for option in options:
+            raise ConfigError(key=option, reason="a queue in SQLite has no options of its own")
+        return NativeQueue(name)
+
+    def capabilities(self, queue: NativeQueue) -> Capabilities:
+        return CAPABILITIES
+
+    async def open(self) -> None:
+        await self._answered(Sweep(""), _OPEN_SECONDS)
+
+    async def close(self) -> None:
+        """Waiting reserves end empty; leases stay, because any other process may settle them."""
+        running, self._running = self._running, None
+        if running is not None:
+            writer, reader, waits = running
+            await waits.close()
+            await reader.close()
+            await writer.stop(_CLOSE_SECONDS)
+
+    async def ping(self) -> None:
+        await self._answered(Sweep(""), _PING_SECONDS)
+
+    async def warnings(self) -> Sequence[str]:
+        if self._file.synchronous == "full":
+            return []
+        return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        jobs = [Publish(queue.name, part) for part in parts(messages, lambda m: len(m.body))]
+        return await (self._submit(jobs[0]) if len(jobs) == 1 else gathered(self._submit, jobs))
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_seconds
+        while True:
+            waits = self._started()[2]
+            waiter = waits.add(queue.name)
+            try:
+                job = Reserve(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
+                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + _GRACE_SECONDS)
+                if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
+                    return deliveries
+            finally:
+                waits.discard(queue.name, waiter)
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._all([Ack(queue.name, part) for part in parts(map(parse, handles))])
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        cut = parts(map(parse, handles))
+        jobs = [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in cut]
+        return await self._all(jobs)
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        cut = parts(map(parse, handles))
+        return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in cut])
+
+    async def stats(self, queue: NativeQueue) -> Stats:
+        now = self._clock()
+        rows = await self._started()[1].of_queue("stats", queue.name, now=now)
+        if not rows:
+            return Stats(depth=0, in_flight=0, delayed=0, dead=0)
+        ready, due, in_flight, delayed, dead, oldest = rows[0]
+        age = None if oldest is None else max(now - oldest, 0) / 1000
+        return Stats(ready + due, in_flight, delayed, dead, age)
+
+    async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
+        rows = await self._started()[1].of_queue("peek", queue.name, now=self._clock(), limit=limit)
+        return [Peeked(body, load_headers(headers)) for body, headers in rows]
+
+    async def purge(self, queue: NativeQueue) -> int:
+        return await self._purged(lambda last_id: Purge(queue.name, last_id=last_id))
+
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        items = ((parse(letter.handle), letter.block) for letter in letters)
+        return await self._all([Bury(queue.name, part) for part in parts(items)])
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        after = _cursor(cursor)
+        rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
+        records = [DeadRecord(id, body, load_headers(headers)) for id, body, headers in rows]
+        return records, str(records[-1].key) if len(records) == limit else None
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        cut = parts(record.key for record in records)
+        return await self._all([RemoveDead(queue.name, ids) for ids in cut]), cursor
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        return await self._purged(lambda last_id: PurgeDead(queue.name, before_ms=before_ms, last_id=last_id))
+
+    async def queues(self) -> Sequence[str]:
+        return [name for (name,) in await self._started()[1].rows("list_queues")]
+
+    def _started(self) -> tuple[Writer, Reader, Waits]:
+        if self._running is None:
+            reader = Reader(self._file)
+            waits = Waits(reader.look, self._sweep, self._clock)
+            self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waits
+        return self._running
+
+    def _queued(self, job: Job) -> asyncio.Future[list[Any]]:
+        return self._started()[0].submit(job)
+
+    async def _submit(self, job: Job) -> list[Any]:
+        """The results of a job that writes. Raises OutcomeUnknown after ``timeout_seconds`` and a grace, in which the
+        writer says that other processes kept the file locked."""
+        answer = self._queued(job)
+        try:
+            await asyncio.wait([answer], timeout=self.timeout_seconds + _BUSY_GRACE_SECONDS)
+        finally:
+            # A job that the writer has not begun is dropped.
+            answer.cancel()
+        if answer.cancelled():
+            raise OutcomeUnknown(self.name, f"no answer within {self.timeout_seconds:g} s")
+        return answer.result()
+
+    async def _all(self, jobs: Sequence[Job]) -> list[Any]:
+        if len(jobs) == 1:
+            return await self._submit(jobs[0])
+        return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
+
+    async def _answered(self, job: Job, within_seconds: float) -> list[Any]:
+        answer = self._queued(job)
+        try:
+            await asyncio.wait([answer], timeout=within_seconds)
+            if not answer.done():
+                raise BrokerUnavailable(self.name, f"no answer within {within_seconds:g} s")
+        except (asyncio.CancelledError, BrokerUnavailable):
+            answer.add_done_callback(partial(self._unwanted, job))
+            raise
+        return answer.result()
+
+    def _unwanted(self, job: Job, answer: asyncio.Future[list[Any]]) -> None:
+        """Give back what was reserved for nobody."""
+        if not answer.cancelled() and answer.exception() is None and isinstance(job, Reserve) and self._running:
+            self._queued(Release(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
+
+    async def _purged(self, job: Callable[[int | None], Job]) -> int:
+        total = 0
+        last_id: int | None = None
+        while True:
+            removed, last_id = await self._submit(job(last_id))
+            total += int(removed)
+            if last_id is None:
+                return total
+
+    async def _sweep(self) -> int | None:
+        next_due: int | None
+        (next_due,) = await self._submit(Sweep(""))
+        return next_due
+
+    def _committed(self, ready: set[str], due: int | None) -> None:
+        if self._running is not None:
+            _, _, waits = self._running
+            waits.wake(ready)
+            waits.due(due)
+
+
+async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:
+    if within_seconds > 0:
+        await asyncio.wait([waiter], timeout=within_seconds)
+    return waiter.done()
+
+
+def _cursor(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    if not re.fullmatch("[0-9]{1,18}", cursor):
+        raise InvalidParameter(name="cursor", reason="not a cursor that this queue gave out")
+    return int(cursor)

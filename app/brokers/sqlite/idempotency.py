@@ -1,0 +1,183 @@
+"""Idempotency keys in the file: claimed in the transaction that writes the message, or by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import msgspec
+
+from app.brokers.binding import NativeQueue, Outgoing
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.sqlite.jobs import Job, Publish, Sweep, Transaction, milliseconds
+from app.brokers.sqlite.writer import gathered, parts
+from app.errors import KeysFull
+
+SWEPT_AT_ONCE = 500
+_SWEPT_PER_CLAIM = 2
+"""A claim removes more than it adds, so that a file does not grow past what is live."""
+
+_array = msgspec.json.Encoder().encode
+
+
+class SqliteKeys:
+    """The keys of one file. ``submit`` gives a job to its writer."""
+
+    def __init__(self, broker: str, submit: Callable[[Job], Awaitable[list[Any]]]) -> None:
+        self._broker = broker
+        self._submit = submit
+
+    async def publish(
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+    ) -> Sequence[Verdict]:
+        """One transaction for as many as share a commit, and at least for each message and its key."""
+        cut = parts(messages, lambda each: len(each[0].body))
+        jobs = [PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut]
+        return await gathered(self._submit, jobs)
+
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+        """One transaction, or one for each UNIT_MESSAGES."""
+        cut = parts(claims)
+        jobs = [Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut]
+        return await gathered(self._submit, jobs)
+
+    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+        """As :meth:`reserve`."""
+        await asyncio.gather(*(self._submit(Settle("", part, terms=terms)) for part in parts(settlings)))
+
+    async def sweep(self) -> int:
+        """At most SWEPT_AT_ONCE."""
+        (removed,) = await self._submit(SweepKeys(""))
+        return int(removed)
+
+
+@dataclass(slots=True, eq=False)
+class _Claiming(Job):
+    """A job that claims keys, of one queue. Results: verdicts."""
+
+    terms: Terms = field(default_factory=Terms)
+    broker: str = ""
+    token: bytes | None = None
+    rank = 0
+
+    def claim(self, tx: Transaction, claims: Sequence[Claim | None]) -> list[Verdict]:
+        """Take the keys that are free: done at once, unless there is a token to reserve them with."""
+        until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
+        expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
+        asked = [claim for claim in claims if claim is not None]
+        room = self._room(tx, len(asked))
+        stored = _stored(tx, asked)
+        taken = {key: found for key, found in stored.items() if found is not None}
+        rows: list[Any] = []
+        added = 0
+        verdicts: list[Verdict] = []
+        for claim in claims:
+            verdict: Verdict = None
+            if claim is not None and (verdict := taken.get(claim.key)) is None:
+                new = claim.key not in stored
+                if added + new > room:
+                    verdict = KeysFull(broker=self.broker, limit=self.terms.max_keys)
+                else:
+                    added += new
+                    answer = None if self.token else claim.answer
+                    rows += (claim.queue, claim.key, claim.fingerprint, self.token, until, expires_at, answer)
+                    taken[claim.key] = Found(claim.fingerprint, answer, RESERVED_SECONDS)
+            verdicts.append(verdict)
+        tx.insert("add_keys", 7, rows)
+        if added:
+            tx.run("add_to_key_count", added)
+        return verdicts
+
+    def _room(self, tx: Transaction, asked: int) -> int:
+        """How many keys may be added, once those past their retention make room."""
+        swept = _sweep(tx, asked * _SWEPT_PER_CLAIM)
+        left = self.terms.max_keys - int(tx.value("count_keys"))
+        if left < asked and swept == asked * _SWEPT_PER_CLAIM:
+            left += _sweep(tx, SWEPT_AT_ONCE)
+        return left
+
+
+class PublishOnce(_Claiming):
+    """``items``: pairs of Outgoing and Claim, or ``None`` for a message without a key."""
+
+    __slots__ = ()
+
+    @property
+    def weight(self) -> int:
+        return sum(len(message.body) for message, _ in self.items)
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        writing: list[Publish] = []
+        for job in jobs:
+            job.results = job.claim(tx, [claim for _, claim in job.items])
+            granted = [item[0] for item, verdict in zip(job.items, job.results, strict=True) if verdict is None]
+            writing.append(Publish(job.queue, granted))
+        Publish.run(tx, writing)
+
+
+class Reserve(_Claiming):
+    """``items``: Claims."""
+
+    __slots__ = ()
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        for job in jobs:
+            job.results = job.claim(tx, job.items)
+
+
+@dataclass(slots=True, eq=False)
+class Settle(Job):
+    """``items``: Settlings. Results: ``None`` each."""
+
+    terms: Terms = field(default_factory=Terms)
+    rank = 0
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        freed = 0
+        for job in jobs:
+            expires_at = tx.now + milliseconds(job.terms.retention_seconds)
+            for item in job.items:
+                claim, of = item.claim, (item.claim.queue, item.claim.key, item.token)
+                if item.fate == "done":
+                    tx.run("settle_key", claim.answer, expires_at, *of)
+                elif item.fate == "unknown":
+                    tx.run("abandon_key", *of)
+                else:
+                    freed += tx.run("free_key", *of).rowcount
+            job.results = [None] * len(job.items)
+        if freed:
+            tx.run("add_to_key_count", -freed)
+
+
+class SweepKeys(Sweep):
+    """Results: how many it removed."""
+
+    __slots__ = ()
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        for job in jobs:
+            job.results = [_sweep(tx, SWEPT_AT_ONCE)]
+
+
+def _stored(tx: Transaction, claims: Sequence[Claim]) -> dict[str, Found | None]:
+    """What is stored under the keys of ``claims``, all of one queue; ``None`` where it is past its retention."""
+    if not claims:
+        return {}
+    rows = tx.run("find_keys", claims[0].queue, _array([claim.key for claim in claims]).decode())
+    return {
+        key: Found(fingerprint, answer, max(until - tx.now, 0) / 1000) if expires_at > tx.now else None
+        for key, fingerprint, answer, until, expires_at in rows
+    }
+
+
+def _sweep(tx: Transaction, limit: int) -> int:
+    removed = tx.run("sweep_keys", tx.now, limit).rowcount
+    if removed:
+        tx.run("add_to_key_count", -removed)
+    return removed

@@ -1,0 +1,246 @@
+"""What the writer thread is asked to do, and the transaction it does it in: publish, reserve, sweep.
+
+Jobs of one kind are run together, so that a commit costs a few statements and not a few per message: each statement
+hands the interpreter lock to the event loop and has to win it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil
+from typing import Any, ClassVar, Self
+
+import msgspec
+
+from app.brokers.binding import NO_HEADERS, Delivery, Outgoing
+from app.brokers.sqlite.statements import SQL, WIDEST, widened
+from app.errors import BabelgateError
+
+PROMOTED_AT_ONCE = 500
+"""How many due messages one commit makes ready; those due in the same millisecond go together."""
+
+_EXPIRED = 2
+"""How ``redelivered`` says that the last lease ran out."""
+
+_headers_of = msgspec.json.Decoder(dict[str, str]).decode
+_encoded = msgspec.json.Encoder().encode
+
+
+def dump_headers(headers: Any) -> bytes | None:
+    """Headers as they are stored; ``None`` for none."""
+    return _encoded(headers) if headers else None
+
+
+def load_headers(stored: bytes | None) -> Any:
+    """The headers that :func:`dump_headers` stored."""
+    return _headers_of(stored) if stored else NO_HEADERS
+
+
+def milliseconds(seconds: float) -> int:
+    """A duration in whole milliseconds, never shorter than asked for."""
+    return ceil(seconds * 1000)
+
+
+@dataclass(slots=True)
+class Transaction:
+    """One ``BEGIN IMMEDIATE`` … ``COMMIT``. ``now`` is Unix ms; ``queue_ids`` caches names, until a rollback.
+
+    It gathers what waiting reserves need to hear of after the commit: ``ready`` queues, the earliest time ``due``; and
+    how many messages were ``settled``.
+    """
+
+    connection: sqlite3.Connection
+    now: int
+    queue_ids: dict[str, int]
+    ready: set[str] = field(default_factory=set)
+    due: int | None = None
+    settled: int = 0
+
+    def run(self, name: str, *parameters: Any) -> sqlite3.Cursor:
+        """Execute the statement called ``name``."""
+        return self.connection.execute(SQL[name], parameters)
+
+    def value(self, name: str, *parameters: Any) -> Any:
+        """The first column of the first row of the statement called ``name``, or ``None``."""
+        row = self.connection.execute(SQL[name], parameters).fetchone()
+        return row and row[0]
+
+    def insert(self, name: str, columns: int, values: Sequence[Any]) -> None:
+        """Insert the rows that ``values`` holds one after the other, widest statements first.
+
+        The widths are powers of two, so that few statements have to be prepared.
+        """
+        start, rows, width = 0, len(values) // columns, WIDEST
+        while rows:
+            while width > rows:
+                width //= 2
+            end = start + width * columns
+            self.connection.execute(widened(name, width), values[start:end])
+            start, rows = end, rows - width
+
+    def queue_id(self, queue: str, create: bool = False) -> int | None:
+        """The id of ``queue``; ``None`` when nothing was ever published to it, unless ``create``."""
+        found: int | None = self.queue_ids.get(queue)
+        if found is None:
+            found = self.value("find_queue", queue)
+            if found is None and create:
+                found = self.run("add_queue", queue).lastrowid
+            if found is not None:
+                self.queue_ids[queue] = found
+        return found
+
+    def due_at(self, seconds: float) -> int:
+        """The time ``seconds`` from now, in Unix ms; noted as a time at which something becomes due."""
+        at = self.now + milliseconds(seconds)
+        self.due = at if self.due is None else min(self.due, at)
+        return at
+
+    def promote(self) -> None:
+        """Make ready what is due: delays that are over, and expired leases, each of which counts as a failure."""
+        cutoff = self.value("due_cutoff", self.now, PROMOTED_AT_ONCE)
+        if cutoff is not None:
+            self.ready.update(name for (name,) in self.run("due_queues", cutoff))
+            self.run("promote_due", cutoff)
+            self.run("remove_due", cutoff)
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """A request to the writer: ``items`` of one ``queue``, and one result per item once the transaction has committed.
+
+    ``error``: the whole job failed. ``size`` is the number of messages it may touch, ``weight`` the bytes it writes.
+    """
+
+    queue: str
+    items: Sequence[Any] = ()
+    results: list[Any] = field(default_factory=list)
+    error: BabelgateError | None = None
+    future: asyncio.Future[list[Any]] | None = None
+
+    rank: ClassVar[int]
+    """Jobs of a lower rank run first: what makes messages ready runs before what reserves them."""
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        """Do the work of ``jobs`` and set their results. Whatever it raises undoes the transaction."""
+        raise NotImplementedError
+
+    @property
+    def size(self) -> int:
+        return len(self.items)
+
+    @property
+    def weight(self) -> int:
+        return 0
+
+    def pieces(self) -> list[Self]:
+        """The parts of this job that can fail alone."""
+        return [replace(self, items=[item], results=[], future=None) for item in self.items]
+
+
+class Publish(Job):
+    """``items``: Outgoing. Results: ``None`` each."""
+
+    __slots__ = ()
+    rank = 0
+
+    @property
+    def weight(self) -> int:
+        return sum(len(message.body) for message in self.items)
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        by_queue: dict[str, tuple[list[Outgoing], list[Outgoing]]] = {}
+        for job in jobs:
+            queued = by_queue.setdefault(job.queue, ([], []))
+            for message in job.items:
+                queued[message.delay_seconds > 0].append(message)
+            job.results = [None] * len(job.items)
+        after = tx.value("last_id") + 1
+        rows: list[Any] = []
+        ranges: list[tuple[int, int, int]] = []
+        delayed_rows: list[Any] = []
+        for queue, (at_once, delayed) in by_queue.items():
+            queue_id = tx.queue_id(queue, create=True)
+            assert queue_id is not None
+            if at_once:
+                ranges.append((queue_id, after, after + len(at_once) - 1))
+                tx.ready.add(queue)
+            for message in at_once:
+                rows += (after, tx.now, message.body, dump_headers(message.headers))
+                after += 1
+            for message in delayed:
+                rows += (after, tx.now, message.body, dump_headers(message.headers))
+                delayed_rows += (after, queue_id, tx.due_at(message.delay_seconds))
+                after += 1
+        tx.insert("add_messages", 4, rows)
+        for added in ranges:
+            tx.run("add_ready", *added)
+        tx.insert("add_delayed", 3, delayed_rows)
+
+
+@dataclass(slots=True, eq=False)
+class Reserve(Job):
+    """Results: up to ``limit`` Delivery, in the order of publication."""
+
+    limit: int = 1
+    lease_seconds: float = 0
+    rank = 3
+
+    @property
+    def size(self) -> int:
+        return self.limit
+
+    def pieces(self) -> list[Self]:
+        return [self]
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        tx.promote()
+        for job in jobs:
+            job.results = job._reserve(tx)
+
+    def _reserve(self, tx: Transaction) -> list[Delivery]:
+        queue_id = tx.queue_id(self.queue)
+        rows = [] if queue_id is None else tx.run("next_ready", queue_id, self.limit).fetchall()
+        if not rows:
+            return []
+        last = rows[-1][0]
+        until = tx.due_at(self.lease_seconds)
+        # One nonce serves the whole call: it proves, together with the row's id, which lease a handle belongs to.
+        nonce = int.from_bytes(os.urandom(8), "big") >> 1
+        tx.run("lease_ready", until, nonce, queue_id, last)
+        tx.run("remove_ready", queue_id, last)
+        return [
+            Delivery(
+                body,
+                f"{id:x}.{nonce:x}",
+                until,
+                load_headers(headers),
+                failures,
+                redelivered=redelivered > 0,
+                expired=redelivered == _EXPIRED,
+            )
+            for id, body, headers, failures, redelivered in rows
+        ]
+
+
+class Sweep(Job):
+    """Make ready what is due. Results: the next time something becomes due (Unix ms), or ``None``."""
+
+    __slots__ = ()
+    rank = 2
+
+    def pieces(self) -> list[Self]:
+        return [self]
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        tx.promote()
+        next_due = tx.value("next_due")
+        for job in jobs:
+            job.results = [next_due]

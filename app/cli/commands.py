@@ -1,0 +1,302 @@
+"""The commands that talk to a running gateway, through its public API alone.
+
+They exit with 0 when all went well, 1 when the gateway refused something, 2 for wrong usage, 3 when there is no
+gateway.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+from click.core import ParameterSource
+
+from app.cli.output import REFUSED, complain, gateway_errors, table
+
+if TYPE_CHECKING:
+    from app.cli.client import Client
+
+LOCAL_URL = "http://127.0.0.1:8080"
+LINES_PER_REQUEST = 1_000
+BYTES_PER_REQUEST = 4_194_304
+MESSAGES_PER_RECEIVE = 100
+"""The API's own maximum."""
+LONG_POLL_SECONDS = 20
+NDJSON = "application/x-ndjson"
+
+Lines = Iterator[tuple[int, bytes]]
+
+
+def _connects(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` a Client as its first argument, made from options of its own; its errors end the program."""
+
+    @functools.wraps(command)
+    def connected(url: str, token: str | None, token_file: IO[str] | None, **arguments: Any) -> None:
+        from app.cli.client import Client
+
+        secret = (token or (token_file.read() if token_file else "")).strip()
+        if not (secret.isascii() and secret.isprintable()):
+            # What stands there instead may still be a secret: it is not quoted.
+            raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
+        with gateway_errors(), Client(url, secret or None) as client:
+            command(client, **arguments)
+
+    for option in (
+        click.option(
+            "--token-file",
+            type=click.File(errors="replace"),
+            envvar="BABELGATE_TOKEN_FILE",
+            help="A file that holds it.",
+        ),
+        click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token; rather set BABELGATE_TOKEN."),
+        click.option("--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="Of the gateway."),
+    ):
+        connected = option(connected)
+    return connected
+
+
+@click.command()
+@click.argument("queue")
+@click.argument("file", type=click.File("rb"), default="-")
+@click.option("--job", help="Publish one message with this job, instead of reading any.")
+@click.option("--data", help="Its data, a JSON object.  [default: {}]")
+@click.option("--trace-id", help="Its trace id.")
+@click.option("--ndjson", is_flag=True, help="One message per line, whatever the first line looks like.")
+@click.option("--delay-seconds", type=float, help="Deliver a single message not before this time.")
+@click.option("--ordering-key", help="Order or group a single message by this key, where the broker can.")
+@click.option("--idempotency-key", help="Publish a single message once, however often this is run with the same key.")
+@_connects
+def publish(
+    client: Client,
+    queue: str,
+    file: IO[bytes],
+    job: str | None,
+    data: str | None,
+    trace_id: str | None,
+    ndjson: bool,
+    idempotency_key: str | None,
+    **parameters: Any,
+) -> None:
+    """Publish envelopes or drafts from FILE (default: stdin): one JSON object, an array, or one object per line.
+
+    Prints the receipt of a single message, else how many were accepted. Refused lines go to stderr, the others are
+    published.
+    """
+    if idempotency_key is not None:
+        from app.cli.client import quoted
+
+        try:
+            quoted(idempotency_key)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--idempotency-key") from None
+    if job is not None:
+        if click.get_current_context().get_parameter_source("file") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--job says what to publish; with it, no FILE is read.")
+        _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters, idempotency_key))
+        return
+    if data is not None or trace_id is not None:
+        raise click.UsageError("--data and --trace-id say more of a --job; without one, messages are read.")
+    lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
+    body, lines = (b"", lines) if ndjson else _sniff(lines)
+    single = bool(body) and not body.lstrip().startswith(b"[")
+    if not single and any(value is not None for value in (idempotency_key, *parameters.values())):
+        named = "--delay-seconds, --ordering-key and --idempotency-key"
+        raise click.UsageError(f"{named} are for a single message; of several, each has its own.")
+    if not body:
+        _publish_lines(client, queue, lines, file)
+    elif single:
+        _print_json(client.publish(queue, body, parameters, idempotency_key))
+    else:
+        answer = client.publish_batch(queue, body)
+        _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"))
+
+
+def _draft(job: str, data: str, trace_id: str | None) -> bytes:
+    try:
+        json.loads(data)
+    except ValueError as error:
+        raise click.BadParameter(f"not JSON: {error}", param_hint="--data") from None
+    traced = f',"trace_id":{json.dumps(trace_id)}' if trace_id is not None else ""
+    # The text of --data is kept, so that no number changes on the way.
+    return f'{{"job":{json.dumps(job)},"data":{data}{traced}}}'.encode()
+
+
+def _sniff(lines: Lines) -> tuple[bytes, Lines]:
+    """A single document as its body; or, when an object fills the first of several lines, NDJSON as numbered lines."""
+    nothing = (0, b"")
+    first, second = next(lines, nothing), next(lines, nothing)
+    if second[1] and _is_object(first[1]):
+        return b"", itertools.chain([first, second], lines)
+    return first[1] + second[1] + b"".join(line for _, line in lines), iter(())
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _publish_lines(client: Client, queue: str, lines: Lines, file: IO[bytes]) -> None:
+    accepted = failed = 0
+    try:
+        with _progress(file) as advance:
+            for numbers, body in _requests(lines):
+                answer = client.publish_batch(queue, body, NDJSON)
+                accepted += answer["accepted"]
+                failed += _tell_failures(answer, numbers, "line")
+                advance(len(body))
+    except BaseException:
+        complain(f"stopped early: {accepted} accepted, {failed} refused")
+        raise
+    _finish(accepted, failed)
+
+
+def _requests(lines: Lines) -> Iterator[tuple[list[int], bytes]]:
+    """The lines in bodies of a bounded size, each with the numbers of its lines."""
+    numbers: list[int] = []
+    body = bytearray()
+    for number, line in lines:
+        numbers.append(number)
+        body += line.rstrip(b"\r\n") + b"\n"
+        if len(numbers) == LINES_PER_REQUEST or len(body) >= BYTES_PER_REQUEST:
+            yield numbers, bytes(body)
+            numbers, body = [], bytearray()
+    if numbers:
+        yield numbers, bytes(body)
+
+
+@contextmanager
+def _progress(file: IO[bytes]) -> Iterator[Callable[[int], None]]:
+    """A bar on a terminal, else nothing; yields what to tell of bytes sent."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    total = os.fstat(file.fileno()).st_size or None
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("publishing", total=total)
+        yield lambda count: bar.advance(task, count)
+
+
+def _tell_failures(answer: dict[str, Any], numbers: Sequence[int], unit: str) -> int:
+    for result in answer["results"]:
+        if result["status"] != 201:
+            # Of many failures the later ones are told by their code alone.
+            reason = ": ".join(filter(None, (result.get("code"), result.get("detail"))))
+            complain(f"{unit} {numbers[result['index']]}: {reason}")
+    return int(answer["failed"])
+
+
+def _finish(accepted: int, failed: int) -> None:
+    _print_json({"accepted": accepted, "failed": failed})
+    if failed:
+        sys.exit(REFUSED)
+
+
+def _print_json(value: dict[str, Any]) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def _receives(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--envelope", "bare", is_flag=True, help="Print the envelopes alone."),
+        click.option("--ack", is_flag=True, help="Acknowledge what was printed."),
+        click.option("--lease", "lease_seconds", type=float, help="Lease in seconds.  [default: the queue's]"),
+        click.argument("queue"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@_receives
+@click.option("--max", "maximum", type=click.IntRange(min=1), default=1, show_default=True, help="At most so many.")
+@click.option("--wait", type=float, default=0, show_default=True, help="Wait so many seconds for the first.")
+@_connects
+def receive(client: Client, maximum: int, wait: float, **how: Any) -> None:
+    """Receive messages from QUEUE, one JSON object per line. Without --ack they come again when their lease ends."""
+    left = maximum
+    while left and (received := _receive(client, left, wait, **how)):
+        left -= received
+        wait = 0
+
+
+@click.command()
+@_receives
+@click.option("--max", "maximum", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
+@_connects
+def tail(client: Client, maximum: int | None, **how: Any) -> None:
+    """Receive messages from QUEUE as they come, until Ctrl-C."""
+    left = sys.maxsize if maximum is None else maximum
+    while left:
+        left -= _receive(client, left, LONG_POLL_SECONDS, **how)
+
+
+def _receive(
+    client: Client, maximum: int, wait: float, *, queue: str, lease_seconds: float | None, ack: bool, bare: bool
+) -> int:
+    """Receive once, print, and only then acknowledge; the number received."""
+    messages = client.receive(queue, min(maximum, MESSAGES_PER_RECEIVE), wait, lease_seconds)
+    out = sys.stdout.buffer
+    for message in messages:
+        # A body that another program wrote may have line breaks, but only between its tokens.
+        out.write((message.envelope if bare else message.text).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+    out.flush()
+    if ack and messages:
+        for result in client.ack(queue, [message.ack_token for message in messages])["results"]:
+            if result["status"] != 200:
+                complain(f"not acknowledged: {result.get('code')}: {result.get('detail')}")
+                sys.exit(REFUSED)
+    return len(messages)
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print NDJSON.")
+@_connects
+def queues(client: Client, as_json: bool) -> None:
+    """List the queues and what is in them."""
+    found = client.queues()
+    if as_json:
+        for queue in found:
+            _print_json(queue)
+    else:
+        counts = ("depth", "in_flight", "delayed", "dead", "oldest_age_seconds")
+        rows = [[queue["queue"], queue["broker"], *map(queue["stats"].get, counts)] for queue in found]
+        table(("QUEUE", "BROKER", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)"), rows)
+
+
+@click.command()
+@click.argument("queue")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
+@click.option("--job", help="Only this job.")
+@click.option("--reason", help="Only this reason: failed, poison, unknown_urn.")
+@click.option("--before", type=int, help="Only those that failed before this time, Unix ms.")
+@click.option("--after", type=int, help="Only those that failed at this time or later, Unix ms.")
+@click.option("--trace-id", help="Only this trace id.")
+@click.option("--to-queue", help="Send them to this queue instead.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@_connects
+def redrive(
+    client: Client, queue: str, limit: int | None, to_queue: str | None, dry_run: bool, **conditions: Any
+) -> None:
+    """Send dead letters of QUEUE back. Stopped half way, it loses nothing and can be started again."""
+    order: dict[str, Any] = {"dry_run": dry_run}
+    order |= {name: value for name, value in (("limit", limit), ("to_queue", to_queue)) if value is not None}
+    order["filter"] = {name: value for name, value in conditions.items() if value is not None}
+    result = client.redrive(queue, order)
+    _print_json(result)
+    if result["failed"]:
+        sys.exit(REFUSED)
+
+
+COMMANDS = (publish, receive, tail, queues, redrive)

@@ -1,0 +1,177 @@
+"""The command line. ``serve``, ``check-config`` and ``healthcheck`` read the configuration; the rest are clients of a
+running gateway.
+
+Commands import what they need when they run: ``--help`` stays quick and loads no broker's client.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app import __version__
+from app.cli.commands import COMMANDS
+from app.cli.output import REFUSED, complain, configuration_errors, table
+from app.pipeline.cli.main import pipeline
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.gateway.routing import Route
+
+CONFIG = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    envvar="BABELGATE_CONFIG",
+    help="The YAML file; without it, the defaults.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="babelgate")
+def cli() -> None:
+    """One HTTP service in front of every message broker."""
+
+
+@cli.command()
+@CONFIG
+@click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="The port; 0 takes a free one.  [default: 8080]")
+@click.option("--workers", type=int, help="Processes that share the port.  [default: 1]")
+@click.option("--prefix", help="The path under which a proxy publishes the service.")
+@click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(), help="Its private key, PEM.")
+@click.option("--log-level", help="debug, info, warning or error.  [default: info]")
+@click.option("--quiet", is_flag=True, help="Print no examples.")
+def serve(config: Path | None, quiet: bool, **options: Any) -> None:
+    """Run the gateway until SIGTERM or Ctrl-C."""
+    from app.config import settings
+    from app.server import server
+
+    given = {name: value for name, value in options.items() if value is not None}
+    with configuration_errors():
+        loaded = settings.load(config, os.environ, given)
+        sys.exit(server.serve(loaded, (lambda url: None) if quiet else lambda url: greet(url, loaded)))
+
+
+def greet(url: str, settings: Settings) -> None:
+    """Print lines to paste: publish, receive, ack. On standard error, because standard output is the log's."""
+    token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
+    curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
+    queue = next((name for name in settings.queues if "*" not in name), "emails")
+    messages = f"{url}/queues/{queue}/messages"
+    lease = r"""$(sed 's/.*"ack_token":"\([^"]*\)".*/\1/' message.json)"""
+    click.echo(
+        rf"""babelgate {__version__} serves {url}   (docs: {url}/docs)
+
+  publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}
+  receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json
+  ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack
+""",
+        err=True,
+    )
+
+
+@cli.command("check-config")
+@CONFIG
+@click.option("--offline", is_flag=True, help="Do not connect to the brokers for their warnings.")
+def check_config(config: Path | None, offline: bool) -> None:
+    """Print the resolved routes and what to know of them; exit 1 when the gateway would refuse to start."""
+    from app.config import settings
+    from app.server.wiring import check_settings
+
+    with configuration_errors():
+        loaded = settings.load(config, os.environ)
+        routes = check_settings(loaded)
+    table(
+        ("BROKER", "URL", "REQUIRED"),
+        [(n, b.masked_url, "yes" if b.required else "no") for n, b in loaded.brokers.items()],
+    )
+    click.echo()
+    table(("QUEUE", "BROKER", "NATIVE QUEUE", "LEASE", "ATTEMPTS", "BACKOFF", "TTL"), [_row(*line) for line in routes])
+    for warning in _warnings(loaded, [route for _, route in routes], offline):
+        complain(f"warning: {warning}")
+
+
+@cli.command()
+@CONFIG
+def healthcheck(config: Path | None) -> None:
+    """Ask the gateway of this configuration, on this machine, whether it is alive; exit 0 if it is, else 1.
+
+    Options that were given to serve are not known here: set them in the file or by BABELGATE_ variables.
+    """
+    from app.config import settings
+    from app.server.healthcheck import Unhealthy, ask
+
+    with configuration_errors():
+        loaded = settings.load(config, os.environ)
+        try:
+            click.echo(ask(loaded))
+        except Unhealthy as error:
+            complain(str(error))
+            sys.exit(REFUSED)
+
+
+def _row(key: str, route: Route) -> tuple[object, ...]:
+    from app.gateway.route_checks import SAMPLE
+
+    native, policy = route.native.name, route.policy
+    name = "(any other)" if key == "default" else key.removeprefix("queues.")
+    if key == "default":
+        native = native.replace(SAMPLE, "{queue}")
+    elif "*" in name:
+        native = native.replace(name.replace("*", SAMPLE), "{queue}")
+    backoff = ",".join(f"{seconds:g}" for seconds in policy.backoff_seconds) or None
+    ttl = None if policy.ttl_seconds is None else f"{policy.ttl_seconds:g}"
+    return name, route.broker, native, f"{policy.lease_seconds:g}", policy.max_attempts, backoff, ttl
+
+
+def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[str]:
+    import asyncio
+
+    from app.brokers.registry import driver
+    from app.errors import BabelgateError
+
+    found = []
+    if settings.auth is None:
+        found.append("no auth is configured: every program on this machine may use the gateway")
+    elif settings.auth == "none" and not settings.is_loopback:
+        found.append(f"auth: none lets everybody in who reaches {settings.host}")
+    if settings.default is None:
+        found.append("there is no default: queues that are not listed are 404")
+    used = {route.broker for route in routes}
+    found += [f"no queue is routed to the broker {name!r}" for name in settings.brokers if name not in used]
+    for route in {route.broker: route for route in routes}.values():
+        largest = route.capabilities.max_body_bytes
+        if largest is not None and largest < settings.limits.max_message_bytes:
+            found.append(f"limits.max_message_bytes is more than the {largest} bytes that {route.broker!r} takes")
+
+    async def ask(route: Route) -> list[str]:
+        try:
+            await route.binding.open()
+            return list(await route.binding.warnings())
+        except BabelgateError as error:
+            return [error.detail]
+        finally:
+            await route.binding.close()
+
+    async def ask_all() -> list[list[str]]:
+        # An embedded broker would leave a new file behind, owned by whoever checks the configuration.
+        brokers = {r.broker: r for r in routes if driver(r.broker, settings.brokers[r.broker].url).extra}
+        return list(await asyncio.gather(*(ask(route) for route in brokers.values())))
+
+    if not offline:
+        found += [warning for warnings in asyncio.run(ask_all()) for warning in warnings]
+    return found
+
+
+for command in (*COMMANDS, pipeline):
+    cli.add_command(command)
+
+
+def main() -> None:
+    """The entry point of ``babelgate`` and ``python -m app``."""
+    cli(prog_name="babelgate")

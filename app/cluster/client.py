@@ -1,0 +1,167 @@
+"""One signed call to the gateway at an address, over pooled connections."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+import httpcore
+
+from app.cluster.joined_writes import JoinedWrites
+from app.cluster.signing import HEADER, Signer
+from app.cluster.wire import MAX_CALL_BYTES
+
+CONNECT_SECONDS = 1
+ANSWER_SECONDS = 5
+_IDLE_SECONDS = 30
+"""A connection is used again for so long; the listener keeps it longer."""
+_MAX_CONNECTIONS = 100
+_MAX_ANSWER_BYTES = 4 * MAX_CALL_BYTES
+"""Results with long errors are longer than their tokens."""
+_HEADER = HEADER.encode("ascii")
+_NOT_NOW = {
+    401: "refuses the signature: its token_keys are others, or its clock is a minute away",
+    429: "is overloaded",
+}
+_GONE = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+
+
+class Address(NamedTuple):
+    """Where a gateway listens for its peers: the path of a Unix socket, or an IP address or name and a port."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}" if self.port else self.host
+
+
+class Gone(Exception):
+    """Nobody listens there."""
+
+
+class Unreachable(Exception):
+    """No connection came about in time, or the peer does not take the call: it did nothing."""
+
+
+class Stranger(Exception):
+    """Who answered there is no peer, or not the one that was meant; it did nothing."""
+
+
+class Silent(Exception):
+    """The call was written, and no answer of the peer came."""
+
+
+class PeerClient:
+    """Calls peers: never twice, not through a proxy, and no redirect is followed."""
+
+    def __init__(self, signer: Signer, answer_seconds: float = ANSWER_SECONDS) -> None:
+        self._signer = signer
+        self._timeouts = {
+            "connect": CONNECT_SECONDS,
+            "pool": CONNECT_SECONDS,
+            "write": answer_seconds,
+            "read": answer_seconds,
+        }
+        self._whole_seconds = 2 * CONNECT_SECONDS + answer_seconds
+        self._pools: dict[Address, httpcore.AsyncConnectionPool] = {}
+        self._used_at: dict[Address, float] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def call(self, address: Address, method: str, path: str, target: str, body: bytes = b"") -> bytes:
+        """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
+
+        Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress, and never for
+        more than 2 s beyond these. Raises Gone, Unreachable, Stranger, Silent.
+        """
+        proof = self._signer.sign(method, path, target, body)
+        headers = [(HEADER, proof.header), ("content-type", "application/json")]
+        try:
+            async with (
+                asyncio.timeout(self._whole_seconds),
+                self._pool(address).stream(
+                    method, _url(address, path), headers=headers, content=body, extensions={"timeout": self._timeouts}
+                ) as response,
+            ):
+                answer = await _read(response)
+        except (httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
+            raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS} s") from error
+        except httpcore.ConnectError as error:
+            if not _is_gone(error):
+                raise Unreachable(f"no connection to {address}: {error}") from error
+            raise Gone(str(address)) from error
+        except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, TimeoutError) as error:
+            raise Silent(f"{address}: {str(error) or type(error).__name__}") from error
+        status = response.status
+        if proof.is_answered_by(_signature(response), status, answer) and status in (200, 409):
+            if status == 409:
+                raise Stranger(f"{address} is another incarnation")
+            return answer
+        if reason := _NOT_NOW.get(status):
+            raise Unreachable(f"{address} {reason}")
+        if 400 <= status < 500:
+            raise Stranger(f"{address} answered {status}")
+        raise Silent(f"{address} answered {status}, unsigned")
+
+    async def close(self) -> None:
+        """Close all connections; idempotent."""
+        for address in list(self._pools):
+            self._drop(address)
+        await asyncio.gather(*self._closing)
+
+    def _pool(self, address: Address) -> httpcore.AsyncConnectionPool:
+        now = asyncio.get_running_loop().time()
+        pool = self._pools.get(address)
+        if pool is None:
+            # One that refuses may still answer what it was asked before, so nothing is closed but what lies idle.
+            for idle in [each for each, used_at in self._used_at.items() if now - used_at > _IDLE_SECONDS]:
+                self._drop(idle)
+            pool = self._pools[address] = httpcore.AsyncConnectionPool(
+                max_connections=_MAX_CONNECTIONS,
+                keepalive_expiry=_IDLE_SECONDS,
+                uds=None if address.port else address.host,
+                network_backend=JoinedWrites(),
+            )
+        self._used_at[address] = now
+        return pool
+
+    def _drop(self, address: Address) -> None:
+        del self._used_at[address]
+        task = asyncio.get_running_loop().create_task(self._pools.pop(address).aclose())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _read(response: httpcore.Response) -> bytes:
+    pieces, size = [], 0
+    async for piece in response.aiter_stream():
+        size += len(piece)
+        if size > _MAX_ANSWER_BYTES:
+            raise httpcore.ProtocolError(f"more than {_MAX_ANSWER_BYTES} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def _signature(response: httpcore.Response) -> str:
+    given = next((value for name, value in response.headers if name.lower() == _HEADER), b"")
+    return given.decode("latin-1")
+
+
+@lru_cache(maxsize=1_000)
+def _url(address: Address, path: str) -> httpcore.URL:
+    return httpcore.URL(f"http://{address if address.port else 'peer'}{path}")
+
+
+def _is_gone(error: BaseException) -> bool:
+    """Whether the system refused the connection because nobody listens."""
+    return any(isinstance(cause, OSError) and cause.errno in _GONE for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

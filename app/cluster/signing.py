@@ -1,0 +1,90 @@
+"""How gateways prove to each other that they share a token key, without a secret on the wire.
+
+A request carries ``key-id timestamp nonce target digest mac``: Unix milliseconds, a random word, the incarnation it is
+meant for (``-``: whoever answers), the SHA-256 of its body, and the HMAC over all of that, its method and its path.
+The mac is checked before the body is read. An answer carries the HMAC over the request's mac, its status and its body.
+What is signed is not encrypted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from collections.abc import Sequence
+
+from app.clock import Clock
+from app.errors import Unauthenticated
+from app.gateway.ack_tokens import TokenKey
+
+HEADER = "babelgate-signature"
+ANYBODY = "-"
+MAX_AGE_MS = 60_000
+"""A request that is older, or that far in the future, is refused. A settle repeated within it ends nothing anew."""
+_CONTEXT = b"babelgate peer"
+
+
+class Proof:
+    """A signed request, and the key to its answer."""
+
+    __slots__ = ("_digest", "_key", "_mac", "header", "target")
+
+    def __init__(self, key: hmac.HMAC, header: str, target: str, digest: str, mac: str) -> None:
+        self._key = key
+        self.header = header
+        self.target = target
+        self._digest = digest
+        self._mac = mac
+
+    def covers(self, body: bytes) -> bool:
+        """Whether ``body`` is what was signed."""
+        return hmac.compare_digest(hashlib.sha256(body).hexdigest(), self._digest)
+
+    def of_answer(self, status: int, body: bytes) -> str:
+        """The signature of an answer to this request."""
+        return _mac(self._key, b"answer %s %d\n%b" % (self._mac.encode(), status, body))
+
+    def is_answered_by(self, signature: str, status: int, body: bytes) -> bool:
+        """Whether an answer is the one that its ``signature`` was made for, by a holder of the key."""
+        return hmac.compare_digest(self.of_answer(status, body).encode(), signature.encode("utf-8", "replace"))
+
+
+class Signer:
+    """Signs with the first of the keys and verifies with all; their secrets are used only through a derived key."""
+
+    def __init__(self, keys: Sequence[TokenKey], clock: Clock) -> None:
+        self._keys = {key.id: hmac.new(_derived(key), digestmod="sha256") for key in keys}
+        self._id = keys[0].id
+        self._clock = clock
+
+    def sign(self, method: str, path: str, target: str, body: bytes) -> Proof:
+        """The proof of a request to the incarnation ``target``; its ``header`` is to be sent as HEADER."""
+        key = self._keys[self._id]
+        digest = hashlib.sha256(body).hexdigest()
+        text = f"{self._id} {self._clock()} {os.urandom(8).hex()} {target} {digest}"
+        mac = _mac(key, f"{method} {path} {text}".encode("ascii"))
+        return Proof(key, f"{text} {mac}", target, digest, mac)
+
+    def verify(self, method: str, path: str, header: bytes) -> Proof:
+        """The proof of a received request. Raises Unauthenticated for a bad, old or unknown signature."""
+        try:
+            text = header.decode("ascii")
+            signed, _, mac = text.rpartition(" ")
+            key_id, timestamp, _, target, digest = signed.split(" ")
+            key, age = self._keys[key_id], abs(self._clock() - int(timestamp))
+            good = hmac.compare_digest(_mac(key, f"{method} {path} {signed}".encode()), mac)
+        except (ValueError, KeyError):
+            raise Unauthenticated from None
+        if not good or age > MAX_AGE_MS:
+            raise Unauthenticated
+        return Proof(key, text, target, digest, mac)
+
+
+def _derived(key: TokenKey) -> bytes:
+    return hmac.digest(key.secret, _CONTEXT, "sha256")
+
+
+def _mac(key: hmac.HMAC, text: bytes) -> str:
+    mac = key.copy()
+    mac.update(text)
+    return mac.hexdigest()

@@ -1,0 +1,121 @@
+"""What gateways say to each other, as JSON: settlements, their results, and errors by the name of their class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from app import errors
+from app.errors import BabelgateError, BrokerError, UnsupportedByBroker
+from app.gateway.model import Action, Settlement, SettleResult
+
+IDENTITY_PATH = "/peer"
+SETTLE_PATH = "/peer/settle"
+METRICS_PATH = "/peer/metrics"
+MAX_CALL_BYTES = 33_554_432
+"""The largest body of one call: twice what a client may send in one request by default."""
+
+Answer = Sequence[SettleResult] | BabelgateError
+
+
+class Identity(Struct, frozen=True):
+    """Who answers at an address."""
+
+    incarnation: str
+
+
+class Call(Struct, frozen=True, array_like=True):
+    """One settlement to carry out on ``queue``; ``traceparent`` where it is traced."""
+
+    queue: str
+    settlement: Settlement
+    traceparent: str | None = None
+
+
+class _Error(Struct, frozen=True):
+    kind: str
+    detail: str
+    facts: dict[str, Any]
+
+
+class _Result(Struct, frozen=True, array_like=True):
+    index: int
+    action: Action
+    error: _Error | None
+    lease_expires_at: int | None
+
+
+_calls = msgspec.json.Decoder(list[Call])
+_answers = msgspec.json.Decoder(list[list[_Result] | _Error])
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def _tree(root: type[BabelgateError]) -> Iterator[type[BabelgateError]]:
+    yield root
+    for below in root.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _tree(below)
+
+
+_CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
+
+
+def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:
+    """One entry of a call's body."""
+    return _encoder.encode(Call(queue, settlement, traceparent))
+
+
+def decode_calls(body: bytes) -> list[Call]:
+    """The settlements of a call. Raises msgspec.MsgspecError."""
+    return _calls.decode(body)
+
+
+def encode_answers(answers: Sequence[Answer]) -> bytes:
+    """The body of the answer: the results of each settlement, or the error of it as a whole."""
+    return _encoder.encode(
+        [
+            _written(answer)
+            if isinstance(answer, BabelgateError)
+            else [
+                _Result(
+                    each.index,
+                    each.action,
+                    _written(each.error) if each.error is not None else None,
+                    each.lease_expires_at,
+                )
+                for each in answer
+            ]
+            for answer in answers
+        ]
+    )
+
+
+def decode_answers(body: bytes) -> list[Answer]:
+    """What the owner answered. Raises msgspec.MsgspecError."""
+    return [
+        _rebuilt(answer)
+        if isinstance(answer, _Error)
+        else [
+            SettleResult(
+                each.index, each.action, _rebuilt(each.error) if each.error is not None else None, each.lease_expires_at
+            )
+            for each in answer
+        ]
+        for answer in _answers.decode(body)
+    ]
+
+
+def _written(error: BabelgateError) -> _Error:
+    facts = error.facts | {"code": error.problem_code} if isinstance(error, UnsupportedByBroker) else error.facts
+    return _Error(type(error).__name__, error.detail, facts)
+
+
+def _rebuilt(error: _Error) -> BabelgateError:
+    """The error as it was raised there; one of a class that is unknown here keeps its sentence."""
+    try:
+        return _CLASSES[error.kind](**error.facts)
+    except (KeyError, TypeError):
+        return BrokerError(broker=str(error.facts.get("broker", "")), reason=error.detail)

@@ -1,0 +1,202 @@
+"""One frozen settings tree: what a configuration may say."""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import quote
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from app.config import sources
+from app.config.sections import (
+    AuthSettings,
+    BrokerSettings,
+    Delay,
+    IdempotencySettings,
+    JournalSettings,
+    LimitSettings,
+    PeerSettings,
+    QueuePattern,
+    QueueSettings,
+    Seconds,
+    Section,
+    TokenKeySettings,
+    TokenSettings,
+    commas,
+    host_name,
+)
+from app.errors import ConfigError
+
+_TAGS = ("auth: none", "auth: tokens")
+
+
+class Settings(Section):
+    """The whole configuration of one gateway."""
+
+    brokers: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], BrokerSettings]
+    queues: dict[QueuePattern, QueueSettings] = Field(
+        default_factory=dict, description="Exact names first, then patterns; the first match wins."
+    )
+    default: QueueSettings | None = Field(
+        default=None, description="The route of every other queue; without it they are 404."
+    )
+    limits: LimitSettings = LimitSettings()
+    state_dir: Path = Field(default=Path("."), description="Holds the token key and the default SQLite file.")
+    token_keys: tuple[TokenKeySettings, ...] = Field(default=(), description="The first signs, all verify.")
+    peers: PeerSettings = PeerSettings()
+    idempotency: IdempotencySettings = IdempotencySettings()
+    journal: JournalSettings = JournalSettings()
+    auth: (
+        Annotated[
+            Annotated[Literal["none"], Tag(_TAGS[0])] | Annotated[AuthSettings, Tag(_TAGS[1])],
+            Discriminator(lambda value: _TAGS[isinstance(value, Mapping | AuthSettings)]),
+        ]
+        | None
+    ) = Field(default=None, description="`none`: anyone may call. Left out: anyone on this machine.")
+    hosts: Annotated[tuple[Annotated[str, AfterValidator(host_name)], ...], BeforeValidator(commas)] = Field(
+        default=(),
+        description="Names it is reached by, besides `host` and loopback; without credentials all others are 403.",
+    )
+    host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
+    port: int = Field(default=8080, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
+    workers: int = Field(default=1, ge=1, le=256, description="Processes that share the port.")
+    prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path a proxy puts in front.")
+    tls_cert: Path | None = Field(default=None, description="Certificate chain, PEM.")
+    tls_key: Path | None = Field(default=None, description="Its private key, PEM.")
+    keep_alive_seconds: int = Field(default=75, ge=1, le=3_600, description="How long a silent connection stays open.")
+    head_seconds: Seconds = Field(30, le=3_600, description="Time for a client to send the head of a request.")
+    body_seconds: Seconds = Field(30, le=86_400, description="Time for a body, while the gateway reads it.")
+    body_bytes_per_second: int = Field(1_024, ge=1, description="One second more for so many bytes of a body.")
+    drain_seconds: Delay = Field(0, le=3_600, description="How long to serve on, not ready, after a stop signal.")
+    shutdown_seconds: Seconds = Field(20, le=3_600, description="How long requests in flight may then take.")
+    open_readyz: bool = Field(
+        default=False, description="Whether /readyz names brokers without a token that has the right `manage`."
+    )
+    metrics: bool = Field(default=True, description="Whether anything is counted, for `/metrics` and OTLP.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="JSON lines, or lines for people; auto: for people on a terminal."
+    )
+    access_log: bool = Field(default=False, description="One line per request.")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        routes = {f"queues.{name}": queue for name, queue in self.queues.items()}
+        if self.default is not None:
+            routes["default"] = self.default
+        for key, route in routes.items():
+            if route.broker not in self.brokers:
+                names = ", ".join(self.brokers)
+                raise ConfigError(
+                    key=f"{key}.broker", reason=f"no broker {route.broker!r} is configured; there are {names}"
+                )
+        if self.idempotency.store not in ("own", "none", *self.brokers):
+            names = ", ".join(self.brokers)
+            reason = f"no broker {self.idempotency.store!r} is configured; own, none, or one of {names} is expected"
+            raise ConfigError(key="idempotency.store", reason=reason)
+        if len({key.id for key in self.token_keys}) < len(self.token_keys):
+            raise ConfigError(key="token_keys", reason="two keys have the same id")
+        self._check_peers()
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ConfigError(key="tls_cert", reason="tls_cert and tls_key go together")
+        if self.auth is None and not self.is_loopback:
+            raise ConfigError(
+                key="host",
+                reason=f"{self.host} can be reached from other machines, and no credentials are configured: "
+                "set auth.tokens, or auth: none to let anyone in",
+            )
+        return self
+
+    def _check_peers(self) -> None:
+        peers = self.peers
+        for key, given in (("listen", peers.listen), ("addresses", peers.addresses), ("dns", peers.dns)):
+            if given and not self.token_keys:
+                raise ConfigError(key="token_keys", reason=f"peers.{key} needs keys that all the peers share")
+            if given and peers.listen is None:
+                raise ConfigError(key="peers.listen", reason=f"with peers.{key} the peers need a way back")
+        if peers.listen is not None and self.workers > 1:
+            reason = "workers cannot share it, because each is a peer of its own: run replicas of one worker instead"
+            raise ConfigError(key="peers.listen", reason=reason)
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can connect to ``host``."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+
+_PLACES: Mapping[tuple[str, ...], type[BaseModel]] = {
+    (): Settings,
+    ("limits",): LimitSettings,
+    ("auth",): AuthSettings,
+    ("auth", "tokens"): TokenSettings,
+    ("token_keys",): TokenKeySettings,
+    ("peers",): PeerSettings,
+    ("idempotency",): IdempotencySettings,
+    ("journal",): JournalSettings,
+}
+
+
+def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
+    """The settings of the YAML file ``path`` (none: the defaults), overlaid with ``BABELGATE_…`` variables of
+    ``environ``, then with ``overrides`` (top-level keys, the command line's).
+
+    Raises ConfigError naming the first bad key; its ``problems`` are all of them as (key, reason).
+    """
+    tree = sources.read_file(path, environ) if path else {}
+    origins = sources.overlay(tree, environ)
+    tree |= overrides or {}
+    _complete(tree)
+    try:
+        return Settings.model_validate(tree)
+    except ValidationError as error:
+        problems = [_problem(dict(item), origins) for item in error.errors(include_url=False, include_input=False)]
+    key, reason = problems[0]
+    raise ConfigError(key=key, reason=reason, problems=problems)
+
+
+def _complete(tree: dict[str, Any]) -> None:
+    """Fill in what a minimal configuration leaves out: one broker, and the route to the only broker."""
+    if not tree.get("brokers"):
+        file = Path(str(tree.get("state_dir", "."))) / "babelgate.db"
+        tree["brokers"] = {"local": {"url": f"sqlite:///{quote(str(file))}"}}
+    brokers = tree["brokers"]
+    if "default" in tree or tree.get("queues") or not isinstance(brokers, dict):
+        return
+    if len(brokers) > 1:
+        raise ConfigError(key="default", reason="with several brokers and no queues, default.broker must name one")
+    tree["default"] = {"broker": next(iter(brokers))}
+
+
+def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> tuple[str, str]:
+    """A pydantic error as the dotted key and a sentence; neither holds a configured value."""
+    place = tuple(part for part in error["loc"] if part not in _TAGS and part != "[key]")
+    cause = error.get("ctx", {}).get("error")
+    reason = str(cause or error["msg"])
+    if place == ("auth",):
+        reason = "must be the word none, or a mapping with tokens"
+    if error["type"] == "extra_forbidden":
+        names = tuple(part for part in place if isinstance(part, str))
+        model = _PLACES.get(names[:-1])
+        near = difflib.get_close_matches(names[-1], model.model_fields if model else (), n=1)
+        reason = "unknown key" + (f"; did you mean {near[0]}?" if near else "")
+    origin = next((name for path, name in origins.items() if place[: len(path)] == path), None)
+    key = ".".join(str(part) for part in place)
+    return key, f"{reason} (set by {origin})" if origin else reason

@@ -1,0 +1,248 @@
+"""What is true at the moment: of this process, and of the brokers, which are asked with care."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from app import __version__
+from app.brokers.binding import Binding, Lists, Stats
+from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
+from app.gateway.gateway import Gateway
+from app.gateway.outages import Outages
+from app.gateway.overview import is_queue
+from app.gateway.routing import Route
+from app.observe.journal.writer import Journal
+from app.observe.logs import get_logger
+from app.observe.metrics.catalogue import (
+    BROKER_UP,
+    BUILD_INFO,
+    DEAD_LETTERS,
+    JOURNAL_BUFFER,
+    JOURNAL_DROPPED,
+    JOURNAL_ERRORS,
+    JOURNAL_RECORDS,
+    JOURNAL_SEGMENTS,
+    LEASES_IN_FLIGHT,
+    OLDEST_AGE,
+    PUBLISH_INFLIGHT,
+    QUEUE_DELAYED,
+    QUEUE_DEPTH,
+    RECEIVE_WAITERS,
+    Metric,
+)
+from app.observe.metrics.instruments import Labels, Snapshot, Value
+from app.observe.metrics.recorder import Metrics
+from app.runtime import turns
+
+READ_SECONDS = 2.0
+"""How long the brokers have to answer."""
+FRESH_SECONDS = 1.0
+"""A reading is shown for so long, however many ask for it."""
+KEPT_SECONDS = 60.0
+"""What there was no time to ask about is shown as it was, for so long."""
+AT_ONCE = 4
+"""Questions to one broker at a time."""
+_LIST_SECONDS = 60.0
+
+_COUNTS: Sequence[tuple[Metric, str]] = (
+    (QUEUE_DEPTH, "depth"),
+    (QUEUE_DELAYED, "delayed"),
+    (DEAD_LETTERS, "dead"),
+    (OLDEST_AGE, "oldest_age_seconds"),
+    (LEASES_IN_FLIGHT, "in_flight"),
+)
+
+log = get_logger("babelgate.gauges")
+
+
+class Gauges:
+    """Of the queues that ``metrics`` has a label for, which are not many."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        metrics: Metrics,
+        read_seconds: float = READ_SECONDS,
+        journal: Journal | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._journal = journal
+        self._metrics = metrics
+        self._read_seconds = read_seconds
+        self._brokers = [_Broker(binding, gateway.outages) for binding in gateway.bindings.values()]
+        self._reading: asyncio.Task[Snapshot] | None = None
+        self._read_at = 0.0
+
+    def here(self) -> Snapshot:
+        """Of this process alone; no I/O."""
+        held: dict[Labels, float] = {}
+        waiters: dict[Labels, float] = {}
+        for lane in self._gateway.lanes:
+            labels = (self._metrics.know(lane.route.queue, lane.route.broker), lane.route.broker)
+            waiters[labels] = waiters.get(labels, 0.0) + lane.receiver.waiters
+            if lane.keeper.held is not None:
+                held[labels] = held.get(labels, 0.0) + lane.keeper.held
+        publishes: dict[Labels, Value] = {
+            (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
+        }
+        return {
+            LEASES_IN_FLIGHT.otel: dict(held),
+            RECEIVE_WAITERS.otel: dict(waiters),
+            PUBLISH_INFLIGHT.otel: publishes,
+            **self._of_journal(),
+        }
+
+    async def of_brokers(self) -> Snapshot:
+        """Of the brokers, without what they cannot tell or did not tell in time: at most 2 s, and never raises."""
+        if self._reading is None or (self._reading.done() and time.monotonic() - self._read_at > FRESH_SECONDS):
+            self._reading = asyncio.get_running_loop().create_task(self._read())
+        return await asyncio.shield(self._reading)
+
+    async def close(self) -> None:
+        """Stop asking; idempotent."""
+        await asyncio.gather(*(broker.close() for broker in self._brokers))
+
+    def _of_journal(self) -> Snapshot:
+        if self._journal is None:
+            return {}
+        stats = self._journal.stats()
+        values = {
+            JOURNAL_RECORDS: stats.records,
+            JOURNAL_DROPPED: stats.dropped,
+            JOURNAL_BUFFER: stats.buffer_bytes,
+            JOURNAL_SEGMENTS: stats.segments,
+            JOURNAL_ERRORS: stats.errors,
+        }
+        return {metric.otel: {(): float(value)} for metric, value in values.items()}
+
+    async def _read(self) -> Snapshot:
+        routes = self._routes()
+        asked = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
+        await asyncio.gather(*asked)
+        snapshot: Snapshot = {metric.otel: {} for metric, _ in _COUNTS}
+        for broker in self._brokers:
+            await turns.mapped(partial(self._know, broker), broker.listed)
+            for queue, stats in broker.told().items():
+                for metric, field in _COUNTS:
+                    value = getattr(stats, field)
+                    if value is not None:
+                        snapshot[metric.otel][self._metrics.label(queue), broker.name] = float(value)
+        snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
+        snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
+        self._read_at = time.monotonic()
+        return snapshot
+
+    def _know(self, broker: _Broker, queue: str) -> None:
+        if is_queue(self._gateway.router, broker.binding, queue):
+            self._metrics.know(queue, broker.name)
+
+    def _routes(self) -> Mapping[str, Sequence[Route]]:
+        routes: dict[str, list[Route]] = {}
+        for queue in self._metrics.queues:
+            try:
+                route = self._gateway.router.route(queue)
+            except (QueueNotFound, InvalidParameter):
+                continue
+            routes.setdefault(route.broker, []).append(route)
+        return routes
+
+
+class _Broker:
+    """Asks one broker. No question is cut off: one that it does not answer takes the place of a later one."""
+
+    def __init__(self, binding: Binding, outages: Outages) -> None:
+        self.binding = binding
+        self._outages = outages
+        self.name = binding.name
+        self.up = False
+        self.listed: Sequence[str] = ()
+        self._listed_at = -_LIST_SECONDS
+        self._stats: dict[str, tuple[float, Stats]] = {}
+        self._asked_at: dict[str, float] = {}
+        self._under_way: set[str] = set()
+        self._left: deque[Route] = deque()
+        self._ping: asyncio.Task[None] | None = None
+        self._listing: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def told(self) -> Mapping[str, Stats]:
+        """What is known of its queues; of a broker that is down, nothing."""
+        if not self.up:
+            return {}
+        oldest = time.monotonic() - KEPT_SECONDS
+        return {queue: stats for queue, (at, stats) in self._stats.items() if at > oldest}
+
+    async def read(self, routes: Sequence[Route], seconds: float) -> None:
+        """Ask whether it is up, and of the queues of ``routes``, those first that were asked longest ago."""
+        loop = asyncio.get_running_loop()
+        if self._ping is None:
+            self._ping = loop.create_task(self._find_out())
+        if isinstance(self.binding, Lists) and self._listing is None:
+            self._listing = loop.create_task(self._list(self.binding))
+        waiting = [route for route in routes if route.queue not in self._under_way]
+        self._left.extend(sorted(waiting, key=lambda route: self._asked_at.get(route.queue, 0.0)))
+        for _ in range(min(AT_ONCE - len(self._asking), len(waiting))):
+            task = loop.create_task(self._ask())
+            self._asking.add(task)
+            task.add_done_callback(self._asking.discard)
+        ping = self._ping
+        await asyncio.wait(
+            {ping, *self._asking, *([self._listing] if self._listing is not None else [])}, timeout=seconds
+        )
+        self._left.clear()
+        if not ping.done():
+            self.up = False
+
+    async def close(self) -> None:
+        """Stop asking."""
+        tasks = [task for task in (*self._asking, self._ping, self._listing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _find_out(self) -> None:
+        try:
+            await self.binding.ping()
+            self.up = True
+        except BrokerError as error:
+            self.up = False
+            self._outages.found(self.name, error)
+        except Exception:
+            self.up = False
+            log.exception("broker not asked", broker=self.name)
+        finally:
+            self._ping = None
+
+    async def _list(self, binding: Lists) -> None:
+        try:
+            if time.monotonic() - self._listed_at >= _LIST_SECONDS:
+                self.listed = await binding.queues()
+                self._listed_at = time.monotonic()
+        except BabelgateError:
+            return
+        except Exception:
+            log.exception("broker not asked for its queues", broker=self.name)
+        finally:
+            self._listing = None
+
+    async def _ask(self) -> None:
+        while self._left:
+            route = self._left.popleft()
+            queue = route.queue
+            self._asked_at[queue] = time.monotonic()
+            self._under_way.add(queue)
+            try:
+                stats = await self.binding.stats(route.native)
+                self._stats[queue] = time.monotonic(), stats
+            except BabelgateError:
+                self._stats.pop(queue, None)
+            except Exception:
+                self._stats.pop(queue, None)
+                log.exception("queue not asked for its counts", queue=queue, broker=self.name)
+            finally:
+                self._under_way.discard(queue)

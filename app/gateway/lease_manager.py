@@ -1,0 +1,317 @@
+"""Who keeps the leases of a queue, its broker or this process; and so how they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from functools import partial
+from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app import envelope
+from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Failure, Outcome, Outstanding
+from app.clock import Clock
+from app.envelope import Limits, Poison, Received
+from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
+from app.gateway.lease_table import Held, Holder, Holdings
+from app.gateway.republish import bury, publish_again
+from app.gateway.routing import Route, offering
+from app.observe.events import Event, Facts, Observe
+from app.observe.logs import get_logger
+from app.runtime import turns
+
+LEASE_EXPIRED = "lease expired"
+"""What stands for the consumer's error where it never said anything."""
+
+log = get_logger("babelgate.keeping")
+
+EXPIRING = 100
+"""Leases of one queue that run out in one go, at most: the copies of a lost fleet are no burst of any size."""
+
+_TRY_AGAIN_MS = 5_000
+"""How long after a lease ran out for which neither a copy nor a give-back went through."""
+
+
+class Failed(Struct, frozen=True):
+    """A delivery to deliver again, and its ``failure``."""
+
+    handle: str
+    failure: Failure
+
+
+class Keeper(Protocol):
+    """Ends and prolongs the leases of one queue; no call brings more than the broker takes at once.
+
+    Outcomes stand in the order of what was asked; a BabelgateError that is raised is everybody's.
+    """
+
+    @property
+    def busy(self) -> bool:
+        """Whether it holds anything."""
+
+    @property
+    def held(self) -> int | None:
+        """How many leases it keeps; None where the broker keeps them."""
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        """Deliveries that were reserved just now, with their deadlines."""
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Done with these; acked twice is done."""
+
+    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+        """Available again after ``delay_seconds``, and counted."""
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        """Available again at once, and uncounted."""
+
+    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        """To the dead-letter queue."""
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        """The new deadlines in Unix ms, counted from now."""
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+
+    async def close(self) -> None:
+        """Let no lease run out any more; what is held stays with the broker."""
+
+
+def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
+    """What is known of the message of ``delivery``, with its reconciled ``attempts``."""
+    return Facts(
+        attempts,
+        received.id,
+        received.trace_id,
+        received.job,
+        received.created_at,
+        received.lang,
+        len(delivery.body),
+        delivery.headers.get("traceparent"),
+    )
+
+
+def keeper(route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> Keeper:
+    """The keeper of the leases of ``route``. Raises UnsupportedByBroker when nobody can keep them."""
+    if route.capabilities.lease_keeper == "gateway":
+        return GatewayKeeper(route, holdings, limits, clock, observe)
+    return BrokerKeeper(route)
+
+
+class BrokerKeeper:
+    """The broker keeps deadlines and bodies: every verb is its own, from any process."""
+
+    busy = False
+    held = None
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+        self._binding, self._native = route.binding, route.native
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        return deliveries
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._binding.ack(self._native, handles)
+
+    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, [each.handle for each in failed], delay_seconds, failed=True)
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, handles, 0, failed=False)
+
+    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        return await self._binding.extend(self._native, handles, lease_seconds)
+
+    async def idle(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+
+class GatewayKeeper:
+    """This process keeps deadlines and bodies, and settles for others.
+
+    What the broker cannot do with a delivery is done by a copy: publish, confirm, then ack the original. Stopped
+    between the last two the message is there twice, and never not at all. A lease that runs out is a failed attempt.
+    """
+
+    def __init__(self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> None:
+        self._route = route
+        self._binding, self._native = route.binding, route.native
+        self._limits = limits
+        self._clock = clock
+        self._observe = observe
+        connections = offering(route, Outstanding)
+        outstanding = partial(connections.outstanding, route.native)
+        self._holder = Holder(holdings, clock, outstanding, self._due)
+        self._expiring: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether it holds anything."""
+        return len(self._holder) > 0 or self._expiring is not None
+
+    @property
+    def held(self) -> int:
+        """How many leases it keeps."""
+        return len(self._holder)
+
+    def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
+        since = self._clock()
+        deadline = since + round(lease_seconds * 1000)
+        kept = [replace(delivery, lease_expires_at=deadline) for delivery in deliveries]
+        for delivery in kept:
+            self._holder.hold(delivery, since, deadline)
+        return kept
+
+    async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._holder.settle(handles, self._ack, acking=True)
+
+    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+        failures = {each.handle: each.failure for each in failed}
+
+        async def again(claimed: Sequence[Held]) -> Sequence[Outcome]:
+            return await self._again([(held, failures[held.handle]) for held in claimed], delay_seconds)
+
+        return await self._holder.settle([each.handle for each in failed], again)
+
+    async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
+        return await self._holder.settle(handles, self._give_back)
+
+    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+        by_handle = {letter.handle: letter for letter in letters}
+
+        async def bury(claimed: Sequence[Held]) -> Sequence[Outcome]:
+            return await self._bury([(held, by_handle[held.handle]) for held in claimed])
+
+        return await self._holder.settle([letter.handle for letter in letters], bury)
+
+    async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
+        found = await self._holder.find(handles)
+        deadline = self._clock() + round(lease_seconds * 1000)
+        return [LeaseLost() if held is None else self._prolong(held, deadline) for held in found]
+
+    async def idle(self) -> None:
+        if self._expiring is not None:
+            await asyncio.wait([self._expiring])
+        await self._holder.idle()
+
+    async def close(self) -> None:
+        self._holder.close()
+        await self.idle()
+
+    async def expire(self) -> None:
+        """End the leases that have run out by now: each counts as a failed attempt, and the message comes again."""
+        facts: dict[str, Facts] = {}
+
+        async def lapse(claimed: Sequence[Held]) -> Sequence[Outcome]:
+            read = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
+            known = [self._facts(held.delivery, each) for held, each in zip(claimed, read, strict=True)]
+            for held, each in zip(claimed, known, strict=True):
+                if not held.expired:
+                    held.expired = True
+                    facts[held.handle] = each
+            return await self._lapse(claimed, [each.attempts for each in known])
+
+        while handles := self._holder.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
+            outcomes = await self._holder.settle(handles, lapse, expiring=True)
+            # Once each: what could not be returned to the broker yet has run out as well. A lost one ended before.
+            lapsed = [
+                facts.pop(handle)
+                for handle, outcome in zip(handles, outcomes, strict=True)
+                if handle in facts and not isinstance(outcome, LeaseLost)
+            ]
+            if lapsed:
+                route = self._route
+                self._observe(Event("lease_expired", route.queue, route.broker, len(lapsed), messages=lapsed))
+
+    def _due(self) -> None:
+        if self._expiring is None:
+            self._expiring = asyncio.get_running_loop().create_task(self._expire())
+
+    async def _expire(self) -> None:
+        try:
+            await self.expire()
+        except Exception:
+            log.exception("ending leases failed", queue=self._route.queue, broker=self._route.broker)
+        finally:
+            self._expiring = None
+
+    def _prolong(self, held: Held, deadline: int) -> int | BabelgateError:
+        longest = held.since + round(self._route.capabilities.max_lease_seconds * 1000)
+        if deadline > longest:
+            left = max(longest - self._clock(), 0) / 1000
+            return UnsupportedByBroker(
+                code="lease_too_long",
+                pointer="/lease_seconds",
+                reason=f"The broker {self._route.broker!r} leaves this lease {left:.15g} s more, all extends included.",
+                maximum=left,
+            )
+        self._holder.prolong(held, deadline)
+        return deadline
+
+    async def _ack(self, claimed: Sequence[Held]) -> Sequence[Outcome]:
+        return await self._binding.ack(self._native, [held.handle for held in claimed])
+
+    async def _give_back(self, claimed: Sequence[Held]) -> Sequence[Outcome]:
+        return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
+
+    async def _again(self, failed: Sequence[tuple[Held, Failure]], delay_seconds: float) -> Sequence[Outcome]:
+        if self._route.capabilities.native_release:
+            handles = [held.handle for held, _ in failed]
+            return await self._binding.release(self._native, handles, delay_seconds, failed=True)
+        return await publish_again(self._route, failed, delay_seconds)
+
+    async def _lapse(self, claimed: Sequence[Held], attempts: Sequence[int | None]) -> Sequence[Outcome]:
+        """End leases that ran out: by a counted copy; where that cannot be, as they are.
+
+        ``attempts``: the failed ones before this; None for a body that no copy can count in.
+        """
+        failed = [
+            (held, Failure(before + 1, LEASE_EXPIRED))
+            for held, before in zip(claimed, attempts, strict=True)
+            if before is not None
+        ]
+        outcomes: dict[str, Outcome] = {}
+        if failed:
+            outcomes |= await _each([held for held, _ in failed], self._again(failed, 0))
+        rest = [held for held in claimed if outcomes.get(held.handle, LeaseLost) is not None and not held.copied]
+        if rest:
+            outcomes |= await _each(rest, self._give_back(rest))
+        for held in rest:
+            held.deadline = self._clock() + _TRY_AGAIN_MS
+        return [outcomes[held.handle] for held in claimed]
+
+    def _inspected(self, held: Held) -> Received | None:
+        try:
+            return envelope.inspect(held.delivery.body, self._limits)
+        except Poison:
+            return None
+
+    def _facts(self, delivery: Delivery, received: Received | None) -> Facts:
+        if received is None:
+            return Facts(size=len(delivery.body))
+        return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
+
+    async def _bury(self, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequence[Outcome]:
+        if isinstance(self._binding, DeadLetters):
+            return await self._binding.dead_letter(self._native, [letter for _, letter in letters])
+        return await bury(self._route, letters)
+
+
+async def _each(held: Sequence[Held], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
+    """The outcomes of ``call`` by handle; a failure is everybody's."""
+    outcomes: Sequence[Outcome]
+    try:
+        outcomes = await call
+    except BabelgateError as error:
+        outcomes = [error.without_frames()] * len(held)
+    return {each.handle: outcome for each, outcome in zip(held, outcomes, strict=True)}

@@ -1,0 +1,94 @@
+"""What a process does by itself: bring brokers up that were down, and end the retention of dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+from app.brokers.binding import Binding, DeadStore
+from app.clock import Clock
+from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.gateway.routing import Route
+from app.observe.logs import get_logger
+
+log = get_logger("babelgate.maintenance")
+
+RETENTION_SECONDS = 60.0
+"""How often dead letters and idempotency keys past their retention are removed."""
+
+_REOPEN_SECONDS = (1.0, 2.0, 5.0, 10.0)
+
+
+class Maintenance:
+    """The background work of one gateway."""
+
+    def __init__(
+        self,
+        routes: Callable[[], Awaitable[Iterable[Route]]],
+        clock: Clock,
+        sweep_keys: Callable[[], Awaitable[None]],
+    ) -> None:
+        """``routes``: those whose retention this process looks after; ``sweep_keys`` ends that of idempotency keys."""
+        self._routes = routes
+        self._clock = clock
+        self._sweep_keys = sweep_keys
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin; needs a running loop."""
+        self._spawn(self._retain())
+
+    def reopen(self, binding: Binding) -> None:
+        """Keep trying to open a broker that was down at the start."""
+        self._spawn(self._reopen(binding))
+
+    async def stop(self) -> None:
+        """End all work; idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def expire(self) -> int:
+        """Remove dead letters past their queue's retention now; the number removed."""
+        removed = 0
+        for route in await self._routes():
+            retention = route.policy.dead_letter_retention_seconds
+            if retention is None or not isinstance(route.binding, DeadStore):
+                continue
+            try:
+                removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))
+            except (BrokerUnavailable, OutcomeUnknown) as error:
+                # A lost broker has lines of its own.
+                log.debug("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
+            except BabelgateError as error:
+                log.warning("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
+        return removed
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _retain(self) -> None:
+        while True:
+            await asyncio.sleep(RETENTION_SECONDS)
+            try:
+                await self.expire()
+                await self._sweep_keys()
+            except Exception:
+                log.exception("expiring failed; tried again later")
+
+    async def _reopen(self, binding: Binding) -> None:
+        attempt = 0
+        while True:
+            await asyncio.sleep(_REOPEN_SECONDS[min(attempt, len(_REOPEN_SECONDS) - 1)])
+            attempt += 1
+            try:
+                await binding.open()
+            except BrokerError as error:
+                log.debug("broker not opened", broker=binding.name, error=error)
+            except ConfigError as error:
+                log.error("broker stays closed", broker=binding.name, error=error)
+                return
+            else:
+                return

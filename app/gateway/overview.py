@@ -1,0 +1,155 @@
+"""Queues and brokers as operators see them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from urllib.parse import urlsplit
+
+from app.brokers.binding import Binding, Lists, Peeked, Peeks, Stats
+from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
+from app.gateway.authorization import Caller, Right
+from app.gateway.idempotency import Keys
+from app.gateway.model import BrokerInfo, QueueInfo
+from app.gateway.routing import Route, Router, affordable, chunks, offering
+from app.runtime import turns
+
+_ASKED_AT_ONCE = 100
+"""Queues whose brokers are asked for their counts at a time."""
+
+
+class Overview:
+    """What a gateway tells its operators. Every verb but ``missing`` checks the right of its Caller (Forbidden)."""
+
+    def __init__(
+        self,
+        router: Router,
+        bindings: Mapping[str, Binding],
+        required: frozenset[str],
+        urls: Mapping[str, str],
+        keys: Keys,
+    ) -> None:
+        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs."""
+        self._router = router
+        self._keys = keys
+        self._bindings = bindings
+        self._required = required
+        self._urls = urls
+
+    async def queues(self, caller: Caller) -> list[QueueInfo]:
+        """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
+        known = await known_queues(self._router, self._bindings)
+        rights = await turns.mapped(caller.rights, known)
+        names = [name for name, held in zip(known, rights, strict=True) if held]
+        found: list[QueueInfo] = []
+        for some in chunks(names, _ASKED_AT_ONCE):
+            found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in some))
+        return found
+
+    async def queue(self, caller: Caller, queue: str) -> QueueInfo:
+        """One queue. Raises the broker's error."""
+        caller.require_any(queue)
+        return await self._info(self._router.route(queue), strict=True)
+
+    async def brokers(self, caller: Caller) -> list[BrokerInfo]:
+        """The brokers of :meth:`managed`, each asked for at most 2 s; needs the right to manage some queue."""
+        caller.require_anywhere(Right.MANAGE)
+        names = self.managed(caller)
+        asked = (
+            broker_info(binding, self._urls.get(name, ""), name in self._required)
+            for name, binding in self._bindings.items()
+            if name in names
+        )
+        return list(await asyncio.gather(*asked))
+
+    def managed(self, caller: Caller) -> frozenset[str]:
+        """The brokers of the queues that ``caller`` may manage, and all of them for who may manage every queue.
+
+        It looks at the names and patterns of the routes and of the caller's rights, and not at queues. A pattern counts
+        when the caller may manage all queues that it stands for; its broker is that of the first route that takes all
+        of them. A route that shares only some names with a right does not count.
+        """
+        if Right.MANAGE in caller.rights("*"):
+            return frozenset(self._bindings)
+        names = {*caller.patterns(Right.MANAGE), *(rule.match for rule in self._router.rules)}
+        rules = [self._router.rule(name) for name in names if Right.MANAGE in caller.rights(name)]
+        return frozenset(rule.binding.name for rule in rules if rule is not None)
+
+    async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
+        """The queue with its counts; with a broker down, all unknown unless ``strict`` (raises BrokerError)."""
+        try:
+            stats = await route.binding.stats(route.native)
+        except BrokerError:
+            if strict:
+                raise
+            stats = Stats()
+        native, policy, keys = route.native.name, asdict(route.policy), self._keys.info(route)
+        return QueueInfo(route.queue, route.broker, native, stats, route.capabilities, policy, keys)
+
+    async def missing(self) -> list[str]:
+        """The required brokers that do not answer; asks no other, for at most 2 s."""
+
+        async def answers(name: str) -> bool:
+            try:
+                await self._bindings[name].ping()
+            except BabelgateError:
+                return False
+            return True
+
+        names = sorted(self._required)
+        return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
+
+
+async def peek(route: Route, limit: int) -> Sequence[Peeked]:
+    """Up to ``limit`` ready messages, fewer where these are large. Raises UnsupportedByBroker."""
+    peeks, few = offering(route, Peeks), affordable(0, 0)
+    found = await peeks.peek(route.native, min(limit, few))
+    if len(found) == few < limit:
+        size = sum(len(message.body) for message in found)
+        found = await peeks.peek(route.native, min(limit, affordable(len(found), size)))
+    return found
+
+
+async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[str]:
+    """The configured exact names, and the queues that brokers can list, sorted."""
+    names = set(router.configured())
+    for binding in bindings.values():
+        if isinstance(binding, Lists):
+            try:
+                listed = await binding.queues()
+            except BrokerError:
+                continue
+            ours = await turns.mapped(partial(is_queue, router, binding), listed)
+            names.update(name for name, is_ours in zip(listed, ours, strict=True) if is_ours)
+    return sorted(names)
+
+
+def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
+    """Whether a queue of this name leads to the native queue of the same name."""
+    try:
+        route = router.route(native_name)
+    except (QueueNotFound, InvalidParameter):
+        return False
+    return route.binding is binding and route.native.name == native_name
+
+
+async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:
+    """The broker, asked for at most 2 s whether it is up and how it is set up."""
+    detail, warnings = None, []
+    try:
+        await binding.ping()
+        warnings = list(await binding.warnings())
+    except BabelgateError as error:
+        detail = error.detail
+    return BrokerInfo(
+        broker=binding.name,
+        kind=urlsplit(url).scheme,
+        url=url,
+        required=required,
+        up=detail is None,
+        detail=detail,
+        warnings=warnings,
+        capabilities=binding.capabilities(binding.native_queue("any", {})),
+    )

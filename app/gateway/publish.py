@@ -1,0 +1,150 @@
+"""How messages get in: read, carried to the broker of their queue, confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from msgspec.structs import replace
+
+from app import envelope
+from app.brokers.idempotency_store import Claim
+from app.clock import Clock
+from app.envelope import Envelope, Limits, Publication
+from app.errors import BabelgateError
+from app.gateway.idempotency import Result, chosen_key, claim, fingerprint
+from app.gateway.model import Projection, Receipt, Replay
+from app.gateway.queue_runtime import Lane, Posting
+from app.gateway.routing import Route, chunks
+from app.gateway.spans import carrying, sending
+from app.observe.tracing.request import Trace
+from app.runtime import turns
+
+_Ready = tuple[int, Posting]
+"""A message that can be published, and its place among the bodies."""
+
+
+class Publisher:
+    """Turns the bodies of clients into messages."""
+
+    def __init__(self, limits: Limits, clock: Clock) -> None:
+        self._limits = limits
+        self._clock = clock
+
+    async def one(
+        self,
+        lane: Lane,
+        body: bytes,
+        delay_seconds: float | None,
+        ordering_key: str | None,
+        trace: Trace | None,
+        key: str | None = None,
+        sent: bytes | None = None,
+    ) -> Receipt:
+        """Publish one envelope, draft or entry, together with others that come at the same time.
+
+        ``key``: under it once, and a Replay after that; ``sent``: what the client sent, where ``body`` was made of it.
+        """
+        publication = await self._read(lane, body, trace)
+        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
+        claim = None
+        if key is not None or publication.idempotency_key is not None:
+            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key)
+            claim = _claim(lane, publication, key, sent_as)
+        with sending(trace, lane.route, [(publication.envelope, outgoing)], batch=False) as span:
+            posting = Posting(publication.envelope, span.carrying(outgoing), claim)
+            outcome: Result
+            if claim is None:
+                outcome = await lane.publisher.submit(posting)
+            else:
+                outcome = await lane.keyed.submit(posting)
+            if outcome is not None:
+                if isinstance(outcome, Replay):
+                    return outcome
+                raise outcome
+        return _receipt(lane.route, publication.envelope)
+
+    async def several(self, lane: Lane, bodies: Sequence[bytes], trace: Trace | None) -> list[Receipt | BabelgateError]:
+        """Publish each in order; one result per body. Raises no BabelgateError."""
+        results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
+        ready: list[_Ready] = []
+        for index, posting in enumerate(await turns.mapped(partial(self._posting, lane, trace), bodies, size=len)):
+            if isinstance(posting, BabelgateError):
+                results[index] = posting
+            else:
+                ready.append((index, posting))
+        sent = [(posting.envelope, posting.outgoing) for _, posting in ready]
+        with sending(trace, lane.route, sent, batch=True) as span:
+            if trace is not None:
+                ready = [
+                    (index, replace(posting, outgoing=span.carrying(posting.outgoing))) for index, posting in ready
+                ]
+            for chunk in chunks(ready, lane.route.capabilities.max_batch, _size):
+                await self._publish(lane, chunk, results)
+            span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
+        return [result for result in results if result is not None]
+
+    async def projected(
+        self, lane: Lane, body: bytes, delay_seconds: float | None, ordering_key: str | None, trace: Trace | None
+    ) -> Projection:
+        """What a publish would write, with the request's context where it would be that of a span to be made."""
+        route = lane.route
+        publication = await self._read(lane, body, trace)
+        outgoing = carrying(trace, route, lane.outgoing(publication, delay_seconds, ordering_key))
+        if publication.idempotency_key is not None:
+            _claim(lane, publication, None, fingerprint(body, delay_seconds, ordering_key))
+        return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers)
+
+    async def _read(self, lane: Lane, body: bytes, trace: Trace | None) -> Publication:
+        if len(body) <= turns.SMALL_BYTES:
+            return self._publication(lane, trace, body)
+        return await turns.run(self._publication, lane, trace, body, size=len(body))
+
+    def _publication(self, lane: Lane, trace: Trace | None, body: bytes) -> Publication:
+        trace_id = None if trace is None else trace.trace_id
+        return envelope.read_publication(body, lane.route.queue, self._limits, self._clock, trace_id)
+
+    def _posting(self, lane: Lane, trace: Trace | None, body: bytes) -> Posting | BabelgateError:
+        """The message that an entry of a batch asks for, or what is wrong with it."""
+        try:
+            publication = self._publication(lane, trace, body)
+            outgoing, claim = lane.outgoing(publication, None, None), None
+            if publication.idempotency_key is not None:
+                claim = _claim(lane, publication, None, fingerprint(body, None, None))
+            return Posting(publication.envelope, outgoing, claim)
+        except BabelgateError as error:
+            return error.without_frames()
+
+    async def _publish(
+        self,
+        lane: Lane,
+        chunk: Sequence[_Ready],
+        results: list[Receipt | BabelgateError | None],
+    ) -> None:
+        """Publish what the broker takes at once; the result of each goes to its place."""
+        outcomes: Sequence[Result]
+        try:
+            postings = [posting for _, posting in chunk]
+            if any(posting.claim is not None for posting in postings):
+                outcomes = await lane.once(postings)
+            else:
+                outcomes = await lane.publish(postings)
+        except BabelgateError as error:
+            outcomes = [error.without_frames()] * len(chunk)
+        for (index, posting), outcome in zip(chunk, outcomes, strict=True):
+            results[index] = _receipt(lane.route, posting.envelope) if outcome is None else outcome
+
+
+def _size(ready: _Ready) -> int:
+    return len(ready[1].envelope.body)
+
+
+def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes) -> Claim:
+    """That ``publication`` be published once, under the key of the request's head or its own."""
+    lane.require_keys()
+    chosen = chosen_key(key, publication.idempotency_key)
+    return claim(lane.route, chosen, sent_as, _receipt(lane.route, publication.envelope))
+
+
+def _receipt(route: Route, sent: Envelope) -> Receipt:
+    return Receipt(sent.id, sent.trace_id, route.queue, route.broker, sent.attempts, sent.created_at)

@@ -1,0 +1,77 @@
+"""What a route asks for against what its broker can do: refused before anything is served."""
+
+from __future__ import annotations
+
+from app.brokers.binding import Buries, DeadLetters, DeadStore, Outstanding
+from app.errors import ConfigError
+from app.gateway.routing import Route, Router, Rule
+
+SAMPLE = "sample"
+"""Stands for a queue of a pattern or of the default route."""
+
+
+def check(router: Router) -> list[tuple[str, Route]]:
+    """Each configured rule, in the order in which it is looked up, as its key and the route that it yields.
+
+    For a pattern or the default the route is that of a sample queue. Raises ConfigError naming the key of an option
+    that is unknown to the binding, of a capability that the broker lacks, or of a second way to one native queue.
+    """
+    exact = [rule for rule in router.rules if "*" not in rule.match]
+    patterns = [rule for rule in router.rules if "*" in rule.match]
+    keyed = [(f"queues.{rule.match}", rule) for rule in [*exact, *patterns]]
+    if router.default is not None:
+        keyed.append(("default", router.default))
+    routes = [(key, _route(key, rule)) for key, rule in keyed]
+    taken: dict[tuple[str, str], str] = {}
+    for (key, route), (_, rule) in zip(routes, keyed, strict=True):
+        if rule not in exact:
+            continue
+        native = (route.broker, route.native.name)
+        if native in taken:
+            reason = f"{taken[native]} has the native queue {route.native.name!r} of {route.broker!r} already"
+            raise ConfigError(key=f"{key}.native_name", reason=reason)
+        taken[native] = key
+    return routes
+
+
+def _route(key: str, rule: Rule) -> Route:
+    many = "*" in rule.match or key == "default"
+    if many and "{queue}" not in rule.native_name:
+        raise ConfigError(
+            key=f"{key}.native_name", reason="must hold {queue}, or its queues would share one native queue"
+        )
+    try:
+        route = rule.route(rule.match.replace("*", SAMPLE) if key != "default" else SAMPLE)
+    except ConfigError as error:
+        raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
+    if lack := _lack(route):
+        raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {lack}")
+    able, policy, name = route.capabilities, route.policy, route.broker
+    if policy.lease_seconds > able.max_lease_seconds:
+        asked, most = policy.lease_seconds, able.max_lease_seconds
+        reason = f"{asked:.15g} is more than the {most:.15g} seconds that {name!r} leases for"
+        raise ConfigError(key=f"{key}.lease_seconds", reason=reason)
+    longest = max(policy.backoff_seconds, default=0)
+    if able.max_delay_seconds is not None and longest > able.max_delay_seconds:
+        reason = f"{longest:.15g} is more than the {able.max_delay_seconds:.15g} seconds that {name!r} delays by"
+        raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
+    if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
+        reason = f"the broker {name!r} keeps dead letters out of reach"
+        raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
+    return route
+
+
+def _lack(route: Route) -> str | None:
+    """What the broker cannot do and nobody else can do for it: who keeps no body writes no copy."""
+    able, binding = route.capabilities, route.binding
+    if able.lease_keeper == "broker":
+        if not able.native_release:
+            return "keeps its leases and counts no failed delivery"
+        if not isinstance(binding, DeadLetters):
+            return "keeps its leases and dead-letters nothing in one step"
+    else:
+        if not isinstance(binding, Outstanding):
+            return "leaves its leases to the gateway and does not tell which deliveries are out"
+        if not isinstance(binding, DeadLetters | Buries):
+            return "has no dead-letter queue"
+    return None

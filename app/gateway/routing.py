@@ -1,0 +1,215 @@
+"""Queue names to routes: pure."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from app.brokers.binding import (
+    Binding,
+    Buries,
+    Capabilities,
+    DeadLetters,
+    DeadStore,
+    NativeQueue,
+    Outstanding,
+    Peeks,
+    Purges,
+)
+from app.envelope.contract import INT64_MAX
+from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
+from app.gateway.authorization import pattern
+from app.gateway.batcher import BATCH_BYTES
+
+QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
+_CACHED_ROUTES = 10_000
+PAGE_BYTES = 16_777_216
+"""Messages that one call looks at together have at most so many bytes, unless a single one has more."""
+_FIRST = 8
+
+Each = TypeVar("Each")
+Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore, Outstanding)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
+
+    ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
+    """
+
+    lease_seconds: float = 60
+    max_attempts: int = 10
+    backoff_seconds: tuple[float, ...] = ()
+    ttl_seconds: float | None = None
+    dead_letter_retention_seconds: float | None = None
+
+    def backoff(self, attempts: int) -> float:
+        """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
+        if not self.backoff_seconds:
+            return 0
+        return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
+
+    def has_expired(self, created_at: int | None, now: int) -> bool:
+        """Whether a message of ``created_at`` is older than ``ttl_seconds`` at ``now`` (Unix ms); unknown is not."""
+        return self.ttl_seconds is not None and created_at is not None and now - created_at > self.ttl_seconds * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Where a queue's messages live, and its policy."""
+
+    queue: str
+    binding: Binding
+    native: NativeQueue
+    capabilities: Capabilities
+    policy: Policy
+
+    @property
+    def broker(self) -> str:
+        """The broker's configured name."""
+        return self.binding.name
+
+    def check_delay(self, delay_seconds: float) -> None:
+        """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay the broker cannot keep."""
+        maximum = self.capabilities.max_delay_seconds
+        if not 0 <= delay_seconds < math.inf:
+            raise InvalidParameter(name="delay_seconds", reason="must be 0 or more")
+        if maximum is not None and delay_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="delay_too_long",
+                pointer="/delay_seconds",
+                reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
+                maximum=maximum,
+            )
+
+    def attempts(self, said: int, count: int) -> int:
+        """The failed attempts of a delivery whose body says ``said`` and that the broker counts ``count`` for."""
+        said = max(said, 0)
+        match self.capabilities.delivery_count:
+            case "added":
+                # A foreign body may say as much as its member can hold.
+                return min(said + count, INT64_MAX)
+            case "zero_based":
+                return max(said, count)
+            case "one_based":
+                return max(said, count - 1)
+            case _:
+                return said
+
+    def lease_seconds(self, lease_seconds: float | None) -> float:
+        """The lease to ask for; ``None``: the policy's. Raises InvalidParameter, UnsupportedByBroker (``maximum``)."""
+        if lease_seconds is None:
+            return self.policy.lease_seconds
+        maximum = self.capabilities.max_lease_seconds
+        if not 0 < lease_seconds < math.inf:
+            raise InvalidParameter(name="lease_seconds", reason="must be more than 0")
+        if lease_seconds > maximum:
+            raise UnsupportedByBroker(
+                code="lease_too_long",
+                pointer="/lease_seconds",
+                reason=f"The broker {self.broker!r} leases for at most {maximum:.15g} s, not {lease_seconds:.15g} s.",
+                maximum=maximum,
+            )
+        return lease_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One line of the configured routes: a queue name or pattern, and what a match gets.
+
+    ``native_name`` may hold ``{queue}``; ``options`` are the binding's own and were validated at start-up.
+    """
+
+    match: str
+    binding: Binding
+    policy: Policy = Policy()
+    native_name: str = "{queue}"
+    options: Mapping[str, object] | None = None
+
+    def route(self, queue: str) -> Route:
+        """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
+        native = self.binding.native_queue(self.native_name.replace("{queue}", queue), self.options or {})
+        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy)
+
+
+class Router:
+    """Finds the route of a queue: exact names first, then patterns in order, then the default. Immutable."""
+
+    def __init__(self, rules: Sequence[Rule], default: Rule | None = None) -> None:
+        self.rules = tuple(rules)
+        self.default = default
+        self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
+        self._patterns = [(pattern(rule.match), rule) for rule in rules if "*" in rule.match]
+        self._routes: dict[str, Route] = {}
+
+    def route(self, queue: str) -> Route:
+        """The route of ``queue``.
+
+        Raises InvalidParameter for a bad name, also one that the broker cannot have, QueueNotFound without a route.
+        """
+        found = self._routes.get(queue)
+        if found is None:
+            check_queue_name(queue)
+            rule = self.rule(queue)
+            if rule is None:
+                raise QueueNotFound(queue=queue)
+            if len(self._routes) >= _CACHED_ROUTES:
+                self._routes.clear()
+            try:
+                found = self._routes[queue] = rule.route(queue)
+            except ConfigError as error:
+                # The options were validated at start-up, the names that a pattern or the default lets in were not.
+                if error.key != "native_name":
+                    raise
+                raise InvalidParameter(name="queue", reason=str(error.reason)) from None
+        return found
+
+    def rule(self, queue: str) -> Rule | None:
+        """The rule that routes ``queue``; for a pattern, the first rule that takes all names it stands for."""
+        return self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
+
+    def configured(self) -> list[str]:
+        """The exact queue names of the configuration, in order."""
+        return list(self._exact)
+
+
+def offering(route: Route, protocol: type[Optional]) -> Optional:
+    """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
+    if isinstance(route.binding, protocol):
+        return route.binding
+    raise UnsupportedByBroker(
+        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
+    )
+
+
+def check_queue_name(queue: str) -> None:
+    """Raise InvalidParameter unless ``queue`` is a legal name."""
+    if not QUEUE_NAME.fullmatch(queue):
+        raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
+    if queue in (".", ".."):
+        raise InvalidParameter(name="queue", reason="clients take it out of a path before they send it")
+    if queue.endswith(".dlq"):
+        raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
+
+
+def affordable(count: int, size: int, room: int = PAGE_BYTES) -> int:
+    """How many messages to ask for, so that they fit ``room`` bytes if they are like the ``count`` of ``size`` bytes
+    that were read before; a few where none were."""
+    return max(room * count // max(size, 1), 1) if count else _FIRST
+
+
+def chunks(items: Sequence[Each], size: int, weigh: Callable[[Each], int] = lambda item: 0) -> Iterator[Sequence[Each]]:
+    """``items`` in slices of at most ``size``, a broker's batch limit, and of at most BATCH_BYTES as ``weigh`` tells
+    the bytes of an item; an item that has more is alone."""
+    start = weight = 0
+    for end, item in enumerate(items):
+        weight += weigh(item)
+        if end > start and (end - start == size or weight > BATCH_BYTES):
+            yield items[start:end]
+            start, weight = end, weigh(item)
+    if start < len(items):
+        yield items[start:]

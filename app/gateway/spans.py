@@ -1,0 +1,311 @@
+"""The spans of the work at brokers, named and attributed by OpenTelemetry's conventions for messaging.
+
+https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.41). Each verb of the gateway is one
+span, whatever calls to the broker it takes; destinations are named as in our URLs on every broker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from app.brokers.binding import Outgoing
+from app.envelope import Envelope
+from app.errors import BabelgateError, InvalidAckToken
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.model import Settlement
+from app.gateway.routing import Route
+from app.observe.events import Facts
+from app.observe.tracing.context import TRACEPARENT, Context, carried, of_message
+from app.observe.tracing.request import Trace
+
+if TYPE_CHECKING:
+    from app.observe.tracing.recorder import Attributes, Kind, Recorded
+
+_TYPES = {"send": "send", "receive": "receive", "redrive": "send"}
+_NO_FACTS: Sequence[Facts] = ()
+
+
+class Operation:
+    """One verb at a broker, as a context manager. This one is not traced, and does nothing."""
+
+    __slots__ = ()
+
+    @property
+    def traceparent(self) -> str | None:
+        """The context for whoever does a part of it elsewhere; None where it is not sampled."""
+        return None
+
+    def carrying(self, outgoing: Outgoing) -> Outgoing:
+        """``outgoing`` with the context that it travels with."""
+        return outgoing
+
+    def concerned(self, messages: Sequence[Facts]) -> None:
+        """These messages came out of it."""
+
+    def ended(self, outcomes: Iterable[BabelgateError | None]) -> None:
+        """What became of each message."""
+
+    def __enter__(self) -> Operation:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        return
+
+
+UNTRACED = Operation()
+
+
+def sending(trace: Trace | None, route: Route, sent: Sequence[tuple[Envelope, Outgoing]], *, batch: bool) -> Operation:
+    """Publishing ``sent``; a batch is one also where it is of one message."""
+    if trace is None or not sent:
+        return UNTRACED
+    envelope, outgoing = sent[0]
+    parent = trace.decide() if batch else trace.decide(outgoing.headers.get(TRACEPARENT), envelope.trace_id)
+    if parent is not None:
+        return _Sending(trace, route, sent, batch, parent)
+    return UNTRACED if trace.context is None and not trace.baggage else _Carrying(trace, route)
+
+
+def carrying(trace: Trace | None, route: Route, outgoing: Outgoing) -> Outgoing:
+    """``outgoing`` as it would travel if no span were made for it."""
+    return outgoing if trace is None else _Carrying(trace, route).carrying(outgoing)
+
+
+def receiving(trace: Trace | None, route: Route) -> Operation:
+    """Receiving from ``route``: its span is made when it is known which messages came."""
+    return UNTRACED if trace is None else _Receiving(trace, route)
+
+
+def settling(trace: Trace | None, route: Route, settlement: Settlement, sealer: TokenSealer) -> Operation:
+    """Settling the tokens of ``settlement``, which ``sealer`` has sealed."""
+    if trace is None or not trace.is_open:
+        return UNTRACED
+    return _Settling(trace, route, settlement, sealer)
+
+
+def redriving(trace: Trace | None, route: Route) -> Operation:
+    """Sending dead letters of ``route`` back."""
+    return UNTRACED if trace is None else _Redriving(trace, route)
+
+
+class _Carrying(Operation):
+    """Of a request that is not sampled: what it came with travels on."""
+
+    __slots__ = ("_route", "_trace")
+
+    def __init__(self, trace: Trace, route: Route) -> None:
+        self._trace = trace
+        self._route = route
+
+    def carrying(self, outgoing: Outgoing) -> Outgoing:
+        return _carrying(outgoing, self._route, self._trace.context, self._trace.baggage)
+
+
+class _Traced(Operation):
+    __slots__ = ("_errors", "_messages", "_route", "_span", "_trace")
+
+    def __init__(self, trace: Trace, route: Route) -> None:
+        self._trace = trace
+        self._route = route
+        self._span: Recorded | None = None
+        self._errors: list[BabelgateError] = []
+        self._messages = _NO_FACTS
+
+    @property
+    def traceparent(self) -> str | None:
+        return None if self._span is None else self._span.context.traceparent
+
+    def concerned(self, messages: Sequence[Facts]) -> None:
+        self._messages = messages
+
+    def ended(self, outcomes: Iterable[BabelgateError | None]) -> None:
+        if self._span is not None:
+            self._errors += [outcome for outcome in outcomes if outcome is not None]
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        if self._span is None:
+            return
+        if error is not None:
+            self._span.fail(error_type(error), error.detail if isinstance(error, BabelgateError) else None)
+        elif self._errors:
+            self._span.fail(error_type(self._errors[0]), f"{len(self._errors)} failed; {self._errors[0].detail}")
+        self._span.end()
+
+    def _start(
+        self,
+        operation: str,
+        kind: Kind,
+        parent: Recorded | Context,
+        began: int,
+        attributes: Attributes,
+        links: Sequence[tuple[Context, Attributes]],
+    ) -> Recorded:
+        recorder = self._trace.tracing.recorder
+        assert recorder is not None
+        route = self._route
+        common = {
+            **self._trace.tracing.systems.get(route.broker, {}),
+            "messaging.operation.name": operation,
+            "messaging.operation.type": _TYPES.get(operation, "settle"),
+            "messaging.destination.name": route.queue,
+        }
+        return recorder.start(f"{operation} {route.queue}", kind, parent, began, {**common, **attributes}, links)
+
+
+class _Sending(_Traced):
+    __slots__ = ("_context",)
+
+    def __init__(
+        self,
+        trace: Trace,
+        route: Route,
+        sent: Sequence[tuple[Envelope, Outgoing]],
+        batch: bool,
+        parent: Recorded | Context,
+    ) -> None:
+        super().__init__(trace, route)
+        facts = [
+            Facts(each.attempts, each.id, each.trace_id, size=len(each.body), traceparent=out.headers.get(TRACEPARENT))
+            for each, out in sent
+        ]
+        attributes, links = _described(facts, parent, batch)
+        self._span = self._start("send", "PRODUCER", parent, time.time_ns(), attributes, links)
+        self._context = self._span.context
+
+    def carrying(self, outgoing: Outgoing) -> Outgoing:
+        return _carrying(outgoing, self._route, self._context, self._trace.baggage)
+
+
+class _Receiving(_Traced):
+    __slots__ = ("_began",)
+
+    def __init__(self, trace: Trace, route: Route) -> None:
+        super().__init__(trace, route)
+        self._began = time.time_ns()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
+        trace, messages = self._trace, self._messages
+        if trace.context is None and not messages and not isinstance(error, Exception):
+            # Polls that find nothing would be most of all traces.
+            trace.decline()
+            return
+        parent = trace.decide(*_whose(messages))
+        if parent is not None:
+            attributes, links = _described(messages, parent, len(messages) != 1)
+            self._span = self._start("receive", "CLIENT", parent, self._began, attributes, links)
+            super().__exit__(kind, error, where)
+
+
+class _Settling(_Traced):
+    __slots__ = ()
+
+    def __init__(self, trace: Trace, route: Route, settlement: Settlement, sealer: TokenSealer) -> None:
+        super().__init__(trace, route)
+        tokens = _tokens(settlement)
+        several = sum(map(len, tokens.values()))
+        began = time.time_ns()
+        # Whose child it is depends on its message only where it has one, and came without a context.
+        facts = _known(route, tokens, sealer) if several == 1 and trace.context is None else _NO_FACTS
+        parent = trace.decide(*_whose(facts))
+        if parent is None:
+            return
+        attributes, links = _described(facts or _known(route, tokens, sealer), parent, several != 1)
+        operation = next(iter(tokens)) if len(tokens) == 1 else "settle"
+        self._span = self._start(operation, "CLIENT", parent, began, attributes, links)
+
+
+class _Redriving(_Traced):
+    __slots__ = ()
+
+    def __init__(self, trace: Trace, route: Route) -> None:
+        super().__init__(trace, route)
+        parent = trace.decide()
+        if parent is not None:
+            self._span = self._start("redrive", "CLIENT", parent, time.time_ns(), {}, ())
+
+
+def _carrying(outgoing: Outgoing, route: Route, context: Context | None, baggage: str) -> Outgoing:
+    if not route.capabilities.headers:
+        return outgoing
+    headers = carried(outgoing.headers, context, baggage)
+    return outgoing if headers is outgoing.headers else replace(outgoing, headers=headers)
+
+
+def error_type(error: BaseException) -> str:
+    """What kind of failure it is: an error's code, or the name of a class."""
+    return error.problem_code if isinstance(error, BabelgateError) else type(error).__name__
+
+
+def _described(
+    messages: Sequence[Facts], parent: Recorded | Context, batch: bool
+) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
+    """Attributes of a span about ``messages``, and its links to the contexts of these."""
+    origin = _origin(parent)
+    links: list[tuple[Context, Attributes]] = []
+    for message in messages:
+        context = of_message(message.traceparent, message.trace_id)
+        # What is above it needs no link; and where a formula gives the trace that it is in, there is nothing to see.
+        if context is None or (context.trace_id, context.span_id) == origin:
+            continue
+        if context.flags is not None or context.trace_id != origin[0]:
+            links.append((context, _of_message(message) if batch else {}))
+    if batch:
+        return {"messaging.batch.message_count": len(messages)}, links
+    return (_of_message(messages[0]) if messages else {}), links
+
+
+def _origin(parent: Recorded | Context) -> tuple[str, str]:
+    """The trace, and the span that the whole request is a child of; empty where it is a root."""
+    if isinstance(parent, Context):
+        return parent.trace_id, parent.span_id
+    above = parent.span.parent
+    return parent.context.trace_id, "" if above is None else f"{above.span_id:016x}"
+
+
+def _of_message(message: Facts) -> Attributes:
+    told: dict[str, Any] = {
+        "messaging.message.id": message.message_id,
+        "messaging.message.conversation_id": message.trace_id,
+        "messaging.message.body.size": message.size,
+        "messaging.babelqueue.attempts": message.attempts,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _whose(messages: Sequence[Facts]) -> tuple[str | None, str | None]:
+    """What is known of the context of the one message; of several no one is the parent."""
+    return (messages[0].traceparent, messages[0].trace_id) if len(messages) == 1 else (None, None)
+
+
+def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
+    """The tokens of each action that there are any for."""
+    tokens = {
+        "ack": settlement.acks,
+        "nack": [token for nack in settlement.nacks for token in nack.ack_tokens],
+        "reject": [token for reject in settlement.rejects for token in reject.ack_tokens],
+        "extend": [token for extend in settlement.extends for token in extend.ack_tokens],
+    }
+    return {action: each for action, each in tokens.items() if each}
+
+
+def _known(route: Route, tokens: Mapping[str, Sequence[str]], sealer: TokenSealer) -> Sequence[Facts]:
+    """What the good ones of ``tokens`` say of their messages."""
+    facts = []
+    for each in tokens.values():
+        for token in each:
+            try:
+                facts.append(sealer.open(token, route.queue).facts)
+            except InvalidAckToken:
+                continue
+    return facts

@@ -1,0 +1,181 @@
+"""Snapshots over OTLP, by the exporters that OpenTelemetry's variables ask for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from app import __version__
+from app.errors import ConfigError
+from app.observe.logs import get_logger
+from app.observe.metrics.catalogue import CATALOGUE, Metric
+from app.observe.metrics.instruments import Distribution, Exemplar, Labels, Snapshot, Value
+from app.observe.otel import asked_for, bounded, otlp_exporter, resource
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.metrics import export as sdk
+    from opentelemetry.sdk.resources import Resource
+
+INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
+_DEFAULT_MILLISECONDS = 60_000
+_COLLECT_SECONDS = 10.0
+_NUMBERS = frozenset({"http.response.status_code"})
+"""Attributes that are numbers by the conventions."""
+
+Collect = Callable[[], Awaitable[Snapshot]]
+
+log = get_logger("babelgate.otlp")
+
+
+def check(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError for variables that :func:`otlp_metrics` would refuse; sends nothing."""
+    exporters, _ = _exporters(environ)
+    for exporter in exporters:
+        exporter.shutdown()
+
+
+def otlp_metrics(collect: Collect, environ: Mapping[str, str] = os.environ) -> OtlpMetrics | None:
+    """What sends the snapshots of ``collect``; None where nobody asked for it. Raises ConfigError."""
+    exporters, interval_seconds = _exporters(environ)
+    return OtlpMetrics(collect, exporters, resource(environ), interval_seconds) if exporters else None
+
+
+def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], float]:
+    """Those that are asked for, and the seconds between two exports. Raises ConfigError naming a variable."""
+    given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
+    if not given.isdecimal() or int(given) == 0:
+        raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
+    names = asked_for("metrics", environ)
+    if not names:
+        return [], 0.0
+    from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
+
+    exporters = [otlp_exporter("metrics", environ) if name == "otlp" else ConsoleMetricExporter() for name in names]
+    return exporters, int(given) / 1000
+
+
+class OtlpMetrics:
+    """Sends the numbers of this process from a thread of its own; no failure of a collector reaches anybody else."""
+
+    def __init__(
+        self, collect: Collect, exporters: Iterable[sdk.MetricExporter], resource: Resource, interval_seconds: float
+    ) -> None:
+        self._collect = collect
+        self._exporters = list(exporters)
+        self._resource = resource
+        self._interval_seconds = interval_seconds
+        self._since = time.time_ns()
+        self._stop = threading.Event()
+        self._last: Snapshot | None = None
+        self._thread: threading.Thread | None = None
+
+    async def start(self) -> None:
+        """Begin."""
+        loop = asyncio.get_running_loop()
+        self._thread = threading.Thread(target=self._run, args=(loop,), name="otlp-metrics", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Send the last numbers, for at most 3 s; idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            try:
+                self._last = await self._collect()
+            except Exception:
+                log.exception("numbers not collected")
+            self._stop.set()
+            await bounded(thread.join)
+
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stop.wait(self._interval_seconds):
+            collecting = asyncio.run_coroutine_threadsafe(_awaited(self._collect), loop)
+            try:
+                self._export(collecting.result(_COLLECT_SECONDS))
+            except TimeoutError:
+                collecting.cancel()
+                log.warning("numbers not collected in time")
+            except Exception:
+                # A cancelled collection among them: the next one may go well.
+                log.exception("numbers not collected")
+        if self._last is not None:
+            self._export(self._last)
+        for exporter in self._exporters:
+            exporter.shutdown()
+
+    def _export(self, snapshot: Snapshot) -> None:
+        data = metrics_data(snapshot, self._resource, self._since, time.time_ns())
+        for exporter in self._exporters:
+            try:
+                exporter.export(data)
+            except Exception:
+                log.exception("numbers not exported")
+
+
+async def _awaited(collect: Collect) -> Snapshot:
+    return await collect()
+
+
+def metrics_data(snapshot: Snapshot, resource: Resource, since: int, now: int) -> sdk.MetricsData:
+    """``snapshot`` in the SDK's terms, cumulative from ``since``; both times are Unix ns."""
+    from opentelemetry.sdk.metrics import export as sdk
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    def data(metric: Metric, several: Mapping[Labels, Value]) -> sdk.Sum | sdk.Gauge | sdk.Histogram:
+        cumulative = sdk.AggregationTemporality.CUMULATIVE
+        if metric.kind == "histogram":
+            return sdk.Histogram(
+                [_histogram(metric, at, value, since, now) for at, value in several.items()], cumulative
+            )
+        points = [
+            sdk.NumberDataPoint(_attributes(metric, at), since, now, value)
+            for at, value in several.items()
+            if not isinstance(value, Distribution)
+        ]
+        return sdk.Sum(points, cumulative, is_monotonic=True) if metric.kind == "counter" else sdk.Gauge(points)
+
+    metrics = [
+        sdk.Metric(metric.otel, metric.help, metric.unit, data(metric, several))
+        for metric in CATALOGUE
+        if (several := snapshot.get(metric.otel))
+    ]
+    scope = sdk.ScopeMetrics(InstrumentationScope("babelgate", __version__), metrics, "")
+    return sdk.MetricsData([sdk.ResourceMetrics(resource, [scope], "")])
+
+
+def _histogram(metric: Metric, labels: Labels, value: Value, since: int, now: int) -> sdk.HistogramDataPoint:
+    from opentelemetry.sdk.metrics.export import HistogramDataPoint
+
+    assert isinstance(value, Distribution)
+    return HistogramDataPoint(
+        attributes=_attributes(metric, labels),
+        start_time_unix_nano=since,
+        time_unix_nano=now,
+        count=sum(value.counts),
+        sum=value.sum,
+        bucket_counts=value.counts,
+        explicit_bounds=metric.bounds,
+        # Nobody keeps them; where they are None they are not sent.
+        min=None,  # type: ignore[arg-type]
+        max=None,  # type: ignore[arg-type]
+        exemplars=[_exemplar(each) for each in value.exemplars.values()],
+    )
+
+
+def _exemplar(exemplar: Exemplar) -> Any:
+    from opentelemetry.sdk.metrics import Exemplar as SdkExemplar
+
+    return SdkExemplar(
+        {}, exemplar.value, round(exemplar.at * 1e9), int(exemplar.span_id, 16), int(exemplar.trace_id, 16)
+    )
+
+
+def _attributes(metric: Metric, labels: Labels) -> dict[str, str | int]:
+    return {
+        name: int(value) if name in _NUMBERS else value
+        for name, value in zip(metric.labels, labels, strict=True)
+        if value
+    }

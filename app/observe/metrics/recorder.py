@@ -1,0 +1,233 @@
+"""The numbers of one process, fed by what the gateway and the HTTP side report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from app.clock import Clock, now_ms
+from app.errors import BabelgateError
+from app.observe.events import Call, Event
+from app.observe.metrics.catalogue import (
+    BATCH_SIZE,
+    CATALOGUE,
+    CONSUMED_MESSAGES,
+    DEAD_LETTERED,
+    DELIVERED,
+    END_TO_END,
+    EXTENDED,
+    FORWARDED_SETTLES,
+    HTTP_DURATION,
+    LEASE_EXPIRED,
+    LOCAL_SETTLES,
+    OPERATION_DURATION,
+    OTHER,
+    OTHER_VALUE,
+    OUTCOMES,
+    POISON,
+    PUBLISHED,
+    REASONS,
+    REDRIVEN,
+    RESULTS,
+    SENT_MESSAGES,
+    SETTLED,
+    Metric,
+)
+from app.observe.metrics.instruments import Count, Histogram, Labels, Sampled, Snapshot, Value
+
+MAX_QUEUES = 1000
+"""Past so many queues the rest share the label ``_other``: every label value is a time series that is never freed."""
+
+CLIENT_GONE = "client_gone"
+"""The error of a request for which nobody was left to answer."""
+
+# https://www.rfc-editor.org/rfc/rfc9110#section-9 and RFC 5789, as the conventions of OpenTelemetry have it.
+_METHODS = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
+_PLAIN = {
+    "accepted": PUBLISHED,
+    "delivered": DELIVERED,
+    "redriven": REDRIVEN,
+    "extended": EXTENDED,
+    "lease_expired": LEASE_EXPIRED,
+    "settled_here": LOCAL_SETTLES,
+}
+# What is there from the first event of a queue on, because of what begins with 1 Prometheus cannot tell the increase.
+_FROM_THE_START: tuple[tuple[Metric, Labels], ...] = (
+    *((metric, ()) for metric in (PUBLISHED, DELIVERED, REDRIVEN, LEASE_EXPIRED, POISON)),
+    *((SETTLED, (outcome,)) for outcome in OUTCOMES),
+    *((DEAD_LETTERED, (reason,)) for reason in REASONS),
+)
+
+
+class _CallCells(NamedTuple):
+    duration: Histogram
+    messages: Count | None
+    batches: Histogram | None
+
+
+class Metrics:
+    """Counters and histograms. An instance belongs to one thread, that of the event loop."""
+
+    def __init__(self, clock: Clock = now_ms, systems: Mapping[str, str] | None = None) -> None:
+        """``systems``: the kind of each broker (``redis``)."""
+        self._clock = clock
+        self._systems = systems or {}
+        self._errors = frozenset(_codes(BabelgateError)) | {CLIENT_GONE}
+        self._queues: set[str] = set()
+        self._counts: dict[str, dict[Labels, Count]] = {m.otel: {} for m in CATALOGUE if m.kind == "counter"}
+        self._histograms: dict[str, dict[Labels, Histogram]] = {m.otel: {} for m in CATALOGUE if m.kind == "histogram"}
+        self._by_event: dict[tuple[str, str, str, str | None], tuple[Count, ...]] = {}
+        self._by_call: dict[tuple[str, str, str, str | None], _CallCells] = {}
+        self._by_request: dict[tuple[str, str, int, str, str | None], Histogram] = {}
+        self._end_to_end: dict[tuple[str, str], Histogram] = {}
+
+    @property
+    def queues(self) -> Iterable[str]:
+        """Those that have a label of their own."""
+        return self._queues
+
+    def label(self, queue: str) -> str:
+        """The value of the label for ``queue``."""
+        return queue if queue in self._queues else OTHER
+
+    def know(self, queue: str, broker: str) -> str:
+        """The label for ``queue``, which gets its own as long as there is room, and its counters with it."""
+        if queue not in self._queues:
+            if len(self._queues) >= MAX_QUEUES:
+                queue = OTHER
+            else:
+                self._queues.add(queue)
+            for metric, more in _FROM_THE_START:
+                self._count(metric, (queue, broker, *more))
+        return queue
+
+    def observe(self, reported: Event | Call) -> None:
+        """Count one event, or one call."""
+        if type(reported) is Call:
+            self._count_call(reported)
+            return
+        assert type(reported) is Event
+        kind, count = reported.kind, reported.count
+        key = (kind, reported.queue, reported.broker, reported.reason)
+        cells = self._by_event.get(key)
+        if cells is None:
+            cells = self._cells_of(reported)
+            # Nothing is kept of a queue without a label, or a reason nobody declared: the cache is as small as these.
+            if reported.queue in self._queues and (reported.reason is None or reported.reason in _KEPT):
+                self._by_event[key] = cells
+        for cell in cells:
+            cell.value += count
+        if kind == "acked":
+            self._count_ends(reported)
+
+    def request(
+        self,
+        method: str,
+        route: str,
+        status: int,
+        scheme: str,
+        error: str | None,
+        seconds: float,
+        sampled: Sampled | None = None,
+    ) -> None:
+        """Count one HTTP request. ``route`` is a template, ``status`` 0 where nothing was answered."""
+        if method not in _METHODS:
+            method = OTHER_VALUE
+        key = (method, route, status, scheme, error)
+        cell = self._by_request.get(key)
+        if cell is None:
+            labels = (method, route, str(status or ""), scheme, self._error(error))
+            cell = self._histogram(HTTP_DURATION, labels)
+            if error is None or error in self._errors:
+                self._by_request[key] = cell
+        cell.observe(seconds, sampled)
+
+    def snapshot(self) -> Snapshot:
+        """A copy of all numbers."""
+        return dict(map(self.read, self.names))
+
+    @property
+    def names(self) -> Iterable[str]:
+        """The metrics that there are, by their names in OpenTelemetry."""
+        return (*self._counts, *self._histograms)
+
+    def read(self, name: str) -> tuple[str, dict[Labels, Value]]:
+        """``name``, and a copy of its numbers."""
+        cells: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
+        return name, {at: cell.read() for at, cell in cells.items()}
+
+    def _count_call(self, call: Call) -> None:
+        key = (call.operation, call.queue, call.broker, call.error)
+        cells = self._by_call.get(key)
+        if cells is None:
+            cells = self._cells_of_calls(call)
+            if call.queue in self._queues and (call.error is None or call.error in self._errors):
+                self._by_call[key] = cells
+        cells.duration.observe(call.seconds)
+        if cells.messages is not None:
+            cells.messages.value += call.count
+        if cells.batches is not None and call.coalesced:
+            cells.batches.observe(call.count)
+
+    def _count_ends(self, event: Event) -> None:
+        key = (event.queue, event.broker)
+        cell = self._end_to_end.get(key)
+        if cell is None:
+            cell = self._histogram(END_TO_END, (self.know(event.queue, event.broker), event.broker))
+            if event.queue in self._queues:
+                self._end_to_end[key] = cell
+        now = self._clock()
+        for facts in event.messages:
+            if facts.created_at is not None:
+                # The clock of whoever made the message may be ahead.
+                cell.observe(max(now - facts.created_at, 0) / 1000)
+
+    def _cells_of(self, event: Event) -> tuple[Count, ...]:
+        labels = (self.know(event.queue, event.broker), event.broker)
+        kind, reason = event.kind, event.reason
+        if kind in OUTCOMES:
+            return (self._count(SETTLED, (*labels, kind)),)
+        if kind == "dead_lettered":
+            return (self._count(DEAD_LETTERED, (*labels, reason if reason in REASONS else "failed")),)
+        if kind == "poison":
+            return (self._count(POISON, labels), self._count(DEAD_LETTERED, (*labels, "poison")))
+        if kind == "forwarded":
+            return (self._count(FORWARDED_SETTLES, (*labels, reason if reason in RESULTS else "failed")),)
+        return (self._count(_PLAIN[kind], labels),)
+
+    def _cells_of_calls(self, call: Call) -> _CallCells:
+        queue = self.know(call.queue, call.broker)
+        system = self._systems.get(call.broker, OTHER_VALUE)
+        labels = (call.operation, system, queue, self._error(call.error))
+        messages = {"send": SENT_MESSAGES, "receive": CONSUMED_MESSAGES}.get(call.operation)
+        return _CallCells(
+            self._histogram(OPERATION_DURATION, labels),
+            None if messages is None else self._count(messages, labels),
+            self._histogram(BATCH_SIZE, (queue, call.broker)) if call.operation == "send" else None,
+        )
+
+    def _error(self, code: str | None) -> str:
+        return "" if code is None else code if code in self._errors else OTHER_VALUE
+
+    def _count(self, metric: Metric, labels: Labels) -> Count:
+        cells = self._counts[metric.otel]
+        cell = cells.get(labels)
+        if cell is None:
+            cell = cells[labels] = Count()
+        return cell
+
+    def _histogram(self, metric: Metric, labels: Labels) -> Histogram:
+        cells = self._histograms[metric.otel]
+        cell = cells.get(labels)
+        if cell is None:
+            cell = cells[labels] = Histogram(metric.bounds)
+        return cell
+
+
+_KEPT = frozenset({*REASONS, *RESULTS})
+
+
+def _codes(error: type[BabelgateError]) -> Iterable[str]:
+    yield error.code
+    for below in error.__subclasses__():
+        yield from _codes(below)

@@ -1,0 +1,110 @@
+"""W3C trace context as it travels: on requests, and in the native headers of messages. Pure.
+
+What is malformed or too long is ignored, never an error (https://www.w3.org/TR/trace-context/,
+https://www.w3.org/TR/baggage/).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from app.observe.tracing.formula import parent_id_of, trace_id_of
+
+TRACEPARENT, TRACESTATE, BAGGAGE = "traceparent", "tracestate", "baggage"
+
+MAX_TRACESTATE_CHARACTERS = 512
+"""What everybody has to carry (Trace Context, 3.3.1.5). A longer one is left out whole."""
+MAX_BAGGAGE_CHARACTERS = 8192
+"""What everybody has to carry (Baggage, 3.3.2). A longer one is left out whole."""
+
+_TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
+_TEXT = re.compile(r"[\t\x20-\x7e]+")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
+SAMPLED = 0x01
+_FLAGS = 0x03
+"""Those that this version knows: sampled, and random trace id."""
+
+
+class Context(Struct, frozen=True, gc=False):
+    """A span that others are children of: its ids, as 32 and 16 hexadecimal digits, and the header that names it.
+
+    ``flags`` None: the ids come from a formula, and nobody has decided yet whether the trace is sampled.
+    """
+
+    trace_id: str
+    span_id: str
+    flags: int | None
+    traceparent: str
+    tracestate: str = ""
+
+    @property
+    def sampled(self) -> bool | None:
+        """Whether whoever made it sampled it; None where nobody has decided."""
+        return None if self.flags is None else bool(self.flags & SAMPLED)
+
+
+def context_of(trace_id: str, span_id: str, flags: int | None, tracestate: str = "") -> Context:
+    """The context of a span. One that nobody decided on counts as sampled for others, as in the SDKs."""
+    told = SAMPLED if flags is None else flags & _FLAGS
+    return Context(trace_id, span_id, flags, f"00-{trace_id}-{span_id}-{told:02x}", tracestate)
+
+
+def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
+    """The context that ``traceparent`` names; None where it is missing or malformed."""
+    found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
+    if found is None:
+        return None
+    version, trace_id, span_id, flags, more = found.groups()
+    if trace_id == _NO_TRACE or span_id == _NO_SPAN:
+        return None
+    # A later version is read as this one, whatever it has to say behind the fields.
+    if version == "ff" or (version == "00" and more is not None):
+        return None
+    return context_of(trace_id, span_id, int(flags, 16), tracestate)
+
+
+def of_trace_id(trace_id: str | None) -> Context | None:
+    """The context that an envelope's ``trace_id`` gives; None where that is missing."""
+    if not trace_id:
+        return None
+    return context_of(f"{trace_id_of(trace_id):032x}", f"{parent_id_of(trace_id):016x}", None)
+
+
+def of_message(traceparent: str | None, trace_id: str | None) -> Context | None:
+    """The context of a message: the one that travelled with it, else the one that its ``trace_id`` gives."""
+    return parse(traceparent) or of_trace_id(trace_id)
+
+
+def plain(text: str, most: int) -> str:
+    """The value of a header; empty where it is no plain text, or longer than ``most`` characters."""
+    text = text.strip()
+    return text if len(text) <= most and _TEXT.fullmatch(text) else ""
+
+
+def as_travelled(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
+    """The headers by which somebody goes on from a message with these ``headers`` and ``trace_id``."""
+    travelled = parse(headers.get(TRACEPARENT))
+    context = travelled or of_trace_id(trace_id)
+    if context is None:
+        return {}
+    told = {
+        TRACEPARENT: context.traceparent,
+        TRACESTATE: plain(headers.get(TRACESTATE, ""), MAX_TRACESTATE_CHARACTERS) if travelled else "",
+        BAGGAGE: plain(headers.get(BAGGAGE, ""), MAX_BAGGAGE_CHARACTERS),
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def carried(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
+    """The headers of a message whose ``own`` ones win: a ``traceparent`` of its own comes without another's state."""
+    headers: dict[str, str] = {}
+    if context is not None and TRACEPARENT not in own:
+        headers[TRACEPARENT] = context.traceparent
+        if context.tracestate:
+            headers[TRACESTATE] = context.tracestate
+    if baggage:
+        headers[BAGGAGE] = baggage
+    return {**headers, **own} if headers else own

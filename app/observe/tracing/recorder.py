@@ -1,0 +1,148 @@
+"""Spans by OpenTelemetry's SDK. Imported only where tracing is on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from opentelemetry.context import Context as SdkContext
+from opentelemetry.sdk.trace import Span, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from app import __version__
+from app.observe import otel
+from app.observe.tracing.context import SAMPLED, Context, context_of
+
+Value = str | int | bool
+Attributes = Mapping[str, Value]
+Kind = Literal["SERVER", "CLIENT", "PRODUCER"]
+
+SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
+MAX_VALUE = 256
+"""Characters of an attribute: an id of a foreign message may have any length."""
+
+
+class Recorded:
+    """A span that is being recorded. ``context`` names it."""
+
+    __slots__ = ("context", "span")
+
+    def __init__(self, span: Span) -> None:
+        found = span.get_span_context()
+        self.span = span
+        state = found.trace_state.to_header()
+        self.context = context_of(f"{found.trace_id:032x}", f"{found.span_id:016x}", int(found.trace_flags), state)
+
+    def add(self, attributes: Attributes) -> None:
+        """Set more attributes."""
+        self.span.set_attributes(_plain(attributes))
+
+    def fail(self, error_type: str, detail: str | None = None) -> None:
+        """Say that it failed."""
+        self.span.set_attribute("error.type", error_type)
+        self.span.set_status(Status(StatusCode.ERROR, detail))
+
+    def end(self) -> None:
+        """Hand it over; from then on it is no longer changed."""
+        self.span.end()
+
+
+class Recorder:
+    """Makes spans and sends them to exporters. Whether to make one has been decided before."""
+
+    def __init__(self, provider: TracerProvider, ids: RootIds) -> None:
+        self._provider = provider
+        self._ids = ids
+        self._tracer = provider.get_tracer("babelgate", __version__, SCHEMA)
+
+    def start(
+        self,
+        name: str,
+        kind: Kind,
+        parent: Recorded | Context | None,
+        began: int,
+        attributes: Attributes,
+        links: Sequence[tuple[Context, Attributes]] = (),
+        *,
+        root: int = 0,
+    ) -> Recorded:
+        """A span that began at ``began`` (Unix ns); without a parent it is the root of the trace ``root``."""
+        self._ids.root = root
+        span = self._tracer.start_span(
+            name,
+            _parent(parent),
+            SpanKind[kind],
+            _plain(attributes),
+            [Link(_remote(context), _plain(told)) for context, told in links],
+            began,
+        )
+        assert isinstance(span, Span)
+        return Recorded(span)
+
+    def discard(self) -> None:
+        """End it before anything was recorded."""
+        self._provider.shutdown()
+
+    async def close(self) -> None:
+        """Send what is left, for at most 3 s; idempotent."""
+        await otel.bounded(self._provider.shutdown)
+
+
+class RootIds(RandomIdGenerator):
+    """Random ids, but the trace id of a root is the one on which was decided."""
+
+    root = 0
+
+    def generate_trace_id(self) -> int:
+        """The trace id of the span that is being made."""
+        return self.root or super().generate_trace_id()
+
+
+def recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.environ) -> Recorder:
+    """The recorder for ``exporters``, as :func:`app.observe.otel.asked_for` names them. Raises ConfigError."""
+    ids = RootIds()
+    with otel.refusals("OTEL_…"):
+        provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
+    for name in exporters:
+        exporter = ConsoleSpanExporter() if name == "console" else otel.otlp_exporter("traces", environ)
+        with otel.refusals("OTEL_BSP_…"):
+            provider.add_span_processor(BatchSpanProcessor(exporter))
+    return Recorder(provider, ids)
+
+
+def _parent(parent: Recorded | Context | None) -> SdkContext:
+    # Never what happens to be current: our callers say what they mean.
+    if parent is None:
+        return SdkContext()
+    span = parent.span if isinstance(parent, Recorded) else NonRecordingSpan(_remote(parent))
+    return set_span_in_context(span, SdkContext())
+
+
+def _remote(context: Context) -> SpanContext:
+    flags = TraceFlags(SAMPLED if context.flags is None else context.flags)
+    state = TraceState.from_header([context.tracestate]) if context.tracestate else None
+    return SpanContext(int(context.trace_id, 16), int(context.span_id, 16), True, flags, state)
+
+
+def _plain(attributes: Attributes) -> Attributes:
+    """As they can be sent: one with half a character would take the whole batch with it."""
+    return {name: _text(value) if isinstance(value, str) else value for name, value in attributes.items()}
+
+
+def _text(value: str) -> str:
+    value = value[:MAX_VALUE]
+    return value if value.isascii() else value.encode("utf-8", "replace").decode()

@@ -1,0 +1,149 @@
+"""One request's place in a trace: whose child it is, whether it is sampled, and what it hands on.
+
+Nothing here needs OpenTelemetry's SDK: where tracing is off, and for requests that are not sampled, contexts travel
+and no span is made. A :class:`Trace` is for one request and one task; none of its methods waits or raises.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.observe.tracing import context as w3c
+from app.observe.tracing.context import Context, of_trace_id, parse, plain
+from app.observe.tracing.formula import trace_id_of, uuid_of
+from app.observe.tracing.sampling import Sampling
+
+if TYPE_CHECKING:
+    from app.observe.tracing.recorder import Recorded, Recorder
+
+RawHeaders = Sequence[tuple[bytes, bytes]]
+
+TRACEPARENT, TRACESTATE, BAGGAGE = w3c.TRACEPARENT.encode(), w3c.TRACESTATE.encode(), w3c.BAGGAGE.encode()
+"""The names as they stand in requests."""
+_OFF = Sampling(0, parent_based=False)
+_NO_SYSTEMS: Mapping[str, Mapping[str, Any]] = {}
+
+
+class Tracing:
+    """The tracing of one process: without a recorder it is off."""
+
+    def __init__(
+        self,
+        recorder: Recorder | None = None,
+        sampling: Sampling = _OFF,
+        systems: Mapping[str, Mapping[str, Any]] = _NO_SYSTEMS,
+    ) -> None:
+        """``systems``: per broker the attributes that say what it is and where."""
+        self.recorder = recorder
+        self.sampling = sampling
+        self.systems = systems
+
+    def of_peer(self, traceparent: str | None) -> Trace | None:
+        """The trace that a peer goes on with, which has decided that it is sampled; None where it has none."""
+        context = parse(traceparent) if self.recorder is not None else None
+        return _PeerTrace(self, context) if context is not None and context.sampled else None
+
+    async def close(self) -> None:
+        """Send what is left, for at most 3 s."""
+        if self.recorder is not None:
+            await self.recorder.close()
+
+
+class Trace:
+    """What one request is a part of.
+
+    ``context``: the one that came with it, None where none did; ``baggage``: likewise, or empty. ``is_undecided``:
+    whether it is sampled is not known yet.
+    """
+
+    __slots__ = ("_span", "baggage", "began", "context", "is_undecided", "tracing")
+
+    def __init__(self, tracing: Tracing, context: Context | None = None, baggage: str = "") -> None:
+        self.tracing = tracing
+        self.context = context
+        self.baggage = baggage
+        self.began = time.time_ns()
+        self._span: Recorded | Context | None = None
+        self.is_undecided = tracing.recorder is not None
+
+    @property
+    def trace_id(self) -> str | None:
+        """What the ``trace_id`` of an envelope is to be that has none, so that it is of this trace; None: any."""
+        return None if self.context is None else uuid_of(self.context.trace_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is sampled, or may turn out to be."""
+        return self.is_undecided or self._span is not None
+
+    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
+        """What the request's spans are children of; None where it is not sampled. Decided once.
+
+        The request's context is the parent. Without one it is that of the one message that the request is about:
+        ``traceparent`` as it travelled with it, else what its ``trace_id`` gives, on which the root sampler decides.
+        Without a message a trace begins.
+        """
+        if self.is_undecided:
+            self.is_undecided = False
+            parent = self.context
+            if parent is None and traceparent is not None:
+                parent = parse(traceparent)
+            sampling = self.tracing.sampling
+            root = 0
+            if parent is not None:
+                sampled = sampling.child(parent)
+            elif sampling.bound == 0:
+                sampled = False
+            else:
+                root = trace_id_of(trace_id) if trace_id else random.getrandbits(128) or 1
+                sampled = sampling.root(root)
+            if sampled:
+                self._span = self._begin(parent or of_trace_id(trace_id), root)
+        return self._span
+
+    def decline(self) -> None:
+        """Not worth a span."""
+        self.is_undecided = False
+
+    def _begin(self, parent: Context | None, root: int) -> Recorded | Context | None:
+        """The span of the request itself, or what stands in its place."""
+        return parent
+
+
+class _PeerTrace(Trace):
+    """What a peer has sampled: its span is the parent."""
+
+    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
+        return self.context
+
+
+def travels(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a request with these ``headers`` comes with something that travels on."""
+    return TRACEPARENT in headers or BAGGAGE in headers
+
+
+def of_request(headers: Mapping[bytes, bytes], lines: RawHeaders) -> tuple[Context | None, str]:
+    """The context and the baggage of a request: ``headers`` by name, and all their ``lines``."""
+    given = headers.get(TRACEPARENT)
+    if len(headers) < len(lines):
+        # With two of them nobody can tell which one is meant.
+        if sum(name == TRACEPARENT for name, _ in lines) > 1:
+            given = None
+        state, baggage = _joined(lines, TRACESTATE), _joined(lines, BAGGAGE)
+    else:
+        state, baggage = headers.get(TRACESTATE, b""), headers.get(BAGGAGE, b"")
+    return (
+        parse(given.decode("latin-1").strip(), _plain(state, w3c.MAX_TRACESTATE_CHARACTERS)) if given else None,
+        _plain(baggage, w3c.MAX_BAGGAGE_CHARACTERS),
+    )
+
+
+def _joined(lines: RawHeaders, wanted: bytes) -> bytes:
+    return b",".join(value for name, value in lines if name == wanted)
+
+
+def _plain(value: bytes, most: int) -> str:
+    return plain(value.decode("latin-1"), most) if value else ""

@@ -1,0 +1,74 @@
+"""Which requests are sampled, decided before anything is made for a span. Pure.
+
+The standard's samplers (https://opentelemetry.io/docs/specs/otel/trace/sdk/#sampling), by ``OTEL_TRACES_SAMPLER`` and
+``OTEL_TRACES_SAMPLER_ARG``. Where a formula gives the trace and no context travelled, nobody has decided before: the
+root sampler does, on a hash of the trace id, so that every gateway with the same ratio decides alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from app.errors import ConfigError
+from app.observe.tracing.context import Context
+
+_LIMIT = 1 << 64
+_RATIOS = {"always_on": 1.0, "always_off": 0.0, "traceidratio": None}
+_PARENT_BASED = "parentbased_"
+
+
+def randomness(trace_id: int) -> int:
+    """A number from 0 to 2^64 - 1, evenly spread whatever the trace id: the first 8 bytes of the SHA-256 of its 16.
+
+    The trace id of an envelope is often a UUID, in which some bits are fixed (RFC 9562, sections 4.1 and 4.2).
+    """
+    return int.from_bytes(hashlib.sha256(trace_id.to_bytes(16, "big")).digest()[:8], "big")
+
+
+class Sampling(Struct, frozen=True):
+    """A root is sampled when the :func:`randomness` of its trace id is below ``bound``, from 0 (none) to 2^64 (all).
+
+    With ``parent_based`` a child is sampled when its parent is; otherwise it is decided as for a root.
+    """
+
+    bound: int
+    parent_based: bool
+
+    def root(self, trace_id: int) -> bool:
+        """Whether a trace that begins here is sampled."""
+        # No hash for 0 and 1: most processes have one of them.
+        return self.bound == _LIMIT or (self.bound > 0 and randomness(trace_id) < self.bound)
+
+    def child(self, parent: Context) -> bool:
+        """Whether a child of ``parent``, on which somebody has decided, is sampled."""
+        return bool(parent.sampled) if self.parent_based else self.root(int(parent.trace_id, 16))
+
+
+def sampling(environ: Mapping[str, str] = os.environ) -> Sampling:
+    """The sampler that the variables name; ``parentbased_always_on`` where they name none.
+
+    Raises ConfigError for an unknown one, and for a ratio that is none.
+    """
+    name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
+    root = name.removeprefix(_PARENT_BASED)
+    if root not in _RATIOS:
+        known = ", ".join(f"{prefix}{each}" for each in _RATIOS for prefix in ("", _PARENT_BASED))
+        raise ConfigError(key="OTEL_TRACES_SAMPLER", reason=f"must be one of {known}")
+    ratio = _RATIOS[root]
+    if ratio is None:
+        ratio = _ratio(environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip() or "1.0")
+    return Sampling(round(ratio * _LIMIT), name != root)
+
+
+def _ratio(given: str) -> float:
+    try:
+        ratio = float(given)
+    except ValueError:
+        ratio = -1.0
+    if not 0 <= ratio <= 1:
+        raise ConfigError(key="OTEL_TRACES_SAMPLER_ARG", reason="must be a number from 0 to 1")
+    return ratio

@@ -1,0 +1,92 @@
+"""The options of ``pipeline message`` and ``pipeline trace``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from app.pipeline.errors import JobFailed
+from app.pipeline.spark.launch import Launch, starts_spark
+
+if TYPE_CHECKING:
+    from app.pipeline.find.search import Answer
+
+_DAY = click.DateTime(["%Y-%m-%d"])
+
+
+def _asks(command: Callable[..., None]) -> Callable[..., None]:
+    for option in (
+        click.option("--to", "last", type=_DAY, metavar="DATE", help="Look at no later day; UTC, included."),
+        click.option("--from", "first", type=_DAY, metavar="DATE", help="Look at no earlier day; UTC."),
+        click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
+        click.argument("root"),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command()
+@click.argument("message_id")
+@_asks
+@starts_spark
+def message(
+    launch: Launch, message_id: str, root: str, form: str, first: datetime | None, last: datetime | None
+) -> None:
+    """Where is the message MESSAGE_ID? Every event of it in the journal below ROOT, and where it stands.
+
+    Exits with 1 where the journal knows nothing of it.
+    """
+    from app.pipeline.find.render import tell_message
+
+    found = _find(launch, "message", message_id, root, first, last)
+    _tell(launch, found, form, f"message {message_id}", lambda: tell_message(found))
+
+
+@click.command()
+@click.argument("trace_id")
+@_asks
+@starts_spark
+def trace(launch: Launch, trace_id: str, root: str, form: str, first: datetime | None, last: datetime | None) -> None:
+    """Where are the messages of the trace TRACE_ID? All of them, across queues, from the journal below ROOT.
+
+    Exits with 1 where the journal knows nothing of it.
+    """
+    from app.pipeline.find.render import tell_trace
+
+    found = _find(launch, "trace", trace_id, root, first, last)
+    _tell(launch, found, form, f"trace {trace_id}", lambda: tell_trace(found, trace_id))
+
+
+def _find(launch: Launch, kind: str, sought: str, root: str, first: datetime | None, last: datetime | None) -> Answer:
+    from app.pipeline.find import search as where
+    from app.pipeline.journal.reader import existing
+    from app.pipeline.spark.console import progress
+
+    if first is not None and last is not None and first > last:
+        raise click.BadParameter("it is before --from", param_hint="--to")
+    find = where.message if kind == "message" else where.trace
+    with launch.spark(kind) as spark, progress(spark, kind):
+        journal = existing(spark, root)
+        return find(journal, sought, where.dates_between(journal, first and first.date(), last and last.date()))
+
+
+def _tell(launch: Launch, found: Answer, form: str, sought: str, show: Callable[[], None]) -> None:
+    import msgspec
+
+    from app.pipeline.find.render import searched_in, warnings
+    from app.pipeline.formatting import printable
+    from app.pipeline.spark.console import say, summarize
+
+    summarize(launch.summary, msgspec.to_builtins(found))
+    if form == "json":
+        text = msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
+        click.echo("\n".join(map(printable, text.split("\n"))))
+    elif found.messages:
+        show()
+    for warning in warnings(found):
+        say(f"warning: {printable(warning)}")
+    if not found.messages:
+        raise JobFailed(f"no event of {printable(sought)} {searched_in(found.searched)}")

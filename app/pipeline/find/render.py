@@ -1,0 +1,120 @@
+"""Where a message is, for people at a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import IO
+
+from rich.console import Console, Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from app.pipeline.find.search import Answer, Happening, Searched, Standing, Told
+from app.pipeline.formatting import count, duration, moment, printable
+
+_STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}
+_PIPED_COLUMNS = 200
+"""Where nobody's window bounds a line."""
+
+
+def searched_in(searched: Searched) -> str:
+    """What was looked through, as a sentence's end."""
+    if searched.first_at is None:
+        return "in no records: there are none of that time"
+    return (
+        f"in {count(searched.records)} records of {searched.processes} processes, "
+        f"from {moment(searched.first_at)} to {moment(searched.last_at)} UTC"
+    )
+
+
+def warnings(answer: Answer) -> Iterator[str]:
+    """What makes the answer less than whole."""
+    if answer.at_least:
+        records = sum(each.records or 0 for each in answer.missing)
+        begins = min((each.from_at for each in answer.missing if each.from_at is not None), default=None)
+        ends = max((each.to_at for each in answer.missing if each.to_at is not None), default=None)
+        yield (
+            f"{count(records)} records are missing, between {moment(begins)} and {moment(ends)} UTC: "
+            "at least this has happened"
+        )
+    if answer.truncated:
+        yield "there are more events than are shown"
+
+
+def tell_message(answer: Answer, file: IO[str] | None = None) -> None:
+    """A table for each message found."""
+    console = _console(file)
+    for told in answer.messages:
+        console.print(Text(f"message {printable(told.message_id or '')}", style="bold"))
+        console.print(Padding(_facts(told), (0, 2)))
+        console.print(Padding(_events(told), (0, 2)))
+        for standing in told.standings:
+            console.print(_standing(standing))
+
+
+def tell_trace(answer: Answer, trace_id: str, file: IO[str] | None = None) -> None:
+    """A tree: the trace, its messages, and what happened to each."""
+    messages = len(answer.messages)
+    root = Tree(Text(f"trace {printable(trace_id)}: {messages} message{'s' * (messages != 1)}", style="bold"))
+    for told in answer.messages:
+        head = Text(printable(told.job or "unknown job"), style="bold")
+        head.append(f"  {printable(told.message_id or 'without an id')}", style="dim")
+        standing = [_standing(each) for each in told.standings]
+        root.add(Group(head, _events(told), *standing))
+    _console(file).print(root)
+
+
+def _console(file: IO[str] | None) -> Console:
+    found = Console(file=file or sys.stdout, highlight=False)
+    return found if found.is_terminal else Console(file=file or sys.stdout, highlight=False, width=_PIPED_COLUMNS)
+
+
+def _facts(told: Told) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    facts = {
+        "job": told.job,
+        "trace": told.trace_id,
+        "producer": told.lang,
+        "created": None if told.created_at is None else f"{moment(told.created_at)} UTC",
+        "size": None if told.bytes is None else f"{count(told.bytes)} bytes",
+    }
+    for name, value in facts.items():
+        grid.add_row(Text(name, style="dim"), Text("–" if value is None else printable(value)))
+    return grid
+
+
+def _events(told: Told) -> Table:
+    table = Table("time (UTC)", "after", "event", "queue", "attempts", "outcome", "node", box=None, header_style="dim")
+    table.columns[1].justify = table.columns[4].justify = "right"
+    for each in told.events:
+        table.add_row(*(Text(printable(cell), style=_STYLES.get(each.event, "")) for cell in _cells(each)))
+    return table
+
+
+def _cells(each: Happening) -> Iterator[str]:
+    yield moment(each.at)
+    yield "" if each.after_ms is None else duration(each.after_ms) if each.after_ms >= 0 else f"{each.after_ms} ms"
+    yield each.event
+    yield (each.queue or "–") + (f" → {each.to_queue}" if each.to_queue and each.to_queue != each.queue else "")
+    yield "–" if each.attempts is None else str(each.attempts)
+    yield "" if each.outcome in (None, each.event) else str(each.outcome)
+    yield each.node
+
+
+def _standing(standing: Standing) -> Text:
+    queue = printable(standing.queue or "an unknown queue")
+    at = moment(standing.since)
+    words = {
+        "acked": f"done: acked in {queue} at {at}",
+        "waiting": f"waits in {queue} since {at}",
+        "leased": f"with a consumer of {queue} since {at}",
+        "dead_lettered": f"in the dead-letter queue of {queue} since {at}",
+    }.get(standing.state, f"{standing.state} in {queue} at {at}")
+    if standing.lease_until is not None:
+        words += f", leased until {moment(standing.lease_until)} or longer"
+    if standing.reason is not None:
+        words += f": {printable(standing.reason)}"
+    return Text(f"→ {words}", style=_STYLES.get(standing.state, "bold"))

@@ -1,0 +1,203 @@
+"""Where is my message: what the journal knows of one, or of all that share a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from app.pipeline.journal.commits import Known
+from app.pipeline.journal.reader import Snapshot, gaps
+from app.pipeline.metrics.dates import DAY_MS, midnight
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+MAX_EVENTS = 10_000
+"""More are not told: an id that a producer uses for everything must not fill this machine's memory."""
+_ORDER = ("at", "node", "epoch", "seq")
+_MEMBERS = ("event", "queue", "broker", "attempts", "lease_seconds", "outcome", "to_queue", "node")
+_WAITING = frozenset({"accepted", "nacked", "lease_expired", "redriven"})
+_BEGINNINGS = frozenset({"accepted", "redriven"})
+
+
+class Happening(Struct, frozen=True):
+    """One event. Times are Unix ms; ``after_ms``: since the event before, null for the first."""
+
+    at: int
+    after_ms: int | None
+    event: str
+    queue: str | None
+    broker: str | None
+    attempts: int | None
+    lease_seconds: float | None
+    outcome: str | None
+    to_queue: str | None
+    node: str
+
+
+class Standing(Struct, frozen=True):
+    """What is known of a message in one queue: waiting, leased, acked, rejected or dead_lettered, ``since`` (Unix ms).
+
+    ``lease_until``: Unix ms, of one that is leased; ``reason``: of one that is dead-lettered.
+    """
+
+    queue: str | None
+    state: str
+    since: int
+    lease_until: int | None = None
+    reason: str | None = None
+
+
+class Told(Struct, frozen=True):
+    """A message: what its events say of it, where it stands, and the events in their order."""
+
+    message_id: str | None
+    trace_id: str | None
+    job: str | None
+    lang: str | None
+    created_at: int | None
+    bytes: int | None
+    standings: Sequence[Standing]
+    events: Sequence[Happening]
+
+
+class Searched(Struct, frozen=True):
+    """What was looked through: so many records, of so many processes, from when to when (Unix ms, null: nothing)."""
+
+    records: int
+    processes: int
+    first_at: int | None
+    last_at: int | None
+
+
+class Missing(Struct, frozen=True):
+    """Records that are not there: ``records`` (null: nobody knows how many), between two times, Unix ms."""
+
+    kind: str
+    node: str
+    records: int | None
+    from_at: int | None
+    to_at: int | None
+
+
+class Answer(Struct, frozen=True):
+    """The messages found. ``at_least``: records are missing from that time on, so that more may have happened;
+    ``missing`` tells which. ``truncated``: there are more events than are told."""
+
+    messages: Sequence[Told]
+    searched: Searched
+    at_least: bool
+    missing: Sequence[Missing]
+    truncated: bool
+
+
+def message(journal: Snapshot, message_id: str, dates: Collection[str] | None = None) -> Answer:
+    """All that ``journal`` knows of a message, in all or in ``dates`` (ISO 8601)."""
+    from pyspark.sql import functions as f
+
+    return _answer(journal, f.col("message_id") == message_id, dates)
+
+
+def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None) -> Answer:
+    """All that ``journal`` knows of the messages of a trace, in all or in ``dates`` (ISO 8601)."""
+    from pyspark.sql import functions as f
+
+    of_trace = f.col("trace_id") == trace_id
+    rows = journal.records(dates).where(of_trace & f.col("message_id").isNotNull()).select("message_id").distinct()
+    ids = [row["message_id"] for row in rows.limit(MAX_EVENTS).collect()]
+    # An event may know the message, and not its trace.
+    blank = f.col("trace_id").isNull() & f.col("message_id").isin(ids)
+    return _answer(journal, of_trace | blank, dates)
+
+
+def dates_between(journal: Snapshot, first: date | None, last: date | None) -> list[str] | None:
+    """The dates of the journal from ``first`` to ``last``, both included; None: all."""
+    if first is None and last is None:
+        return None
+    low, high = (first or date.min).isoformat(), (last or date.max).isoformat()
+    return [day for day in journal.dates() if low <= day <= high]
+
+
+def _answer(journal: Snapshot, condition: Column, dates: Collection[str] | None) -> Answer:
+    found = journal.records(dates).where(condition).drop("envelope", "src_file").orderBy(*_ORDER).limit(MAX_EVENTS + 1)
+    rows = [row.asDict() for row in found.collect()]
+    truncated = len(rows) > MAX_EVENTS
+    by_id: dict[str | None, list[dict[str, Any]]] = {}
+    for row in rows[:MAX_EVENTS]:
+        by_id.setdefault(row["message_id"], []).append(row)
+    known = journal.known()
+    searched = _searched(journal, known, dates)
+    missing = list(_missing(known, rows[0]["at"] if rows else searched.first_at, dates))
+    messages = [_told(message_id, events) for message_id, events in by_id.items()]
+    return Answer(messages, searched, bool(missing), missing, truncated)
+
+
+def _told(message_id: str | None, rows: Sequence[dict[str, Any]]) -> Told:
+    def first(member: str) -> Any:
+        return next((row[member] for row in rows if row[member] is not None), None)
+
+    happened = [
+        Happening(
+            at=row["at"],
+            after_ms=None if before is None else row["at"] - before["at"],
+            **{name: row[name] for name in _MEMBERS},
+        )
+        for before, row in zip((None, *rows), rows, strict=False)
+    ]
+    facts = {name: first(name) for name in ("trace_id", "job", "lang", "created_at", "bytes")}
+    return Told(message_id=message_id, standings=list(_standings(happened)), events=happened, **facts)
+
+
+def _standings(events: Sequence[Happening]) -> Iterator[Standing]:
+    """One for each queue that the message is in, or ended in."""
+    by_queue: dict[str | None, list[Happening]] = {}
+    for event in events:
+        by_queue.setdefault(event.queue, []).append(event)
+        if event.to_queue is not None and event.to_queue != event.queue:
+            by_queue.setdefault(event.to_queue, []).append(event)
+    for queue, happened in by_queue.items():
+        # Two processes' clocks may tell an ack before the delivery: nothing but a new beginning undoes an end.
+        began = max((at for at, each in enumerate(happened) if each.event in _BEGINNINGS), default=0)
+        since = happened[began:]
+        acked = next((each for each in reversed(since) if each.event == "acked"), None)
+        tried = max((at for at, each in enumerate(since) if each.event == "delivered"), default=0)
+        # A reject, or the last nack, is told beside the dead-lettering, in either order.
+        dead = next((each for each in since[tried:] if each.event in ("dead_lettered", "poison")), None)
+        last = since[-1]
+        if acked is not None:
+            yield Standing(queue, "acked", acked.at)
+        elif dead is not None:
+            yield Standing(queue, "dead_lettered", dead.at, reason=dead.outcome)
+        elif last.event == "delivered":
+            until = None if last.lease_seconds is None else last.at + round(last.lease_seconds * 1000)
+            yield Standing(queue, "leased", last.at, lease_until=until)
+        elif last.event not in _WAITING:
+            yield Standing(queue, last.event, last.at)
+        elif last.to_queue is None or last.to_queue == queue:
+            yield Standing(queue, "waiting", last.at)
+
+
+def _searched(journal: Snapshot, known: Known, dates: Collection[str] | None) -> Searched:
+    ranges = [each for numbers in known.seqs.values() for each in numbers]
+    first = min((first_at for _, _, first_at, _ in ranges), default=None)
+    last = max((last_at for _, _, _, last_at in ranges), default=None)
+    counts = journal.dates()
+    days = counts if dates is None else {day: counts[day] for day in dates}
+    if dates is not None and days:
+        begin, end = midnight(date.fromisoformat(min(days))), midnight(date.fromisoformat(max(days))) + DAY_MS - 1
+        first, last = max(first or begin, begin), min(last or end, end)
+    elif not days:
+        first = last = None
+    return Searched(sum(days.values()), len(known.seqs), first, last)
+
+
+def _missing(known: Known, since: int | None, dates: Collection[str] | None) -> Iterator[Missing]:
+    """What is missing from ``since`` on: before, nothing can have happened."""
+    end = None if not dates else midnight(date.fromisoformat(max(dates))) + DAY_MS
+    for kind, node, _, _, _, records, from_at, to_at in gaps(known):
+        is_over = since is not None and to_at is not None and to_at < since
+        if kind != "open_end" and not is_over and (end is None or from_at < end):
+            yield Missing(kind, node, records, from_at, to_at)

@@ -1,0 +1,137 @@
+"""The job ``compact``: many small files of ``journal`` become one set a date, and readers never see half of it."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from app.pipeline.errors import JobFailed
+from app.pipeline.journal.reader import Compacted, Part, Snapshot, committed, now_ms, save, snapshot
+from app.pipeline.journal.retired import path, remove_leftovers, remove_retired
+from app.pipeline.spark.console import progress, summarize
+from app.pipeline.spark.launch import Launch
+from app.pipeline.storage.datasets import Store, run_id
+from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ORDER = "queue", "message_id", "at", "node", "epoch", "seq"
+_MIB = 1024 * 1024
+
+
+def compact(
+    launch: Launch, root: str, target_mib: float = 128.0, retain_hours: float = 24.0, force: bool = False
+) -> dict[str, Any]:
+    """Run the job and tell its result. ``target_mib``: the size of a file; ``force``: every date, not only those with
+    new batches. Raises JobFailed."""
+    with launch.spark("compact") as spark:
+        began = time.monotonic()
+        store = Store(spark, root)
+        with only_one(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
+            before = snapshot(store)
+            if before.run is None and not before.batches:
+                raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
+            remove_leftovers(store, before)
+            removed = remove_retired(store, before, now_ms() - int(retain_hours * 3_600_000))
+            with progress(spark, "compact"):
+                made = _Compaction(store, before, target_mib).run(force)
+    facts = {"job": "compact", **made, "removed": removed, "seconds": round(time.monotonic() - began, 3)}
+    summarize(launch.summary, facts)
+    _tell(facts)
+    return facts
+
+
+class _Compaction:
+    def __init__(self, store: Store, before: Snapshot, target_mib: float) -> None:
+        self._store = store
+        self._before = before
+        self._target_mib = target_mib
+
+    def run(self, force: bool) -> dict[str, Any]:
+        """Compact what is new since the last time, and let readers read it; what was done."""
+        before = self._before
+        batches = sorted(each.batch for each in before.batches)
+        rows = before.dates()
+        touched = sorted(rows if force else {day for each in before.batches for day in each.dates})
+        done = {"batches": len(batches), "dates": len(touched), "rows": sum(rows[day] for day in touched)}
+        if not (batches or force):
+            return {"run_id": before.run, "unchanged": True, **done}
+        run = run_id("compact", batches, {"after": before.run, "target_mib": self._target_mib})
+        parts = {day: self._write(day, rows[day], run) for day in touched}
+        corrupt = self._corrupt(run)
+        compacted = Compacted(
+            parts=before.compacted.parts | parts,
+            corrupt=corrupt,
+            merged=self._merged(batches),
+            retired=self._retired(parts, corrupt),
+            content=before.known().content(),
+        )
+        facts = {"job": "compact", "counts": done, "compacted": msgspec.to_builtins(compacted)}
+        self._store.publish([JOURNAL.name], run, facts)
+        return {"run_id": run, "unchanged": False, **done}
+
+    def _write(self, day: str, rows: int, run: str) -> Part:
+        spark, home = self._store.spark, self._store.folder(JOURNAL.name)
+        folder = f"run={run}/date={day}"
+        files = max(1, math.ceil(self._size(day) / (self._target_mib * _MIB)))
+        records = self._before.records([day])
+        spread: DataFrame = records.repartition(1) if files == 1 else records.repartitionByRange(files, *_ORDER)
+        save(self._store, spread.sortWithinPartitions(*_ORDER), JOURNAL.name, folder)
+        written = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").count()
+        if written != rows:
+            raise JobFailed(f"Of {day} there should be {rows} records, and {written} were written: nothing is changed.")
+        return Part(folder, rows)
+
+    def _size(self, day: str) -> float:
+        """About how many bytes the records of a date have now; of a batch, its share by rows."""
+        shares = {
+            each.folder: each.dates[day] / sum(each.dates.values())
+            for each in self._before.batches
+            if day in each.dates
+        }
+        home = self._store.folder(JOURNAL.name)
+        return sum(
+            shares.get(url.removeprefix(f"{home}/"), 1.0) * sum(file.size for file in self._store.files.walk(url))
+            for url in self._before.folders([day])
+        )
+
+    def _corrupt(self, run: str) -> list[str]:
+        """The folders of ``journal_corrupt``: all in one, where there is anything new."""
+        before = self._before
+        if not any(each.corrupt_folder for each in before.batches):
+            return before.compacted.corrupt
+        save(self._store, before.corrupt().coalesce(1), JOURNAL_CORRUPT.name, f"run={run}")
+        return [f"run={run}"]
+
+    def _merged(self, batches: list[str]) -> dict[str, int]:
+        """The batches that the new run holds and whose commits are still there, with the times since when."""
+        still = set(committed(self._store))
+        before = {batch: at for batch, at in self._before.compacted.merged.items() if batch in still}
+        return before | dict.fromkeys(batches, now_ms())
+
+    def _retired(self, parts: Mapping[str, Part], corrupt: list[str]) -> dict[str, int]:
+        """What is no longer read once the new run is, with the times since when."""
+        former = self._before.compacted
+        folders = [path(JOURNAL.name, former.parts[day].folder) for day in parts if day in former.parts]
+        folders += [path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
+        if self._before.run is not None:
+            folders.append(path(JOURNAL.name, f"run={self._before.run}"))
+        root, files = self._store.root, self._store.files
+        before = {each: at for each, at in former.retired.items() if files.exists(f"{root}/{each}")}
+        return before | dict.fromkeys(folders, now_ms())
+
+
+def _tell(facts: Mapping[str, Any]) -> None:
+    if facts["unchanged"]:
+        click.echo("Nothing has come since the last compaction.")
+    else:
+        click.echo(f"Compacted {facts['batches']} batches: {facts['rows']} records of {facts['dates']} dates.")
+    if facts["removed"]:
+        click.echo(f"Removed what was replaced: {len(facts['removed'])} folders.")

@@ -1,0 +1,223 @@
+"""The job ``ingest``: segments that land become rows of ``journal``, each record once, as a stream."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.pipeline.errors import JobFailed
+from app.pipeline.journal.ingest_batch import Ingest, Landed, Totals, literal
+from app.pipeline.journal.reader import gaps
+from app.pipeline.spark.console import progress, say, summarize
+from app.pipeline.spark.launch import Launch
+from app.pipeline.storage.datasets import Store, run_id
+from app.pipeline.storage.files import Files
+from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_NAMES = "*.ndjson{,.gz,.zst}"
+_FILE = "path string, modificationTime timestamp, length bigint, content binary"
+_LISTED = "path", "unix_millis(modificationTime) as modified_at", "length"
+_FOREVER = "36500d"
+"""Of files older than the newest by more than this, Spark's file source takes no notice: by default, a week."""
+
+
+def ingest(
+    launch: Launch,
+    landing: str,
+    output: str,
+    interval_seconds: float | None = None,
+    max_files: int = 1000,
+    checkpoint: str | None = None,
+) -> dict[str, Any]:
+    """Run the job and tell its result. ``interval_seconds``: for ever, so often; None: once, what is there now.
+
+    ``max_files``: of a batch. Raises UsageError for a landing folder that is not there, JobFailed.
+    """
+    _check(landing)
+    with launch.spark("ingest") as spark:
+        began = time.monotonic()
+        landed = Files(spark, landing)
+        if not landed.is_folder(landing):
+            raise click.UsageError(f"{landing}: there is no such folder")
+        store = Store(spark, output)
+        home = store.folder(JOURNAL.name)
+        place = checkpoint or f"{home}/_checkpoint"
+        with only_one(store.files, f"{home}/_ingest.lock", "ingest"):
+            job = _Job(store, landed.qualified(landing), place, max_files)
+            with progress(spark, "ingest") if interval_seconds is None else nullcontext():
+                job.mend()
+                job.stream(interval_seconds)
+            facts = job.finish()
+    facts["seconds"] = round(time.monotonic() - began, 3)
+    summarize(launch.summary, facts)
+    _tell(facts)
+    return facts
+
+
+class _Job:
+    def __init__(self, store: Store, landing: str, checkpoint: str, max_files: int) -> None:
+        self._store = store
+        self._spark: SparkSession = store.spark
+        self._landing = landing
+        self._checkpoint = checkpoint
+        self._max_files = max_files
+        self._ingest = Ingest(store)
+        self._query: str | None = None
+        self._error: BaseException | None = None
+        self._is_continuous = False
+
+    def mend(self) -> None:
+        """Read once more what was damaged when it was read, and has changed: the stream takes every path once."""
+        changed = self._ingest.changed([landed for url in self._ingest.known.damaged for landed in self._there(url)])
+        if changed:
+            made_of = hashlib.sha256(repr(changed).encode()).hexdigest()[:16]
+            self._ingest.batch(f"mended-{made_of}-{time.time_ns()}", changed)
+
+    def _there(self, url: str) -> list[Landed]:
+        """The file, if it is there: it lies on the file system of some landing folder, not on the root's."""
+        files = Files(self._spark, url)
+        if not files.exists(url):
+            return []
+        return [Landed(each.url, each.size, each.modified_at) for each in files.walk(url)]
+
+    def stream(self, interval_seconds: float | None) -> None:
+        """Read what has landed and was not read before; until a signal asks to stop, or, None, until it is all read.
+
+        Raises JobFailed where a signal came before it was all read.
+        """
+        self._is_continuous = interval_seconds is not None
+        files = (
+            self._spark.readStream.format("binaryFile")
+            .schema(_FILE)
+            .option("recursiveFileLookup", "true")
+            .option("pathGlobFilter", _NAMES)
+            .option("maxFilesPerTrigger", str(self._max_files))
+            .option("maxFileAge", _FOREVER)
+            .option("ignoreMissingFiles", "true")
+            .load(literal(self._landing))
+            .selectExpr(*_LISTED)
+        )
+        writer = files.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
+        if interval_seconds is None:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{interval_seconds} seconds")
+        query = writer.start()
+        try:
+            with _stop_signals() as stopping:
+                while not (ended := query.awaitTermination(1)) and not stopping.is_set():
+                    pass
+        except Exception:
+            if self._error is not None:
+                raise self._error from None
+            raise
+        finally:
+            query.stop()
+        if not (ended or self._is_continuous):
+            raise JobFailed("It was stopped before all was read. Start it again: it goes on from there.")
+
+    def finish(self) -> dict[str, Any]:
+        """Publish what is missing, and tell what was done."""
+        missing = self._publish_gaps()
+        known = self._ingest.known
+        return {
+            "job": "ingest",
+            "landing": self._landing,
+            "root": self._store.root,
+            **asdict(self._ingest.totals),
+            "journal": {
+                "records": known.records,
+                "processes": len(known.seqs),
+                "damaged_files": len(known.damaged),
+                **missing,
+                "at_least": any(missing.values()),
+            },
+        }
+
+    def _batch(self, listed: DataFrame, number: int) -> None:
+        try:
+            files = [Landed(row["path"], row["length"], row["modified_at"]) for row in listed.collect()]
+            made = self._ingest.batch(f"{self._query_id()}-{number:08d}", files)
+            if self._is_continuous:
+                self.mend()
+                self._publish_gaps()
+                say(f"ingest: batch {number}: {_told(made)}")
+        except BaseException as error:
+            self._error = error
+            raise
+
+    def _query_id(self) -> str:
+        """Of the stream: another one, when its checkpoint was lost, begins to count its batches anew."""
+        if self._query is None:
+            content = self._store.files.read(f"{self._checkpoint}/metadata")
+            if content is None:
+                raise JobFailed(f"{self._checkpoint} has no metadata")
+            self._query = json.loads(content)["id"].replace("-", "")[:12]
+        return self._query
+
+    def _publish_gaps(self) -> dict[str, int]:
+        rows = list(gaps(self._ingest.known))
+        run = run_id("gaps", rows, {})
+        counts = {kind: sum(row[5] for row in rows if row[0] == kind) for kind in ("lost", "hole")}
+        missing = {"lost": counts["lost"], "in_holes": counts["hole"]}
+        if self._store.already([JOURNAL_GAPS.name], run) is None:
+            frame = self._spark.createDataFrame(rows, JOURNAL_GAPS.ddl).coalesce(1)
+            self._store.write(frame, JOURNAL_GAPS.name, run)
+            self._store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": missing})
+        return missing
+
+
+def _check(landing: str) -> None:
+    """What can be said before Spark starts."""
+    if "://" not in landing and not landing.startswith("file:") and not Path(landing).is_dir():
+        raise click.UsageError(f"{landing}: there is no such folder")
+
+
+@contextmanager
+def _stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set meanwhile."""
+    asked = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _told(made: Totals) -> str:
+    words = [f"{made.records} records of {made.files} files"]
+    if made.duplicates or made.skipped_files:
+        words.append(f"{made.duplicates} records and {made.skipped_files} files that were there already")
+    if made.corrupt:
+        words.append(f"{made.corrupt} that are no records")
+    return ", ".join(words)
+
+
+def _tell(facts: dict[str, Any]) -> None:
+    journal = facts["journal"]
+    made = Totals(**{name: facts[name] for name in asdict(Totals())})
+    click.echo(f"Ingested {_told(made)}, in {made.batches} batches.")
+    at_least = "at least " if journal["at_least"] else ""
+    click.echo(f"journal: {at_least}{journal['records']} records of {journal['processes']} processes")
+    if journal["at_least"]:
+        click.echo(f"  missing: {journal['lost']} that the gateway lost, {journal['in_holes']} that never landed")
+    if journal["damaged_files"]:
+        click.echo(f"  {journal['damaged_files']} files could not be read whole: see journal_corrupt")

@@ -1,0 +1,247 @@
+"""One batch of ``ingest``: files become rows, each record once, and a commit makes them the readers'."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from app import __version__
+from app.pipeline.journal.commits import Commit, Content, Damaged, Known, read_whole, segment_of
+from app.pipeline.journal.file_reports import ByFile, Lost, Owner, Report
+from app.pipeline.journal.ranges import Ranges
+from app.pipeline.journal.reader import commit, now_ms, save, snapshot
+from app.pipeline.journal.segment_lines import Corrupt
+from app.pipeline.journal.tasks import corrupt_row, corrupt_rows, journal_rows
+from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.files import Files
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+LARGEST_BYTES = 128 * 1024 * 1024
+"""A task holds a whole file, as it landed, several times over, and Spark has 1 GB by default; a gateway's own files are
+far smaller."""
+_KEY = ["node", "epoch", "seq"]
+
+
+class Landed(NamedTuple):
+    """A file in the landing folder: ``url`` as Spark writes it, ``modified_at`` in Unix ms."""
+
+    url: str
+    size: int
+    modified_at: int
+
+
+@dataclass
+class Totals:
+    """What a run has done so far."""
+
+    batches: int = 0
+    files: int = 0
+    skipped_files: int = 0
+    damaged_files: int = 0
+    records: int = 0
+    duplicates: int = 0
+    corrupt: int = 0
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(Totals)))
+
+
+@dataclass
+class _Found:
+    """What the tasks told, put together."""
+
+    reports: Mapping[str, Report]
+    seqs: dict[Owner, Ranges] = field(default_factory=dict)
+    dates: dict[str, int] = field(default_factory=dict)
+    lost: dict[tuple[str, str, int], Lost] = field(default_factory=dict)
+    records: int = 0
+
+    def __post_init__(self) -> None:
+        for report in self.reports.values():
+            self.records += report.records
+            self.lost |= {lost[:3]: lost for lost in report.lost}
+            for day, count in report.dates.items():
+                self.dates[day] = self.dates.get(day, 0) + count
+            for owner, ranges in report.seqs.items():
+                seqs = self.seqs.setdefault(owner, Ranges())
+                for each in ranges:
+                    seqs.add_range(each)
+
+    @property
+    def repeated(self) -> int:
+        """How many records came more than once, from different files."""
+        return self.records - sum(map(len, self.seqs.values()))
+
+
+class Ingest:
+    """Writes batches below the store's root. One at a time, and one of these at a time: the caller holds the lock."""
+
+    def __init__(self, store: Store) -> None:
+        self.known = Known()
+        self.totals = Totals()
+        self._store = store
+        self._done: set[str] = set()
+        found = snapshot(store)
+        self._done = {*found.compacted.merged, *(each.batch for each in found.batches)}
+        self.known = found.known()
+        self._remove_leftovers(
+            {each.folder for each in found.batches} | {each.corrupt_folder for each in found.batches},
+            found.compacted.merged,
+        )
+
+    def batch(self, name: str, files: Sequence[Landed]) -> Totals:
+        """Ingest ``files`` as the batch ``name``; nothing is done where it was already. What it came to."""
+        if name in self._done:
+            return Totals()
+        fresh = [file for file in files if not self.known.has(file.url)]
+        reports = self._refused(fresh)
+        wanted = [file for file in fresh if file.url not in reports]
+        # The name of an attempt: what a killed one still writes somewhere is not in the way of the next.
+        folder = f"batch={name}.{uuid.uuid4().hex[:8]}"
+        found = _Found(self._write(wanted, folder, name))
+        reports |= found.reports
+        if found.repeated:
+            folder, found.dates = self._once(folder, found)
+        for file in wanted:
+            reports.setdefault(file.url, Report(corrupt=1, damage="missing_file"))
+        corrupt = self._write_corrupt(fresh, reports, folder, name)
+        content = self._content(fresh, reports, found)
+        rows = sum(found.dates.values())
+        commit(
+            self._store,
+            Commit(
+                batch=name,
+                committed_at=now_ms(),
+                folder=folder if rows else None,
+                corrupt_folder=folder if corrupt else None,
+                dates=found.dates,
+                content=content,
+            ),
+        )
+        self.known.add(content)
+        self._done.add(name)
+        made = Totals(
+            batches=1,
+            files=len(fresh),
+            skipped_files=len(files) - len(fresh),
+            damaged_files=len(content.damaged),
+            records=rows,
+            duplicates=sum(report.duplicates for report in reports.values()) + found.repeated,
+            corrupt=corrupt,
+        )
+        self.totals += made
+        return made
+
+    def changed(self, listed: Iterable[Landed]) -> list[Landed]:
+        """Of files that are there, those that were damaged, and have changed since, or this program has."""
+        return [file for file in listed if self._is_changed(file)]
+
+    def _is_changed(self, file: Landed) -> bool:
+        before = self.known.damaged.get(file.url)
+        if before is None:
+            return False
+        now = file.size, file.modified_at, __version__
+        return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
+
+    def _refused(self, files: Iterable[Landed]) -> dict[str, Report]:
+        large = (file.url for file in files if file.size > LARGEST_BYTES)
+        return {url: Report(corrupt=1, damage="too_large_file") for url in large}
+
+    def _write(self, files: Sequence[Landed], folder: str, batch: str) -> dict[str, Report]:
+        told = self._store.spark.sparkContext.accumulator({}, ByFile())
+        known = {owner: list(seqs) for owner, seqs in self.known.seqs.items()}
+        content = self._content_of([file.url for file in files])
+        if content is None:
+            return {}
+        rows = content.mapInArrow(partial(journal_rows, known=known, report=told.add, batch=batch), JOURNAL.ddl)
+        save(self._store, rows, JOURNAL.name, folder)
+        return dict(told.value)
+
+    def _once(self, folder: str, found: _Found) -> tuple[str, dict[str, int]]:
+        """Write the rows of ``folder`` again, each record once."""
+        spark, home = self._store.spark, self._store.folder(JOURNAL.name)
+        frame = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").dropDuplicates(_KEY)
+        save(self._store, frame, JOURNAL.name, f"{folder}-once")
+        written = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}-once")
+        dates = {row["date"].isoformat(): row["count"] for row in written.groupBy("date").count().collect()}
+        self._store.files.remove(f"{home}/{folder}")
+        return f"{folder}-once", dates
+
+    def _write_corrupt(self, files: Sequence[Landed], reports: Mapping[str, Report], folder: str, batch: str) -> int:
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as f
+
+        spark = self._store.spark
+        broken = [file for file in files if reports[file.url].corrupt]
+        if not broken:
+            return 0
+        unread = {"too_large_file": f"It has more than {LARGEST_BYTES} bytes.", "missing_file": "It is gone."}
+        rows = [
+            corrupt_row(file.url, Corrupt(0, damage, unread[damage], size=file.size), batch)
+            for file in broken
+            if (damage := reports[file.url].damage) in unread
+        ]
+        frame = spark.createDataFrame([tuple(row.values()) for row in rows], JOURNAL_CORRUPT.ddl)
+        content = self._content_of([file.url for file in broken if reports[file.url].damage not in unread])
+        if content is not None:
+            frame = frame.union(content.mapInArrow(partial(corrupt_rows, batch=batch), JOURNAL_CORRUPT.ddl))
+        seen = Observation()
+        save(self._store, frame.observe(seen, f.count("*").alias("rows")), JOURNAL_CORRUPT.name, folder)
+        return int(seen.get["rows"])
+
+    def _content(self, files: Sequence[Landed], reports: Mapping[str, Report], found: _Found) -> Content:
+        whole = [file.url for file in files if reports[file.url].damage is None]
+        # What is damaged is of no interest where there is a good copy.
+        segments = {segment_of(url) for url in whole} - {None}
+        damaged = [
+            Damaged(file.url, file.size, file.modified_at, damage, __version__)
+            for file in files
+            if (damage := reports[file.url].damage) is not None and segment_of(file.url) not in segments
+        ]
+        processes, unnamed = read_whole(whole, found.seqs)
+        return Content(
+            processes=processes,
+            files=unnamed,
+            damaged=damaged,
+            mended=[url for url in self.known.damaged if url in whole or segment_of(url) in segments],
+            lost=sorted(found.lost.values()),
+        )
+
+    def _content_of(self, urls: Collection[str]) -> DataFrame | None:
+        """The files as (path, content), without those that are gone; None: there are none."""
+        from pyspark.errors import AnalysisException
+
+        reader = self._store.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
+        reader = reader.option("ignoreMissingFiles", "true")
+        if not urls:
+            return None
+        try:
+            frame = reader.load([literal(url) for url in urls])
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            there = [url for url in urls if Files(self._store.spark, url).exists(url)]
+            if len(there) == len(urls):
+                raise
+            return self._content_of(there)
+        return frame.select("path", "content")
+
+    def _remove_leftovers(self, named: Collection[str | None], merged: Collection[str]) -> None:
+        for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
+            for each in self._store.files.list(self._store.folder(dataset)):
+                name = each.url.rpartition("/")[2]
+                is_merged = name.removeprefix("batch=").rpartition(".")[0] in merged
+                if name.startswith("batch=") and name not in named and not is_merged:
+                    self._store.files.remove(each.url)
+
+
+def literal(url: str) -> str:
+    """``url`` as a pattern that matches nothing else."""
+    return re.sub(r"([\\{}\[\]*?])", r"\\\1", url)

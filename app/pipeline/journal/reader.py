@@ -1,0 +1,212 @@
+"""The journal as it was ingested: its events as they are now, and what is missing from them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from app.observe.journal.record import Segment
+from app.pipeline.errors import JobFailed
+from app.pipeline.journal.commits import Commit, Content, Known
+from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_COMMITS = "_batches"
+_WRITING = {
+    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
+    "parquet.enable.dictionary#envelope": "false",
+    "parquet.column.statistics.enabled#envelope": "false",
+}
+_commit = msgspec.json.Decoder(Commit)
+
+
+class Part(msgspec.Struct, frozen=True):
+    """All records of a date, up to the last compaction. ``folder``: below the dataset's."""
+
+    folder: str
+    rows: int
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a compaction has made. ``parts``: by date; ``merged`` batches are in them, ``retired`` folders are read by
+    nobody who begins now: since when, Unix ms."""
+
+    parts: dict[str, Part] = {}
+    corrupt: list[str] = []
+    merged: dict[str, int] = {}
+    retired: dict[str, int] = {}
+    content: Content = Content()
+
+
+class Snapshot:
+    """The journal at one moment: what was compacted, and the batches since. It stays readable for as long as
+    ``compact`` retains what it replaces."""
+
+    def __init__(self, store: Store, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
+        self.run = run
+        """The compaction it is based on."""
+        self.compacted = compacted
+        self.batches = batches
+        """In the order of their commits; those that are not in ``compacted``."""
+        self._store = store
+
+    def known(self) -> Known:
+        """All that has been ingested."""
+        known = Known()
+        known.add(self.compacted.content)
+        for each in self.batches:
+            known.add(each.content)
+        return known
+
+    def dates(self) -> dict[str, int]:
+        """The dates there are, as ISO 8601 has them, and how many records of each."""
+        rows = {day: part.rows for day, part in self.compacted.parts.items()}
+        for batch in self.batches:
+            for day, count in batch.dates.items():
+                rows[day] = rows.get(day, 0) + count
+        return dict(sorted(rows.items()))
+
+    def folders(self, dates: Collection[str] | None = None) -> list[str]:
+        """The URLs of the folders that hold the records, all or those of ``dates``; batches hold others besides."""
+        parts = [part.folder for day, part in self.compacted.parts.items() if dates is None or day in dates]
+        batches = [
+            each.folder
+            for each in self.batches
+            if each.folder is not None and (dates is None or not each.dates.keys().isdisjoint(dates))
+        ]
+        return [f"{self._store.folder(JOURNAL.name)}/{folder}" for folder in (*parts, *batches)]
+
+    def records(self, dates: Collection[str] | None = None) -> DataFrame:
+        """The records, each once, all or those of ``dates``; columns as in ``journal``."""
+        from pyspark.sql import functions as f
+
+        frame = self._read(self.folders(dates), JOURNAL.ddl)
+        return frame if dates is None else frame.where(f.col("date").isin([date.fromisoformat(day) for day in dates]))
+
+    def corrupt(self) -> DataFrame:
+        """What is no record, each once, though a damaged file may have been read more than once."""
+        folders = [*self.compacted.corrupt, *(each.corrupt_folder for each in self.batches if each.corrupt_folder)]
+        home = self._store.folder(JOURNAL_CORRUPT.name)
+        frame = self._read([f"{home}/{folder}" for folder in folders], JOURNAL_CORRUPT.ddl)
+        return frame.dropDuplicates(["src_file", "src_at", "reason", "raw_sha256"])
+
+    def missing(self) -> DataFrame:
+        """What is missing, as rows of ``journal_gaps``."""
+        return self._store.spark.createDataFrame(list(gaps(self.known())), JOURNAL_GAPS.ddl)
+
+    def _read(self, folders: list[str], ddl: str) -> DataFrame:
+        spark = self._store.spark
+        if not folders:
+            return spark.createDataFrame([], ddl)
+        # Names of folders are no columns here: a file holds all of its own.
+        return spark.read.schema(ddl).option("recursiveFileLookup", "true").parquet(*folders)
+
+
+def snapshot(store: Store) -> Snapshot:
+    """The journal below the store's root as it is now: before the first batch, an empty one."""
+    # Where a file cannot be replaced in one step, a process that was killed may have left no pointer: see Files.write.
+    run = store.current(JOURNAL.name) or store.newest(JOURNAL.name)
+    compacted = Compacted()
+    if run is not None:
+        compacted = msgspec.convert((store.manifest(JOURNAL.name, run) or {})["compacted"], Compacted)
+    # A later one may tell what has become of a file of an earlier one.
+    batches = sorted(_commits(store, compacted.merged), key=lambda each: (each.committed_at, each.batch))
+    return Snapshot(store, run, compacted, batches)
+
+
+def existing(spark: SparkSession, root: str) -> Snapshot:
+    """The journal below ``root`` as it is now. Raises JobFailed where nothing was ever ingested."""
+    found = snapshot(Store(spark, root))
+    if found.run is None and not found.batches:
+        raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
+    return found
+
+
+def read_journal(spark: SparkSession, root: str, dates: Collection[str] | None = None) -> DataFrame:
+    """The records of the journal below ``root``, each once, all or those of ``dates`` (ISO 8601).
+
+    Use one :class:`Snapshot` for questions that belong together. Raises JobFailed where nothing was ever ingested.
+    """
+    return existing(spark, root).records(dates)
+
+
+def read_missing(spark: SparkSession, root: str) -> DataFrame:
+    """What is missing from :func:`read_journal`: rows of ``journal_gaps``. Where one of them is ``lost`` or a ``hole``,
+    every count over the journal is 'at least'."""
+    return existing(spark, root).missing()
+
+
+def gaps(known: Known) -> Iterator[tuple[Any, ...]]:
+    """Rows of ``journal_gaps``: records lost, holes, and where each process was last heard of."""
+    for lost in sorted(known.lost):
+        yield "lost", lost.node, lost.epoch, lost.seq, lost.seq, lost.records, lost.first_lost_at, lost.last_lost_at
+    for (node, epoch), seqs in sorted(known.seqs.items(), key=lambda each: each[0]):
+        for first, last, from_at, to_at in seqs.holes():
+            since = _started_at(epoch) if from_at is None else from_at
+            yield "hole", node, epoch, first, last, last - first + 1, since, to_at
+        *_, (_, last, _, last_at) = seqs
+        yield "open_end", node, epoch, last + 1, None, None, last_at, None
+
+
+def _started_at(epoch: str) -> int | None:
+    """When a process began, Unix ms; None where its epoch is of another make."""
+    try:
+        return Segment("", epoch, 1).started_at
+    except ValueError:
+        return None
+
+
+def commit(store: Store, made: Commit) -> None:
+    """Let readers read a batch."""
+    store.files.write(_url(store, made.batch), msgspec.json.encode(made))
+
+
+def save(store: Store, frame: DataFrame, dataset: str, folder: str) -> None:
+    """Write rows to a folder of a dataset, which nobody reads yet."""
+    frame.write.mode("overwrite").options(**_WRITING).parquet(f"{store.folder(dataset)}/{folder}")
+
+
+def folders_of(store: Store, batch: str) -> list[tuple[str, str]]:
+    """The folders of a batch, each with its dataset; none where it has no commit."""
+    content = store.files.read(_url(store, batch))
+    if content is None:
+        return []
+    made = _commit.decode(content)
+    folders = (JOURNAL.name, made.folder), (JOURNAL_CORRUPT.name, made.corrupt_folder)
+    return [(dataset, folder) for dataset, folder in folders if folder is not None]
+
+
+def forget(store: Store, batch: str) -> None:
+    """Remove the commit of a batch that was merged long ago."""
+    store.files.remove(_url(store, batch))
+
+
+def committed(store: Store) -> list[str]:
+    """The names of all batches that have a commit."""
+    listed = store.files.list(f"{store.folder(JOURNAL.name)}/{_COMMITS}")
+    names = (each.url.rpartition("/")[2] for each in listed)
+    return [name.removesuffix(".json") for name in names if name.endswith(".json") and not name.startswith(".")]
+
+
+def now_ms() -> int:
+    """Unix ms."""
+    return time.time_ns() // 1_000_000
+
+
+def _url(store: Store, batch: str) -> str:
+    return f"{store.folder(JOURNAL.name)}/{_COMMITS}/{batch}.json"
+
+
+def _commits(store: Store, merged: Collection[str]) -> Iterator[Commit]:
+    for name in committed(store):
+        content = None if name in merged else store.files.read(_url(store, name))
+        # None: it was merged in the meantime, and long enough ago that nobody needs it.
+        if content is not None:
+            yield _commit.decode(content)

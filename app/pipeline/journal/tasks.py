@@ -1,0 +1,144 @@
+"""The tasks of ``ingest``: files in, rows out."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+from msgspec import UNSET
+from msgspec.structs import astuple
+
+from app.observe.journal.record import Record
+from app.pipeline.journal.file_reports import Lost, Owner, Report
+from app.pipeline.journal.ranges import Range, Ranges
+from app.pipeline.journal.segment_lines import Corrupt, found
+from app.pipeline.storage.arrow import schema
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT
+
+_JOURNAL, _CORRUPT = schema(JOURNAL.columns), schema(JOURNAL_CORRUPT.columns)
+_MEMBERS = Record.__struct_fields__
+_BATCH_ROWS = 8192
+_BATCH_BYTES = 8 * 1024 * 1024
+_DAY_MS = 86_400_000
+
+
+def journal_rows(
+    batches: Iterable[Any],
+    known: Mapping[Owner, Sequence[Range]],
+    report: Callable[[dict[str, Report]], None],
+    batch: str,
+) -> Iterator[Any]:
+    """For ``mapInArrow``: files, as (path, content), become rows of ``journal``, without what is ``known`` already.
+
+    Of every file a Report is handed to ``report``, once it is read.
+    """
+    have = {owner: Ranges(ranges) for owner, ranges in known.items()}
+    for files in batches:
+        for number in range(files.num_rows):
+            path, content = files.column(0)[number].as_py(), files.column(1)[number].as_buffer()
+            made = Report()
+            yield from _journal_rows(path, content, have, made, batch)
+            report({path: made})
+
+
+def _journal_rows(path: str, content: Any, known: Mapping[Owner, Ranges], report: Report, batch: str) -> Iterator[Any]:
+    new: dict[Owner, Ranges] = {}
+    held: list[Record] = []
+    size = 0
+    for each in found(content):
+        if isinstance(each, Corrupt):
+            report.corrupt += 1
+            report.damage = each.reason
+            continue
+        owner = each.node, each.epoch
+        seqs = new.get(owner)
+        if seqs is None:
+            seqs = new[owner] = Ranges()
+        before = known.get(owner)
+        if (before is not None and each.seq in before) or not seqs.add(each.seq, each.at):
+            report.duplicates += 1
+            continue
+        if each.event == "gap":
+            report.lost.append(_lost(each))
+        held.append(each)
+        size += sum(len(body) for body in (each.envelope, each.envelope_base64) if body is not UNSET)
+        if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield _columns(held, path, batch, report)
+            held, size = [], 0
+    if held:
+        yield _columns(held, path, batch, report)
+    report.seqs = {owner: list(seqs) for owner, seqs in new.items() if len(seqs)}
+    report.records = sum(map(len, new.values()))
+
+
+def _lost(gap: Record) -> Lost:
+    def number(value: Any, otherwise: int) -> int:
+        return otherwise if value is UNSET else value
+
+    first, last = number(gap.first_lost_at, gap.at), number(gap.last_lost_at, gap.at)
+    return Lost(gap.node, gap.epoch, gap.seq, number(gap.count, 1), first, last)
+
+
+def _columns(records: Sequence[Record], path: str, batch: str, report: Report) -> Any:
+    count = len(records)
+    members = dict(zip(_MEMBERS, zip(*map(astuple, records), strict=True), strict=True))
+    bodies = members.pop("envelope"), members.pop("envelope_base64")
+    columns: dict[str, Any] = {name: _told(values) for name, values in members.items()}
+    if any(each.count(UNSET) < count for each in bodies):
+        columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]
+    days = [at // _DAY_MS for at in members["at"]]
+    for day, many in Counter(days).items():
+        date = datetime.fromtimestamp(day * _DAY_MS // 1000, UTC).date().isoformat()
+        report.dates[date] = report.dates.get(date, 0) + many
+    columns["date"] = pa.array(days, pa.int32()).cast(pa.date32())
+    columns |= {"ingest_batch": pa.repeat(batch, count), "src_file": pa.repeat(path, count)}
+    arrays = [_array(columns.get(each.name), each.type, count) for each in _JOURNAL]
+    return pa.RecordBatch.from_arrays(arrays, schema=_JOURNAL)
+
+
+def _told(values: tuple[Any, ...]) -> Sequence[Any] | None:
+    """The values of a member, null where it is absent; None where it always is."""
+    absent = values.count(UNSET)
+    if absent == len(values):
+        return None
+    return [None if each is UNSET else each for each in values] if absent else values
+
+
+def _array(values: Any, kind: Any, count: int) -> Any:
+    if values is None:
+        return pa.nulls(count, kind)
+    return values if isinstance(values, pa.Array) else pa.array(values, kind)
+
+
+def _body(raw: Any, coded: Any) -> bytes | None:
+    if raw is not UNSET:
+        return bytes(raw)
+    return None if coded is UNSET else b64decode(coded)
+
+
+def corrupt_rows(batches: Iterable[Any], batch: str) -> Iterator[Any]:
+    """For ``mapInArrow``: files, as (path, content), become rows of ``journal_corrupt``."""
+    for files in batches:
+        for number in range(files.num_rows):
+            path, content = files.column(0)[number].as_py(), files.column(1)[number].as_buffer()
+            for each in found(content):
+                if isinstance(each, Corrupt):
+                    yield pa.RecordBatch.from_pylist([corrupt_row(path, each, batch)], _CORRUPT)
+
+
+def corrupt_row(path: str, corrupt: Corrupt, batch: str) -> dict[str, Any]:
+    """The row of ``journal_corrupt`` for what is no record in the file ``path``."""
+    return {
+        "src_file": path,
+        "src_at": corrupt.at,
+        "reason": corrupt.reason,
+        "detail": corrupt.detail,
+        "raw": corrupt.content,
+        "raw_bytes": corrupt.size,
+        "raw_sha256": corrupt.sha256,
+        "ingest_batch": batch,
+    }

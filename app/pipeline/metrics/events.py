@@ -1,0 +1,126 @@
+"""What events alone tell: counts, rates and sizes by minute and by day. A late event changes its own day only.
+
+Every function takes records of the journal and gives rows of a dataset; ``losses``: see
+:mod:`app.pipeline.metrics.missing_spans`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from app.pipeline.metrics.histogram import bucket_of, percentiles
+from app.pipeline.metrics.missing_spans import Losses, overlaps
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+KEYS = ("queue", "job", "lang", "broker")
+PLAIN = ("accepted", "delivered", "acked", "nacked", "rejected", "redriven", "lease_expired", "poison")
+"""Events that are counted under their own names."""
+
+
+def grains(at: str) -> Column:
+    """For the time ``at``: the minute it is in and the day it is in, as rows of (grain, at)."""
+    from pyspark.sql import functions as f
+
+    def floored(grain: str, ms: int) -> Column:
+        # Rounded down, also before 1970.
+        return f.struct(f.lit(grain).alias("grain"), (f.col(at) - f.pmod(f.col(at), f.lit(ms))).alias("at"))
+
+    return f.inline(f.array(floored("minute", MINUTE_MS), floored("day", DAY_MS)))
+
+
+def lasts() -> Column:
+    """The last ms of a row's minute or day."""
+    from pyspark.sql import functions as f
+
+    return f.col("at") + f.when(f.col("grain") == "day", DAY_MS).otherwise(MINUTE_MS) - 1
+
+
+def throughput(journal: DataFrame, losses: Losses) -> DataFrame:
+    """How many of each event, and why messages were dead-lettered."""
+    from pyspark.sql import functions as f
+
+    event, minute = f.col("event"), (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")
+    is_dead = event.isin("dead_lettered", "poison")
+    # One row per key, event and reason: whatever the skew, tasks hand on little. The rest is done on those few.
+    few = (
+        journal.where(event.isin(*PLAIN, "dead_lettered"))
+        .withColumn("reason", f.when(is_dead, f.coalesce("outcome", f.lit("unknown"))))
+        .withColumn("retried", (event == "delivered") & (f.coalesce("attempts", f.lit(0)) > 0))
+        .groupBy("date", minute, *KEYS, "event", "reason", "retried")
+        .agg(f.count("*").alias("n"))
+        .select("date", grains("minute"), *KEYS, "event", "reason", "retried", "n")
+    )
+
+    def total(of: Column) -> Column:
+        return f.coalesce(f.sum(f.when(of, f.col("n"))), f.lit(0))
+
+    by_reason = few.groupBy("date", "grain", "at", *KEYS, "event", "reason").agg(
+        f.sum("n").alias("n"), total(f.col("retried")).alias("retried")
+    )
+    entry = f.struct("reason", "n")
+    return (
+        by_reason.groupBy("date", "grain", "at", *KEYS)
+        .agg(
+            *(total(event == name).alias(name) for name in PLAIN),
+            f.sum("retried").alias("retried"),
+            total(is_dead).alias("dead_lettered"),
+            _map(f.when(event == "dead_lettered", entry)).alias("dead_lettered_by"),
+            _map(f.when(event == "poison", entry)).alias("poison_by"),
+        )
+        .withColumn("at_least", overlaps(losses, f.col("at"), lasts()))
+    )
+
+
+def _map(entry: Column) -> Column:
+    from pyspark.sql import functions as f
+
+    return f.map_from_entries(f.sort_array(f.collect_list(entry)))
+
+
+def rates(throughput: DataFrame) -> DataFrame:
+    """Shares of what ``throughput`` counts; null where there is nothing to share."""
+    from pyspark.sql import functions as f
+
+    ended = f.col("acked") + f.col("dead_lettered")
+    return throughput.select(
+        "date",
+        "grain",
+        "at",
+        *KEYS,
+        "delivered",
+        "retried",
+        ended.alias("ended"),
+        "dead_lettered",
+        f.try_divide("retried", "delivered").alias("retry_rate"),
+        f.try_divide("dead_lettered", ended).alias("dead_letter_rate"),
+        "at_least",
+    )
+
+
+def payload(journal: DataFrame, losses: Losses) -> DataFrame:
+    """Sizes of the bodies that were accepted, and of those that were delivered."""
+    from pyspark.sql import functions as f
+
+    minute = (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")
+    keys = ("date", "grain", "at", "event", *KEYS)
+    value = f.col("bytes")
+    histogram = (
+        journal.where(f.col("event").isin("accepted", "delivered") & value.isNotNull())
+        .groupBy("date", minute, "event", *KEYS, bucket_of(value).alias("bucket"))
+        .agg(f.count("*").alias("n"), f.sum(value).alias("sum"), f.max(value).alias("max"))
+        .select("date", grains("minute"), "event", *KEYS, "bucket", "n", "sum", "max")
+        .groupBy(*keys, "bucket")
+        .agg(f.sum("n").alias("n"), f.sum("sum").alias("sum"), f.max("max").alias("max"))
+    )
+    return percentiles(histogram, keys).select(
+        *keys,
+        "n",
+        f.col("sum").alias("sum_bytes"),
+        f.col("max").alias("max_bytes"),
+        *(f.col(name).alias(f"{name}_bytes") for name in ("p50", "p95", "p99")),
+        "buckets",
+        overlaps(losses, f.col("at"), lasts()).alias("at_least"),
+    )

@@ -1,0 +1,144 @@
+"""The job ``metrics``: the journal becomes answers. New events restate the dates that they touch, and no others."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from datetime import date
+from typing import Any
+
+import click
+
+from app import __version__
+from app.pipeline.errors import JobFailed
+from app.pipeline.journal.reader import Snapshot, existing, now_ms
+from app.pipeline.metrics.dates import Range, State, before, changed, lost_otherwise, state_of
+from app.pipeline.metrics.missing_spans import losses_of
+from app.pipeline.metrics.stages import DATASETS, Measuring
+from app.pipeline.metrics.superseded import remove_superseded
+from app.pipeline.spark.console import progress, say, summarize
+from app.pipeline.spark.launch import Launch
+from app.pipeline.storage.datasets import Manifest, Store, run_id
+from app.pipeline.storage.locks import only_one
+
+_TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
+
+
+def metrics(launch: Launch, root: str, within: Range, force: bool = False, retain_hours: float = 24.0) -> Manifest:
+    """Run the job and tell its result; the manifest of the run. Raises JobFailed."""
+    with launch.spark("metrics") as spark:
+        store = Store(spark, root)
+        journal = existing(spark, root)
+        with only_one(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
+            job = _Job(store, journal, within)
+            removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
+            manifest, unchanged = job.run(force)
+        places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
+    told = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
+    summarize(launch.summary, {**told, "unchanged": unchanged, "removed": removed, "paths": places})
+    _tell(told, root, unchanged, len(removed))
+    return manifest
+
+
+class _Job:
+    def __init__(self, store: Store, journal: Snapshot, within: Range) -> None:
+        self._store = store
+        self._journal = journal
+        self._within = within
+        self._losses = losses_of(journal.missing())
+        self._now = state_of(journal.dates(), self._losses)
+        self._former = self._read()
+        # What another version has stated stays, until it is stated again: as soon as it is asked for.
+        is_own = self._former.get("code_version") == __version__
+        self._stated: State = self._former.get("state", {}) if is_own else {}
+
+    def tidy(self, until: int) -> list[str]:
+        """Remove what nobody reads since ``until``, Unix ms; what was removed, below the root."""
+        return remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
+
+    def run(self, force: bool) -> tuple[Manifest, bool]:
+        """The manifest, and whether it was there already."""
+        days = changed(self._stated, self._now, self._within, everything=force)
+        if not days and self._former:
+            return self._former, True
+        if not days:
+            raise JobFailed(f"{self._store.root} has no journal of these dates")
+        state = {**self._stated, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
+        # What is stated again must not be written over what is read meanwhile.
+        run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
+        say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
+        began = time.monotonic()
+        with progress(self._store.spark, "metrics"):
+            facts = self._measured(days, run)
+        facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
+        return self._store.publish(DATASETS, run, facts), False
+
+    def _read(self) -> Manifest:
+        """The manifest of the run that readers read; empty before the first.
+
+        Of one that was killed while it let readers read its datasets, they read all from now on.
+        """
+        run = self._store.current(DATASETS[0])
+        return {} if run is None else self._store.already(DATASETS, run) or {}
+
+    def _measured(self, days: list[date], run: str) -> dict[str, Any]:
+        followed = before(days[0], self._within.lookback_days)
+        # Where its producer's clock is ahead, a message was seen on the day before its own.
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= before(followed, 1)]
+        records = self._journal.records(window)
+        measuring = Measuring(self._store, run, records, self._losses, self._former.get("parts", {}))
+        measuring.events(days)
+        touched = measuring.touched(days)
+        for day in lost_otherwise(self._stated, self._now, days):
+            # Whatever was open then has lost something, perhaps.
+            touched |= {
+                each for each in measuring.days("lifecycle") if before(day, self._within.lookback_days) <= each <= day
+            }
+        measuring.messages(sorted(day for day in touched if day >= followed))
+        last = self._last()
+        # Of some days it was told before what is open, as far as was known then.
+        told = [day for day in measuring.days("open") if day >= days[0] and day.isoformat() in self._now]
+        ends = {day: self._last_at(day) for day in {last, *told}}
+        measuring.still_open(ends, date.fromisoformat(max(self._now)))
+        return {
+            "parts": measuring.parts,
+            "counts": measuring.totals(days, _TOTALS),
+            "dates": [day.isoformat() for day in days],
+            "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
+            "not_followed": sorted(day.isoformat() for day in touched if day < followed),
+            "as_of": ends[last],
+            "at_least": bool(self._losses),
+            "options": {
+                "from": self._within.first and self._within.first.isoformat(),
+                "to": self._within.last and self._within.last.isoformat(),
+                "lookback_days": self._within.lookback_days,
+            },
+        }
+
+    def _last(self) -> date:
+        """The last day of the range of which there is a journal."""
+        return max(
+            day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
+        )
+
+    def _last_at(self, day: date) -> int:
+        """When the last record of a day was made, Unix ms."""
+        row = self._journal.records([day.isoformat()]).agg({"at": "max"}).first()
+        assert row is not None
+        return int(row[0])
+
+
+def _tell(told: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
+    if unchanged:
+        say(f"Nothing has changed since run {told['run_id']}; --force does it again.")
+    at_least = "at least " if told["at_least"] else ""
+    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in told["counts"].items() if count)
+    click.echo(f"{len(told['dates'])} dates, messages of {len(told['message_dates'])}: {at_least}{counts or 'nothing'}")
+    if told["not_followed"]:
+        click.echo(
+            f"Left as they were, because they are further back than --lookback-days: messages of "
+            f"{told['not_followed'][0]} to {told['not_followed'][-1]}"
+        )
+    click.echo(f"In {root}: {', '.join(DATASETS)}")
+    if removed:
+        click.echo(f"Removed what was stated again: {removed} folders.")

@@ -1,0 +1,221 @@
+"""What became of each message: its events, put together.
+
+A life is told by ``message_id``, ``created_at`` and the queue where it began. ``created_at`` never changes and stands
+in nearly every event, so a late event says itself which day it touches: a message's day is that of its ``created_at``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, get_args
+
+from app.observe.journal.record import JournalEvent
+from app.pipeline.metrics.events import DAY_MS
+from app.pipeline.metrics.missing_spans import Losses, overlaps
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MAX_HOPS = 256
+"""More are counted, and not kept: an id that a producer uses for all its messages must not fill a task's memory."""
+EVENTS = tuple(event for event in get_args(JournalEvent) if event != "gap")
+"""What can happen to a message."""
+OLDEST_MS = 1_000_000_000_000
+"""September 2001: a ``created_at`` before it is no time in milliseconds (in seconds, it would be)."""
+AHEAD_MS = 86_400_000
+"""A ``created_at`` so long after the event is wrong. One that is wrong is as good as none."""
+_ORDER = ("at", "node", "epoch", "seq")
+
+
+def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
+    """The events that name a message, with ``created_at`` where it can be known, and ``day``, that of the message.
+
+    ``window``: of the messages whose ``created_at`` is known by every event, only those created then, Unix ms.
+
+    An event that does not know ``created_at`` (one that is redriven, a token from before an upgrade) takes it from the
+    event before it with the same ``message_id``, else from the first one after it. Where no event of an id knows, the
+    day is that of the first.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    named = _named(journal)
+    known, blank = named.where(_is_known()), blanks(journal)
+    witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
+        "message_id", *_ORDER, f.col("created_at").alias("told")
+    )
+    of_id = Window.partitionBy("message_id")
+    before = f.last("told", ignorenulls=True).over(
+        of_id.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    )
+    first = f.min_by("told", f.when(f.col("told").isNotNull(), f.struct(*_ORDER))).over(of_id)
+    first_at = f.min(f.when(f.col("told").isNull(), f.col("at"))).over(of_id)
+    mended = (
+        blank.unionByName(witnesses, allowMissingColumns=True)
+        .withColumns({"told_at": f.coalesce(before, first), "first_at": first_at})
+        .where(f.col("told").isNull())
+        .withColumns({"created_at": f.col("told_at"), "day": f.coalesce(_day("told_at"), _day("first_at"))})
+    )
+    columns = [*named.columns, "day"]
+    if window is not None:
+        known = known.where(f.col("created_at").between(*window))
+    return known.withColumn("day", _day("created_at")).select(*columns).unionByName(mended.select(*columns))
+
+
+def blanks(journal: DataFrame) -> DataFrame:
+    """The events that name a message, and do not know when it was created."""
+    from pyspark.sql import functions as f
+
+    return _named(journal).where(~_is_known()).withColumn("created_at", f.lit(None).cast("bigint"))
+
+
+def _named(journal: DataFrame) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return journal.where(f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS))
+
+
+def _is_known() -> Column:
+    from pyspark.sql import functions as f
+
+    made = f.col("created_at")
+    return f.coalesce((made >= OLDEST_MS) & (made <= f.col("at") + AHEAD_MS), f.lit(False))
+
+
+def _day(at: str) -> Column:
+    """The date of a time, UTC, whatever the time zone of the session."""
+    from pyspark.sql import functions as f
+
+    return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
+
+
+def lifecycle(placed: DataFrame, losses: Losses) -> DataFrame:
+    """A row for every life."""
+    from pyspark.sql import functions as f
+
+    event, at = f.col("event"), f.col("at")
+    order = f.struct(*_ORDER)
+
+    def when(*names: str) -> Column:
+        return f.when(event.isin(*names), at)
+
+    def count(*names: str) -> Column:
+        return f.count_if(event.isin(*names))
+
+    hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
+    lives = (
+        _with_home(placed)
+        .groupBy("message_id", "created_at", "home", "day")
+        .agg(
+            *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
+            f.max_by(f.coalesce("to_queue", "queue"), order).alias("last_queue"),
+            f.max_by("event", order).alias("last_event"),
+            f.min(at).alias("first_at"),
+            f.min(when("accepted")).alias("accepted_at"),
+            f.min(when("delivered")).alias("first_delivered_at"),
+            f.min(when("acked")).alias("acked_at"),
+            f.max(when("dead_lettered")).alias("dead_lettered_at"),
+            count("accepted").alias("copies"),
+            count("delivered").alias("deliveries"),
+            count("acked").alias("acks"),
+            count("nacked").alias("nacks"),
+            count("lease_expired").alias("lease_expiries"),
+            count("dead_lettered").alias("dead_letterings"),
+            count("redriven").alias("redrives"),
+            f.count("*").alias("events"),
+            f.min_by(hop, order, MAX_HOPS).alias("hops"),
+        )
+    )
+    return _told(lives, losses)
+
+
+def _with_home(placed: DataFrame) -> DataFrame:
+    """With ``home``, the queue where the message was before it was redriven to another; mostly ``queue`` itself."""
+    from pyspark.sql import functions as f
+
+    moved = (f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue"))
+    moves = (
+        placed.where(moved)
+        .groupBy("message_id")
+        .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
+    )
+    # The latest move comes first: from where the event is, back to where it all began.
+    back = f.aggregate(
+        "moves", f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
+    )
+    home = f.when(f.col("moves").isNull(), f.col("queue")).otherwise(back)
+    return placed.join(moves, "message_id", "left").withColumn("home", home)
+
+
+def _told(lives: DataFrame, losses: Losses) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    acked, dead_at, delivered = f.col("acked_at"), f.col("dead_lettered_at"), f.col("first_delivered_at")
+    # Told by counts and not by the last event: the clocks of two processes may have them in another order.
+    outcome = (
+        f.when(acked.isNotNull(), "acked")
+        .when(f.col("dead_letterings") > f.col("redrives"), "dead_lettered")
+        .otherwise("open")
+    )
+    ended = f.when(acked.isNotNull(), acked).when(f.col("outcome") == "dead_lettered", dead_at)
+    wait = delivered - f.coalesce("accepted_at", "created_at")
+    whole = acked - f.coalesce("created_at", "accepted_at")
+    return (
+        lives.withColumn("outcome", outcome)
+        .withColumn("ended_at", ended)
+        .select(
+            f.col("day").alias("date"),
+            "message_id",
+            f.col("home").alias("queue"),
+            "broker",
+            "job",
+            "lang",
+            "trace_id",
+            "bytes",
+            "created_at",
+            "accepted_at",
+            "first_at",
+            "first_delivered_at",
+            "ended_at",
+            "outcome",
+            "last_queue",
+            "last_event",
+            "copies",
+            "deliveries",
+            "acks",
+            "nacks",
+            "lease_expiries",
+            "dead_letterings",
+            "redrives",
+            "events",
+            f.when(wait < 0, 0).otherwise(wait).alias("wait_ms"),
+            f.when(whole < 0, 0).otherwise(whole).alias("e2e_ms"),
+            (f.coalesce(wait < 0, f.lit(False)) | f.coalesce(whole < 0, f.lit(False))).alias("skewed"),
+            "hops",
+            overlaps(losses, f.least("first_at", "created_at"), f.col("ended_at")).alias("at_least"),
+        )
+    )
+
+
+def as_it_was(lifecycle: DataFrame, at: int) -> DataFrame:
+    """The lives that had begun at ``at`` (Unix ms), with ``ended_at``, ``last_event`` and ``last_queue`` as they were
+    then; of one with more events than ``hops`` holds, as they are."""
+    from pyspark.sql import functions as f
+
+    past = f.filter("hops", lambda hop: hop["at"] <= at)
+
+    def count(event: str) -> Column:
+        return f.size(f.filter(past, lambda hop: hop["event"] == event))
+
+    last, following = f.element_at(past, -1), f.try_element_at("hops", f.size(past) + 1)
+    # Where a redriven one went to stands in what happened there.
+    queue = f.when(last["event"] == "redriven", following["queue"]).otherwise(last["queue"])
+    had_ended = (count("acked") > 0) | (count("dead_lettered") > count("redriven"))
+    then = {
+        "ended_at": f.when(had_ended, f.least("ended_at", f.lit(at))),
+        "last_event": last["event"],
+        "last_queue": f.when(following.isNull(), f.col("last_queue")).otherwise(queue),
+    }
+    is_whole = f.col("events") == f.size("hops")
+    return lifecycle.where(f.col("first_at") <= at).withColumns(
+        {name: f.when(is_whole, value).otherwise(f.col(name)) for name, value in then.items()}
+    )

@@ -1,0 +1,56 @@
+"""The command ``report``: what was measured, as a page, as JSON or as CSV."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from datetime import date
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from app.pipeline.errors import JobFailed
+from app.pipeline.report.figures import Figures, as_csv, as_json
+from app.pipeline.spark.console import progress, summarize
+from app.pipeline.spark.launch import Launch
+from app.pipeline.storage.datasets import Store
+
+
+def report(
+    launch: Launch, root: str, output: Path, form: str, first: date | None, last: date | None, note: str | None
+) -> None:
+    """Write the report; ``form``: html, json or csv. The file is replaced whole. Raises JobFailed."""
+    from app.pipeline.report.load import measured
+    from app.pipeline.report.page import as_html
+
+    began = time.monotonic()
+    forms: dict[str, Callable[[Figures], bytes]] = {"html": as_html, "json": as_json, "csv": as_csv}
+    missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
+    if form == "html" and missing:
+        raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
+    with launch.spark("report") as spark, progress(spark, "report"):
+        figures = measured(Store(spark, root), first, last, note)
+    content = forms[form](figures)
+    try:
+        _write(output, content)
+    except OSError as error:
+        raise JobFailed(f"{output} cannot be written: {error.strerror}") from error
+    facts = {
+        "job": "report",
+        "root": root,
+        "output": str(output),
+        "bytes": len(content),
+        "first_date": figures.first_date,
+        "last_date": figures.last_date,
+        "at_least": figures.at_least,
+    }
+    summarize(launch.summary, {**facts, "seconds": round(time.monotonic() - began, 3)})
+    click.echo(f"{output}: {figures.first_date} to {figures.last_date}, {len(content) / 1024:,.0f} KB")
+
+
+def _write(output: Path, content: bytes) -> None:
+    temporary = output.with_name(f".{output.name}.{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(output)

@@ -1,0 +1,84 @@
+"""What the commands that send tell people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from app.pipeline.errors import JobFailed, Partial
+from app.pipeline.formatting import printable
+from app.pipeline.send.gateway import Refused
+from app.pipeline.send.request import Order
+from app.pipeline.send.sources import Unread
+from app.pipeline.storage.datasets import Manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_SHOWN = 10
+_SHOWN_CHARS = 120
+_WRONG_TARGET = frozenset({400, 404, 405})
+"""The command was told a URL or a queue that is not there."""
+
+
+def refusal(answer: Refused, queue: str | None, left: int | None = None) -> click.ClickException:
+    """How a command ends whose requests the gateway does not take."""
+    where = "" if queue is None else f" for the queue {queue}"
+    rest = "" if left is None else f" {left} messages are left."
+    text = printable(f"The gateway refuses{where}: {answer.http_status} {answer.code}: {answer.detail}{rest}")
+    return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
+
+
+def show(rows: DataFrame, order: Order) -> None:
+    """What would be sent."""
+    from pyspark.sql import functions as f
+
+    grouped = rows.groupBy("target_queue", f.col("unread").isNotNull().alias("unread"))
+    found = grouped.agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("more"), Unread.example()).collect()
+    counts = [row for row in found if not row["unread"]]
+    unread = Unread.of(row for row in found if row["unread"])
+    total = sum(row["n"] for row in counts)
+    click.echo(f"{total} messages would be sent to {order.target.url}; nothing was.")
+    for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
+        click.echo(f"  {row['n']:>10}  {_shown(row['target_queue']) or '(no queue: --to-queue names one)'}")
+    more = sum(row["more"] for row in counts)
+    if more:
+        click.echo(f"  {more} further rows have the id of one of them, and would not be sent")
+    if unread.files:
+        click.echo(f"  {unread.told()}")
+    oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
+    first = rows.where("unread is null").orderBy(*oldest).limit(_SHOWN)
+    for row in first.select("message_id", "target_queue", "created_at", "body").collect():
+        names = f"{_shown(row['target_queue'])}  {_shown(row['message_id'])}"
+        click.echo(f"{names}  {row['created_at']}  {bytes((row['body'] or b'')[:_SHOWN_CHARS])!r}")
+
+
+def _shown(name: str) -> str:
+    """Whatever a producer calls it."""
+    return printable(name[:_SHOWN_CHARS])
+
+
+def tell(manifest: Manifest, path: str, order: Order) -> None:
+    """What was sent. Raises Partial when that is not all."""
+    counts = manifest["counts"]
+    click.echo(
+        f"{counts['selected']} messages: {counts['accepted']} accepted, {counts['replayed']} that were there already, "
+        f"{counts['rejected']} rejected, {counts['unknown']} unknown, {counts['left']} left"
+    )
+    if counts["duplicates"]:
+        click.echo(f"  {counts['duplicates']} further rows had the id of one of them, and were not sent")
+    for code, count in sorted(manifest["codes"].items(), key=lambda each: -each[1]):
+        click.echo(f"  {count:>10}  {_shown(code)}")
+    click.echo(f"ledger: {path}")
+    if counts["left"]:
+        raise Partial(f"{counts['left']} messages are left: the same command goes on with them.")
+    if counts.get("unread"):
+        raise Partial(f"{counts['unread']} files could not be read, or not to their end: the same command goes on.")
+    if counts["unknown"] and order.unknown != "skip":
+        raise Partial(
+            f"Of {counts['unknown']} messages nobody knows whether they were published: "
+            "--unknown publish sends them under a new key, --unknown skip leaves them."
+        )
+    if counts["rejected"]:
+        raise Partial(f"{counts['rejected']} messages were rejected: the ledger tells which, and why.")

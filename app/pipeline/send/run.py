@@ -1,0 +1,230 @@
+"""A run that sends: what is left of it, one action of Spark that sends that, and the ledger of all that was sent."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+from msgspec import structs
+
+from app.pipeline.errors import JobFailed
+from app.pipeline.send.bodies import is_queue
+from app.pipeline.send.gateway import Busy, Gateway, Refused
+from app.pipeline.send.ledger import Begun, Ledger, overlap, told
+from app.pipeline.send.render import refusal
+from app.pipeline.send.request import Order, digest_of
+from app.pipeline.send.sources import Unread
+from app.pipeline.send.tasks import COUNTS, STOPPED, Sending, send
+from app.pipeline.spark.console import progress, say
+from app.pipeline.storage.datasets import Manifest, Store
+from app.pipeline.storage.schemas import LEDGER, ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_KEYS_SECONDS = 86_400.0
+"""For how long keys are kept where no gateway tells: its default."""
+_STALE_MARGIN_MS = 180_000
+"""A line of the ledger is written so much later, at most, than the gateway has kept the key."""
+
+
+class Run:
+    """One run of one command. The caller holds its lock."""
+
+    def __init__(self, store: Store, order: Order, run: str, inputs: Sequence[Any], places: list[str]) -> None:
+        """``inputs``: what is sent; ``places``: where it lies."""
+        self._store = store
+        self._spark: SparkSession = store.spark
+        self._order = order
+        self._run = run
+        self._inputs = digest_of(inputs)
+        self._places = places
+        self._ledger = Ledger(store)
+
+    def finished(self) -> Manifest | None:
+        """The manifest of the run where nothing is left to do."""
+        manifest = self._store.manifest(LEDGER.name, self._run)
+        if manifest is None or not manifest["done"]:
+            return None
+        self._check_options(manifest["job"], manifest["options"])
+        if manifest["inputs"] != self._inputs:
+            raise click.UsageError(f"Run {self._run} is done, and had other inputs: take another --run-id.")
+        self._store.point([LEDGER.name], self._run)
+        self._store.files.remove(self._ledger.pieces(self._run))
+        say(f"Run {self._run} is done: nothing is left to send.")
+        return manifest
+
+    def go(self, rows: DataFrame) -> Manifest:
+        """Send what was not sent yet."""
+        began = time.monotonic()
+        begun = self._begin()
+        planned, plan, unread = self._plan(rows)
+        pending = sum(row["n"] for row in plan if row["pending"])
+        queues = sorted({row["target_queue"] for row in plan if row["pending"] and is_queue(row["target_queue"])})
+        say(
+            f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
+            f"to {len(queues)} queues of {self._order.target.url}"
+        )
+        if unread.files:
+            say(f"warning: {unread.told()}")
+        keys_seconds = self._check(queues)
+        self._warn_of_rate(pending, keys_seconds)
+        begun = self._fresh(begun, pending, keys_seconds)
+        self._ledger.begin(begun)
+        refused = self._send(planned, self._tasks(pending)) if pending else None
+        return self._finish(plan, unread, refused, time.monotonic() - began)
+
+    def _begin(self) -> Begun:
+        known = self._ledger.begun(self._run)
+        options = self._order.made_of()
+        if known is not None:
+            self._check_options(known.job, known.options)
+            if known.inputs != self._inputs:
+                say(f"warning: the inputs of run {self._run} have changed since it was begun")
+            since = known.unsure_since or self._ledger.last_at(self._run) or known.started_at
+            return structs.replace(known, unsure_since=since)
+        for other in self._ledger.others():
+            if (
+                (other.job, other.options) == (self._order.job, options)
+                and self._order.run_id is None
+                and overlap(self._places, other.places)
+                and self._is_open(other)
+            ):
+                raise click.UsageError(
+                    f"Run {other.run_id}, with these options, is not finished, and its inputs have changed since. "
+                    f"Go on with --run-id {other.run_id}, or begin another run with an id of your own."
+                )
+        return Begun(self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places)
+
+    def _is_open(self, run: Begun) -> bool:
+        manifest = self._store.manifest(LEDGER.name, run.run_id)
+        if manifest is None or manifest["counts"]["left"]:
+            return True
+        return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
+
+    def _check_options(self, job: str, options: Mapping[str, Any]) -> None:
+        mine = self._order.made_of()
+        if job != self._order.job:
+            raise click.UsageError(f"Run {self._run} is one of {job}: take another --run-id.")
+        other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
+        if other:
+            raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
+
+    def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any], Unread]:
+        """The messages to send, counts of all by (target_queue, pending), and what could not be read."""
+        from pyspark.sql import functions as f
+
+        settled = self._ledger.lines(self._run).select(
+            "message_id", "target_queue", f.col("status").alias("was"), f.col("idempotency_key").alias("under")
+        )
+        again = self._order.unknown == "publish"
+        pending = f.col("was").isNull() | (f.col("was") == "left")
+        pending = pending | (f.col("was") == "unknown") if again else pending
+        joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
+        plan = (
+            joined.groupBy("target_queue", "pending", f.col("unread").isNotNull().alias("unread"))
+            .agg(f.count("*").alias("n"), f.sum(f.col("copies") - 1).alias("duplicates"), Unread.example())
+            .collect()
+        )
+        known = [row for row in plan if not row["unread"]]
+        return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
+
+    def _fresh(self, begun: Begun, pending: int, keys_seconds: float) -> Begun:
+        """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
+        if begun.unsure_since is None or not pending:
+            return begun
+        age = time.time_ns() // 1_000_000 - begun.unsure_since + _STALE_MARGIN_MS
+        if age <= keys_seconds * 1000:
+            return begun
+        if self._order.unknown == "publish":
+            return structs.replace(begun, unsure_since=None)
+        raise JobFailed(
+            f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
+            f"({keys_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
+            "--unknown publish goes on all the same."
+        )
+
+    def _warn_of_rate(self, pending: int, keys_seconds: float) -> None:
+        rate = self._order.max_rate
+        if rate is not None and pending / rate > keys_seconds:
+            say(
+                f"warning: this takes {pending / rate / 3600:.1f} h at least, and the gateway keeps keys for "
+                f"{keys_seconds / 3600:.1f} h: should it be killed, start it again within that time"
+            )
+
+    def _check(self, queues: Sequence[str]) -> float:
+        """What would come to nothing is told before anything is sent. For how many seconds all queues keep keys."""
+        order = self._order
+        gateway = Gateway(order.target)
+        kept: list[float] = []
+        try:
+            for queue in queues:
+                answer = gateway.check(queue)
+                if isinstance(answer, Refused):
+                    raise refusal(answer, queue)
+                if isinstance(answer, Busy) and answer.http_status is None:
+                    raise JobFailed(f"No gateway answers at {order.target.url}.")
+                seconds = gateway.retention_seconds(queue)
+                if seconds is not None:
+                    kept.append(seconds)
+        finally:
+            gateway.close()
+        return min(kept, default=_KEYS_SECONDS)
+
+    def _tasks(self, pending: int) -> int:
+        slots = self._order.parallelism or self._spark.sparkContext.defaultParallelism
+        return max(1, min(slots, pending))
+
+    def _send(self, planned: DataFrame, tasks: int) -> Any:
+        """The one action that sends. The row of a gateway that takes no request, None when all went well."""
+        order = self._order
+        rate = None if order.max_rate is None else order.max_rate / tasks
+        job = Sending(
+            self._run, order.target, order.changes, self._ledger.target(self._run), rate, order.give_up_seconds
+        )
+        parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
+            "target_queue", "created_at", "message_id"
+        )
+        chosen = parts.select("message_id", "target_queue", "was", "under", "body")
+        with progress(self._spark, order.job):
+            counted = chosen.mapInArrow(partial(send, sending=job), ddl(COUNTS)).collect()
+        return next((row for row in counted if row["status"] == STOPPED), None)
+
+    def _finish(self, plan: Sequence[Any], unread: Unread, refused: Any, seconds: float) -> Manifest:
+        lines = self._ledger.lines(self._run)
+        by = lines.groupBy("target_queue", "status", "code").count().withColumnRenamed("count", "n").collect()
+        counts = told(by)
+        selected = sum(row["n"] for row in plan)
+        if sum(counts.values()) < selected:
+            raise JobFailed(
+                f"The ledger of run {self._run} lacks some of {selected} messages: the same command goes on."
+            )
+        codes: dict[str, int] = {}
+        queues: dict[str, dict[str, int]] = {}
+        for row in by:
+            if row["code"] is not None:
+                codes[row["code"]] = codes.get(row["code"], 0) + row["n"]
+            queue = queues.setdefault(row["target_queue"], {})
+            queue[row["status"]] = queue.get(row["status"], 0) + row["n"]
+        facts = {
+            "job": self._order.job,
+            "options": self._order.made_of(),
+            "inputs": self._inputs,
+            "counts": {
+                "selected": selected,
+                "duplicates": sum(row["duplicates"] for row in plan),
+                "unread": unread.files,
+                **counts,
+            },
+            "codes": codes,
+            "by_queue": queues,
+            "seconds": round(seconds, 3),
+        }
+        done = counts["left"] == counts["unknown"] == unread.files == 0
+        manifest = self._ledger.publish(self._run, sum(counts.values()), facts, done)
+        if refused is not None:
+            raise refusal(Refused(refused["n"], refused["code"], refused["detail"]), None, counts["left"])
+        return manifest

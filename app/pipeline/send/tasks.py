@@ -1,0 +1,81 @@
+"""The task that sends: messages in, requests to the gateway, lines of the ledger, and counts out.
+
+A task that Spark runs a second time sends everything once more, under the same keys: the gateway answers what it
+answered the first time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
+from app.pipeline.send.gateway import Outcome, Target
+from app.pipeline.send.pieces import Line, Pieces
+from app.pipeline.send.sender import Message, Sender
+
+COUNTS = {"status": "string", "code": "string", "detail": "string", "n": "bigint"}
+"""What a task returns. ``detail``: of a gateway that takes no request, in words."""
+STOPPED = "stopped"
+"""The status of the row that tells of it; its ``n`` is the HTTP status."""
+
+
+class Sending(NamedTuple):
+    """What every task of a run is told. ``rate``: messages a second of this task; ``pieces``: URL of its folder."""
+
+    run: str
+    target: Target
+    changes: Changes
+    pieces: str
+    rate: float | None
+    give_up_seconds: float
+
+
+def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
+    """For ``mapInArrow``: rows (identity, target_queue, was, under, body) are sent; rows of COUNTS are returned.
+
+    ``was`` and ``under``: what the ledger tells of the message, its status and its key; null where it tells nothing.
+    """
+    import pyarrow as pa
+
+    from app.pipeline.storage.arrow import schema
+
+    pieces = Pieces(sending.pieces)
+    counts: Counter[tuple[str, str | None]] = Counter()
+
+    def settled(message: Message, outcome: Outcome) -> None:
+        identity, queue, key, _, tries = message
+        status, http_status, code = outcome
+        counts[status, code] += 1
+        at = time.time_ns() // 1_000_000
+        pieces.add(Line(sending.run, identity, key, queue, status, code, http_status, tries, at))
+
+    sender = Sender(
+        sending.target,
+        settled,
+        rate=sending.rate,
+        give_up_seconds=sending.give_up_seconds,
+        before_waiting=pieces.flush,
+    )
+    try:
+        for batch in batches:
+            for identity, queue, was, under, body in zip(*(each.to_pylist() for each in batch.columns), strict=True):
+                key = under or key_of(sending.run, queue, identity)
+                message = Message(identity, queue, key_after(key) if was == "unknown" else key, b"")
+                try:
+                    text = outgoing(body, queue, sending.changes)
+                except Unsendable as error:
+                    settled(message, Outcome("rejected", None, error.code))
+                else:
+                    sender.add(message._replace(entry=entry(text, message.key)))
+        sender.finish()
+    finally:
+        pieces.flush()
+        sender.close()
+    rows: list[dict[str, Any]] = [{"status": status, "code": code, "n": n} for (status, code), n in counts.items()]
+    if sender.refused is not None:
+        http_status, code, detail = sender.refused
+        rows.append({"status": STOPPED, "code": code, "detail": detail, "n": http_status})
+    yield pa.RecordBatch.from_pylist(rows, schema=schema(COUNTS))

@@ -1,0 +1,157 @@
+"""The journal's landed segments as a source of Spark's: all of them at once, or as a stream that reads each once.
+
+Segments are told by their names: one that landed twice is read once. An offset holds, of every process, the numbers of
+the segments that were read, such as ``{"node-epoch": "1-17,19"}``; so a segment that lands late is not passed over, and
+what lies between two offsets is the same whenever it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from app.observe.journal.record import Segment, parse_segment
+from app.pipeline.journal.file_reports import Report
+from app.pipeline.journal.ranges import Ranges
+from app.pipeline.journal.segment_lines import Corrupt, found
+from app.pipeline.journal.tasks import journal_rows
+from app.pipeline.storage.input_files import InputFile, find, locate
+from app.pipeline.storage.schemas import JOURNAL, ddl
+
+RECORDS = {name: kind for name, kind in JOURNAL.columns.items() if name != "ingest_batch"}
+"""The columns of ``journal``, without what only an ingest knows."""
+SCHEMA = ddl(RECORDS)
+
+_SHARE_BYTES = 16 * 1024 * 1024
+Offset = dict[str, str]
+
+
+class Segments(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self.urls = list(urls)
+
+
+class JournalReader(DataSourceReader):
+    """All segments that have landed."""
+
+    def __init__(self, path: str, skip_corrupt: bool) -> None:
+        self._path = path
+        self._skip_corrupt = skip_corrupt
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Small segments are put together."""
+        return _shared(landed(self._path).values())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records, as Arrow batches. Raises ValueError for what is no record, unless that is to be skipped."""
+        assert isinstance(partition, Segments)
+        return _records(partition.urls, self._skip_corrupt)
+
+
+class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Segments as they land, at most ``max_segments`` a batch, the oldest first."""
+
+    def __init__(self, path: str, max_segments: int, skip_corrupt: bool) -> None:
+        self._path = path
+        self._max_segments = max_segments
+        self._skip_corrupt = skip_corrupt
+        self._until: frozenset[Segment] | None = None
+
+    def initialOffset(self) -> Offset:
+        """Nothing was read."""
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """As it was told."""
+        return ReadMaxFiles(self._max_segments)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """What lands from now on is left to the next query."""
+        self._until = frozenset(landed(self._path))
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """``start``, and the next segments that are there."""
+        read = _ranges(start)
+        new = [each for each in landed(self._path) if not _is_read(each, read)]
+        if self._until is not None:
+            new = [each for each in new if each in self._until]
+        if isinstance(limit, ReadMaxFiles):
+            new = new[: limit.max_files]
+        elif not isinstance(limit, ReadAllAvailable):
+            new = new[: self._max_segments]
+        for each in new:
+            read.setdefault(each.owner, Ranges()).add(each.number, 0)
+        return {owner: _text(ranges) for owner, ranges in sorted(read.items())}
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """The segments between two offsets. Raises FileNotFoundError when one is there no more."""
+        before, after = _ranges(start), _ranges(end)
+        there = {each: file for each, file in landed(self._path).items() if _is_read(each, after)}
+        wanted = {each: file for each, file in there.items() if not _is_read(each, before)}
+        missing = sum(map(len, after.values())) - sum(map(len, before.values())) - len(wanted)
+        if missing:
+            raise FileNotFoundError(f"{missing} segments of the batch to be read again are no more in {self._path}")
+        return _shared(wanted.values())
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """As :meth:`JournalReader.read`."""
+        assert isinstance(partition, Segments)
+        return _records(partition.urls, self._skip_corrupt)
+
+
+def landed(path: str) -> dict[Segment, InputFile]:
+    """The segments below ``path``, each once: those of the oldest processes first, and of each by number."""
+    files = ((parse_segment(file.url.rpartition("/")[2]), file) for file in find(path))
+    named = {segment: file for segment, file in files if segment is not None and not file.url.endswith(".open")}
+    return dict(sorted(named.items(), key=lambda each: (each[0].epoch, each[0].node, each[0].number)))
+
+
+def _shared(files: Iterable[InputFile]) -> list[InputPartition]:
+    tasks: list[InputPartition] = []
+    held: list[str] = []
+    size = 0
+    for file in files:
+        held.append(file.url)
+        size += file.size
+        if size >= _SHARE_BYTES:
+            tasks.append(Segments(held))
+            held, size = [], 0
+    return [*tasks, Segments(held)] if held else tasks
+
+
+def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
+    for url in urls:
+        system, path = locate(url)
+        with system.open_input_file(path) as file:
+            content = file.read()
+        reports: list[dict[str, Report]] = []
+        files = pa.RecordBatch.from_pydict({"path": [url], "content": pa.array([content], pa.binary())})
+        for rows in journal_rows([files], {}, reports.append, ""):
+            yield rows.select(list(RECORDS))
+        if reports[0][url].corrupt and not skip_corrupt:
+            first = next(each for each in found(pa.py_buffer(content)) if isinstance(each, Corrupt))
+            told = f"{url}, byte {first.at}: {first.reason}: {first.detail}"
+            raise ValueError(f"{told} (with the option corrupt=skip it is passed over)")
+
+
+def _is_read(segment: Segment, read: Mapping[str, Ranges]) -> bool:
+    return segment.owner in read and segment.number in read[segment.owner]
+
+
+def _ranges(offset: Offset) -> dict[str, Ranges]:
+    return {owner: Ranges(_range(part) for part in text.split(",")) for owner, text in offset.items()}
+
+
+def _range(text: str) -> tuple[int, int, int, int]:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first), 0, 0
+
+
+def _text(ranges: Ranges) -> str:
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last, _, _ in ranges)

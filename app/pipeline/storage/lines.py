@@ -1,0 +1,166 @@
+"""The lines of a file, plain or compressed, read as a stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from app.pipeline.storage.inputs import KEPT_BYTES, Body, Reading, Split, bounded, fault, told
+
+_CHUNK = 262_144
+_STEP = 1024
+"""Compressed data is unpacked in so small steps that little of a damaged end has to be read again, byte by byte."""
+
+
+class _Damaged(Exception):
+    """The data of a file ends too early, or cannot be unpacked."""
+
+
+class Lines:
+    """The lines that begin in ``split`` and are not blank, without their ends; damaged data ends in a fault.
+
+    ``opened``: opens the file, which damaged data needs twice. ``codec``: ``gzip`` or ``zstd``, None for plain data.
+    """
+
+    def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split, reading: Reading) -> None:
+        self._opened = opened
+        self._max_bytes = reading.max_bytes
+        self._codec = codec
+        self._end = split.end
+        self._at = split.start
+        self._count = 0
+        self._peeked = b""
+        self._damage: _Damaged | None = None
+        self._pieces = self._unpacked(codec) if codec else self._plain(split.start)
+
+    def peek(self) -> bytes:
+        """The beginning of the unpacked data."""
+        try:
+            self._peeked = next(self._pieces, b"")
+        except _Damaged as damage:
+            self._damage = damage
+        return self._peeked
+
+    def __iter__(self) -> Iterator[Body]:
+        line = _Line(self._max_bytes)
+        try:
+            yield from self._ended(line)
+        except _Damaged as damage:
+            detail = f"Its {self._codec} data is damaged ({damage}); read: {self._at} bytes, {self._count} bodies."
+            rest = line.body()
+            yield rest._replace(content=rest.content[:KEPT_BYTES], fault=("truncated_file", detail))
+        except OSError as error:
+            yield fault("unreadable_file", f"It cannot be read past byte {self._at}: {told(error)}.", self._at)
+        else:
+            if not line.is_blank():
+                yield line.body()
+
+    def _ended(self, line: _Line) -> Iterator[Body]:
+        """The lines that end in a newline; what follows the last one is left in ``line``."""
+        if self._damage is not None:
+            raise self._damage
+        began = False
+        for piece in chain([self._peeked], self._pieces):
+            if not began and piece:
+                # Only now it is known where the first line begins.
+                line.begin(self._at)
+                began = True
+                if self._end is not None and self._at >= self._end:
+                    return
+            *ended, rest = piece.split(b"\n")
+            for part in ended:
+                line.add(part)
+                self._at += len(part) + 1
+                if not line.is_blank():
+                    self._count += 1
+                    yield line.body()
+                line.begin(self._at)
+                if self._end is not None and self._at >= self._end:
+                    return
+            line.add(rest)
+            self._at += len(rest)
+
+    def _plain(self, start: int) -> Iterator[bytes]:
+        # A line belongs to the part in which it begins: the byte before tells whether one begins here.
+        with self._opened() as file:
+            if start:
+                file.seek(start - 1)
+                self._at = start - 1
+                while piece := file.read(_CHUNK):
+                    cut = piece.find(b"\n") + 1
+                    self._at += cut or len(piece)
+                    if cut:
+                        file.seek(self._at)
+                        break
+                    if self._end is not None and self._at >= self._end:
+                        # The line goes on behind this part: what begins there is another's.
+                        return
+            while piece := file.read(_CHUNK):
+                yield piece
+
+    def _unpacked(self, codec: str) -> Iterator[bytes]:
+        done, held, size = 0, [], 0
+        try:
+            with pa.CompressedInputStream(self._opened(), codec) as stream:
+                while piece := stream.read(_STEP):
+                    held.append(piece)
+                    size += len(piece)
+                    if size >= _CHUNK:
+                        yield b"".join(held)
+                        done, held, size = done + size, [], 0
+            yield b"".join(held)
+            return
+        except OSError as error:
+            damage = _Damaged(told(error))
+        # What could still be unpacked was lost with the error: once more, and at the end in the smallest steps.
+        try:
+            with pa.CompressedInputStream(self._opened(), codec) as stream:
+                skip = done
+                while skip:
+                    skip -= len(stream.read(min(skip, _STEP)))
+                yield b"".join(held)
+                while size:
+                    size -= len(stream.read(min(size, _STEP)))
+                while piece := stream.read(1):
+                    yield piece
+        except OSError:
+            raise damage from None
+
+
+class _Line:
+    """A line as it comes, in parts; of one that is too long only the beginning is kept."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self.begin(0)
+
+    def begin(self, at: int) -> None:
+        self.at = at
+        self.size = 0
+        self._parts: list[bytes] = []
+        self._digest: Any = None
+
+    def add(self, part: bytes) -> None:
+        self.size += len(part)
+        if self._digest is not None:
+            self._digest.update(part)
+            return
+        self._parts.append(part)
+        if self.size > self._max_bytes + 1:
+            whole = b"".join(self._parts)
+            self._digest = hashlib.sha256(whole)
+            self._parts = [whole[:KEPT_BYTES]]
+
+    def is_blank(self) -> bool:
+        return self._digest is None and not any(part.strip() for part in self._parts)
+
+    def body(self) -> Body:
+        content = b"".join(self._parts)
+        if self._digest is None:
+            content = content.removesuffix(b"\r")
+            return bounded(Body(self.at, content, len(content)), self._max_bytes)
+        return bounded(Body(self.at, content, self.size, self._digest.hexdigest()), self._max_bytes)

@@ -1,0 +1,115 @@
+"""The bodies in a file: NDJSON, Parquet, exports of dead letters.
+
+Whatever a file holds is told as bodies and faults: a fault is a place where no body could be read, and why. Nothing is
+raised for it. Memory is bounded by the largest body, a row group of Parquet, or a page of an export.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from app.pipeline.storage.input_files import locate
+from app.pipeline.storage.inputs import Body, Reading, Split, bounded, fault, told
+from app.pipeline.storage.lines import Lines
+from app.pipeline.validate.exports import MAX_PAGE_BYTES, is_export, records
+
+_CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_PARQUET = b"PAR1"
+_NEVER_EMPTY = (".gz", ".zst", ".parquet")
+_HEAD_BYTES = 256
+_ROWS = 64
+"""So many large values are held at once."""
+_KINDS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
+
+
+def is_divisible(url: str, form: str) -> bool:
+    """Whether tasks can share the file. ``form``: as the command's ``--format``. Raises OSError."""
+    head = _head(partial(_open, url))
+    return form != "dead-letters" and _codec(head) is None and not is_export(head)
+
+
+def bodies(split: Split, reading: Reading) -> Iterator[Body]:
+    """The bodies and faults of ``split``."""
+    if not split.is_regular:
+        yield fault("unreadable_file", "It is no regular file.")
+        return
+    try:
+        yield from _of_file(partial(_open, split.url), split, reading)
+    except OSError as error:
+        yield fault("unreadable_file", f"It cannot be read: {told(error)}.", split.start)
+
+
+def _open(url: str) -> Any:
+    system, path = locate(url)
+    return system.open_input_file(path)
+
+
+def _head(opened: Callable[[], Any]) -> bytes:
+    with opened() as file:
+        return bytes(file.read(_HEAD_BYTES))
+
+
+def _of_file(opened: Callable[[], Any], split: Split, reading: Reading) -> Iterator[Body]:
+    form = reading.form
+    head = _head(opened)
+    if not head and split.url.endswith(_NEVER_EMPTY):
+        yield fault("truncated_file", "It is empty.")
+        return
+    if form == "parquet" or (form == "auto" and head.startswith(_PARQUET)):
+        with opened() as file:
+            yield from _rows(file, split, reading)
+        return
+    lines = Lines(opened, _codec(head), split, reading)
+    if form == "dead-letters" or (form == "auto" and not split.start and is_export(lines.peek())):
+        # A line may be a page of many bodies.
+        pages = Lines(opened, _codec(head), split, reading._replace(max_bytes=max(MAX_PAGE_BYTES, reading.max_bytes)))
+        for row, (content, wrong) in enumerate(records(pages)):
+            yield bounded(Body(row, content, len(content), fault=wrong), reading.max_bytes)
+    else:
+        yield from lines
+
+
+def _codec(head: bytes) -> str | None:
+    return next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), None)
+
+
+def _rows(file: Any, split: Split, reading: Reading) -> Iterator[Body]:
+    row = 0
+    try:
+        table = parquet.ParquetFile(file)
+        name = _column(table.schema_arrow, reading.column)
+        for group in range(table.num_row_groups):
+            described = table.metadata.row_group(group)
+            if _begins_in(described.column(0), split):
+                at = row
+                for batch in table.iter_batches(batch_size=_ROWS, row_groups=[group], columns=[name]):
+                    for value in batch.column(0).cast(pa.large_binary()).to_pylist():
+                        absent = ("no_body", "The column is null here.") if value is None else None
+                        content = value or b""
+                        yield bounded(Body(at, content, len(content), fault=absent), reading.max_bytes)
+                        at += 1
+            row += described.num_rows
+    except LookupError as error:
+        yield fault("unreadable_file", str(error.args[0]))
+    except Exception as error:
+        # Of damaged metadata Arrow's own errors are not the only ones.
+        yield fault("unreadable_file", f"It cannot be read as Parquet past row {row}: {told(error)}.", row)
+
+
+def _begins_in(chunk: Any, split: Split) -> bool:
+    first = min(chunk.data_page_offset, chunk.dictionary_page_offset or chunk.data_page_offset)
+    return bool(split.start <= first and (split.end is None or first < split.end))
+
+
+def _column(schema: Any, wanted: str | None) -> str:
+    fitting = [field.name for field in schema if any(is_kind(field.type) for is_kind in _KINDS)]
+    name = wanted or ("body" if "body" in fitting else fitting[0] if len(fitting) == 1 else None)
+    if name is None or name not in fitting:
+        asked = "Which column holds the bodies?" if name is None else f"It has no column {name} of text or bytes."
+        raise LookupError(f"{asked} Columns of text or bytes: {', '.join(fitting) or 'none'}.")
+    return name

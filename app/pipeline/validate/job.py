@@ -1,0 +1,179 @@
+"""The job ``validate``: bodies are sorted into what a consumer may see, and what would be dead-lettered, and why."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.envelope.contract import LANGS
+from app.pipeline.errors import JobFailed, QualityBroken
+from app.pipeline.spark.console import progress, say, summarize
+from app.pipeline.spark.launch import Launch
+from app.pipeline.storage.datasets import Manifest, Store, folder, run_id, unchanged
+from app.pipeline.storage.input_files import InputFile, find
+from app.pipeline.storage.inputs import Reading
+from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.schemas import ddl
+from app.pipeline.validate.planning import plan
+from app.pipeline.validate.validation_task import COLUMNS, judge
+from app.pipeline.validate.verdicts import FAULTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+DATASETS = ("accepted", "quarantined")
+REASONS = (
+    "invalid_json",
+    "too_deep",
+    "missing_urn",
+    "missing_meta",
+    "unsupported_schema_version",
+    "invalid_data",
+    "missing_trace_id",
+    "invalid_attempts",
+    "number_out_of_range",
+    "invalid_id",
+    "invalid_queue",
+    "invalid_lang",
+    "invalid_created_at",
+    "invalid_dead_letter",
+    *FAULTS,
+)
+_LISTED_INPUTS = 1000
+
+
+def validate(
+    launch: Launch,
+    inputs: Sequence[str],
+    output: str,
+    reading: Reading,
+    max_quarantine_rate: float | None = None,
+    force: bool = False,
+) -> Manifest:
+    """Run the job and tell its result; the manifest of the run.
+
+    Raises UsageError for an input that is not there, JobFailed, QualityBroken.
+    """
+    files = files_of(inputs)
+    made_of = [[file.url, file.size, file.modified_ns] for file in files]
+    run = run_id("validate", made_of, reading._asdict())
+    done = None if force else unchanged(output, DATASETS, run)
+    if done is None:
+        with launch.spark("validate") as spark:
+            store = Store(spark, output)
+            with only_one(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
+                done = None if force else store.already(DATASETS, run)
+                manifest = done or _run(spark, store, files, reading, run)
+    else:
+        manifest = done
+    places = {name: folder(output, name, run) for name in DATASETS}
+    summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
+    _tell(manifest, places, done is not None)
+    counts = manifest["counts"]
+    if max_quarantine_rate is not None and counts["quarantine_rate"] > max_quarantine_rate:
+        raise QualityBroken(
+            f"{counts['quarantine_rate']:.2%} of the bodies are quarantined, more than {max_quarantine_rate:.2%}"
+        )
+    return manifest
+
+
+def files_of(inputs: Sequence[str]) -> list[InputFile]:
+    """The files that a command was told of. Raises UsageError, JobFailed."""
+    found: dict[str, InputFile] = {}
+    for url in inputs:
+        try:
+            found |= {file.url: file for file in find(url)}
+        except FileNotFoundError:
+            raise click.UsageError(f"{url}: there is no such file or folder") from None
+        except ValueError as error:
+            raise click.UsageError(f"{url}: {error}") from None
+        except OSError as error:
+            raise JobFailed(f"{url} cannot be listed: {error}") from None
+    return list(found.values())
+
+
+def _run(spark: SparkSession, store: Store, files: Sequence[InputFile], reading: Reading, run: str) -> Manifest:
+    began = time.monotonic()
+    tasks = plan(files, reading.form)
+    say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
+    counts = _judged(spark, store, tasks, reading, run)
+    listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
+    facts = {
+        "job": "validate",
+        "options": reading._asdict(),
+        "inputs": {
+            "files": len(files),
+            "bytes": sum(file.size for file in files),
+            "first": listed[:_LISTED_INPUTS],
+        },
+        "counts": counts,
+        "seconds": round(time.monotonic() - began, 3),
+    }
+    return store.publish(DATASETS, run, facts)
+
+
+def _judged(spark: SparkSession, store: Store, tasks: Sequence[Any], reading: Reading, run: str) -> dict[str, Any]:
+    """Write the rows of both datasets in one pass, and count them in the same."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    judging = partial(judge, tasks=tasks, reading=reading, run=run)
+    numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
+    rows: DataFrame = numbers.mapInArrow(judging, ddl(COLUMNS))
+    accepted = f.col("verdict") == "accepted"
+    lang = f.when(f.col("lang").isin(*LANGS), f.col("lang")).otherwise("unknown")
+    counted = {
+        "rows": f.count("*"),
+        "accepted": f.count_if(accepted),
+        "rewritten": f.count_if(f.col("rewritten")),
+        "dead_letters": f.count_if(f.col("has_dead_letter")),
+        "bytes": f.sum("body_bytes"),
+        **{f"reason.{reason}": f.count_if(f.col("reason") == reason) for reason in REASONS},
+        **{f"accepted.{name}": f.count_if(accepted & (lang == name)) for name in (*LANGS, "unknown")},
+        **{f"quarantined.{name}": f.count_if(~accepted & (lang == name)) for name in (*LANGS, "unknown")},
+    }
+    observation = Observation()
+    observed = rows.observe(observation, *(value.alias(name) for name, value in counted.items()))
+    with progress(spark, "validate"):
+        store.write_by(observed, "verdict", DATASETS, run)
+    return _counts(observation.get)
+
+
+def _counts(seen: Mapping[str, Any]) -> dict[str, Any]:
+    total, accepted = seen["rows"], seen["accepted"]
+    quarantined = total - accepted
+    reasons = {reason: seen[f"reason.{reason}"] for reason in REASONS if seen[f"reason.{reason}"]}
+    langs = {
+        name: {verdict: seen[f"{verdict}.{name}"] for verdict in DATASETS}
+        for name in (*LANGS, "unknown")
+        if any(seen[f"{verdict}.{name}"] for verdict in DATASETS)
+    }
+    return {
+        "rows": total,
+        "accepted": accepted,
+        "quarantined": quarantined,
+        "quarantine_rate": quarantined / total if total else 0.0,
+        "rewritten": seen["rewritten"],
+        "dead_letters": seen["dead_letters"],
+        "bytes": seen["bytes"] or 0,
+        "reasons": reasons,
+        "langs": langs,
+    }
+
+
+def _tell(manifest: Manifest, places: Mapping[str, str], is_old: bool) -> None:
+    counts = manifest["counts"]
+    if is_old:
+        say(f"Nothing has changed since run {manifest['run_id']}; --force does it again.")
+    click.echo(
+        f"{counts['rows']} bodies: {counts['accepted']} accepted ({counts['rewritten']} of them rewritten), "
+        f"{counts['quarantined']} quarantined ({counts['quarantine_rate']:.2%})"
+    )
+    for reason, count in sorted(counts["reasons"].items(), key=lambda each: -each[1]):
+        click.echo(f"  {count:>10}  {reason}")
+    for name, place in places.items():
+        click.echo(f"{name}: {place}")

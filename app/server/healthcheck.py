@@ -1,0 +1,61 @@
+"""Asks the gateway that runs on this machine with the same configuration whether it is alive."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+
+from app.config.settings import Settings
+from app.errors import ConfigError
+
+TIMEOUT_SECONDS = 3.0
+
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+class Unhealthy(Exception):
+    """There is no gateway that answers 200; the text says what there is."""
+
+
+def reachable(address: str) -> str:
+    """An address under which this machine reaches a socket that is bound to ``address``."""
+    return _LOOPBACK_OF.get(address, address)
+
+
+def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
+    """GET ``/livez`` where ``settings`` say that the gateway listens; returns one line that says where it is alive.
+
+    The certificate is not verified: it is for the names that clients use, and here only this machine is asked.
+    Raises Unhealthy for another answer than 200, and for none within ``timeout_seconds``; ConfigError for port 0,
+    because nobody else knows which port the gateway took.
+    """
+    if settings.port == 0:
+        raise ConfigError(key="port", reason="0 takes a free port, which the health check cannot know: set a port")
+    path = f"{settings.prefix}/livez"
+    name = f"[{settings.host}]" if ":" in settings.host else settings.host
+    where = f"http{'s' if settings.tls_cert else ''}://{name}:{settings.port}{path}"
+    try:
+        # The same look-up as the server's: the host may be a name.
+        *_, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        host = reachable(str(address[0]))
+        if settings.tls_cert is None:
+            connection = http.client.HTTPConnection(host, settings.port, timeout=timeout_seconds)
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            connection = http.client.HTTPSConnection(host, settings.port, timeout=timeout_seconds, context=context)
+        try:
+            # Without credentials only names of this service are served.
+            connection.request("GET", path, headers={"Host": f"localhost:{settings.port}"})
+            status = connection.getresponse().status
+        finally:
+            connection.close()
+    except (OSError, http.client.HTTPException) as error:
+        raise Unhealthy(f"no answer from {where}: {error or type(error).__name__}") from None
+    if status != http.client.OK:
+        raise Unhealthy(f"{where} answered {status}")
+    return f"{where} is alive"

@@ -1,0 +1,103 @@
+"""From the stop signal to the end of the process: not ready at once, serve on for a while, then let uvicorn finish."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Protocol
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.config.settings import Settings
+from app.observe.logs import get_logger
+
+log = get_logger("babelgate.server")
+
+CLOSE_SECONDS = 20
+"""What closing may take before the process is ended the hard way: the private port (5 s), the last metrics (3 s), the
+brokers (5 s each, at once), then the last spans and the journal (5 s, at once)."""
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_Handler = Callable[[int, FrameType | None], object]
+
+
+class Drains(Protocol):
+    """What a stop signal needs of the gateway."""
+
+    async def drain(self) -> None:
+        """Be not ready, and end waiting receives; idempotent."""
+
+
+class GracefulStop:
+    """Wraps an ASGI application that has a lifespan.
+
+    Once it is up, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls the handler
+    that was there before: uvicorn's, which stops listening, waits for requests in flight and ends the lifespan. A
+    second signal skips the wait. A worker whose parent died stops in the same way.
+    """
+
+    def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings, close_seconds: float = CLOSE_SECONDS) -> None:
+        self._app = app
+        self._gateway = gateway
+        self._drain_seconds = settings.drain_seconds
+        self._end_seconds = settings.drain_seconds + settings.shutdown_seconds + close_seconds
+        self._stopping: asyncio.Task[None] | None = None
+        self._hurry = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan" and threading.current_thread() is threading.main_thread():
+            self._listen(asyncio.get_running_loop())
+        await self._app(scope, receive, send)
+
+    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        def installed(signum: signal.Signals) -> None:
+            before = signal.getsignal(signum)
+            assert callable(before)
+            signal.signal(signum, lambda number, _: loop.call_soon_threadsafe(self._stop, number, before))
+
+        for signum in _SIGNALS:
+            installed(signum)
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)
+
+    def _orphaned(self, loop: asyncio.AbstractEventLoop, sentinel: int) -> None:
+        loop.remove_reader(sentinel)
+        log.error("parent process gone: stopping")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _stop(self, signum: int, before: _Handler) -> None:
+        if self._stopping is None:
+            log.info("draining", signal=signal.Signals(signum).name)
+            self._stopping = asyncio.get_running_loop().create_task(self._drain(signum, before))
+        else:
+            self._hurry.set()
+            if self._stopping.done():
+                before(signum, None)
+
+    async def _drain(self, signum: int, before: _Handler) -> None:
+        self._end_after(self._end_seconds)
+        try:
+            await self._gateway.drain()
+            if self._drain_seconds:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), self._drain_seconds)
+        finally:
+            before(signum, None)
+
+    @staticmethod
+    def _end_after(seconds: float) -> None:
+        """End the process when it is still there: a thread, because what hangs may be the event loop."""
+
+        def end() -> None:
+            log.error("not stopped: ending the process", seconds=seconds)
+            os._exit(1)
+
+        timer = threading.Timer(seconds, end)
+        timer.daemon = True
+        timer.start()

@@ -1,0 +1,70 @@
+"""This process as its peers see it: a private Unix socket, and a port where there are peers on other hosts."""
+
+from __future__ import annotations
+
+import socket
+
+from app.cluster.client import Address
+from app.cluster.signing import Signer
+from app.cluster.sockets import SocketDirectory
+from app.errors import ConfigError
+from app.gateway.gateway import Gateway
+from app.http.peer import PeerApi, Tell
+from app.observe.logs import get_logger
+from app.server.listener import Listener
+
+log = get_logger("babelgate.peers")
+
+BACKLOG = 1_024
+
+
+class PeerPort:
+    """Listens for the peers of ``gateway``.
+
+    ``needs_directory``: whether to refuse to start without its socket; ``tell``: the numbers of this process.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        signer: Signer,
+        directory: SocketDirectory,
+        listen: Address | None = None,
+        needs_directory: bool = True,
+        tell: Tell | None = None,
+    ) -> None:
+        self._incarnation = gateway.incarnation
+        self._listener = Listener(PeerApi(gateway, signer, tell))
+        self._directory = directory
+        self._listen = listen
+        self._needs_directory = needs_directory
+
+    async def open(self) -> None:
+        """Begin to listen. Raises ConfigError naming ``peers.directory`` or ``peers.listen``."""
+        # The port first: the socket in the directory tells others that all is well.
+        if self._listen is not None:
+            await self._listener.open(_bound(self._listen))
+            log.info("listening for peers", address=self._listen)
+        try:
+            self._directory.open()
+            await self._listener.open(self._directory.bind(self._incarnation))
+        except ConfigError as error:
+            if self._needs_directory:
+                await self._listener.close()
+                raise
+            log.warning("other gateways on this host cannot settle what this one hands out", error=error)
+
+    async def close(self) -> None:
+        """Be gone for peers that ask from now on, and finish what they have asked; idempotent, at most 5 s."""
+        self._directory.remove(self._incarnation)
+        await self._listener.close()
+
+
+def _bound(address: Address) -> socket.socket:
+    try:
+        family, *_, place = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(place[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(key="peers.listen", reason=f"cannot listen on {address}: {error.strerror}") from None

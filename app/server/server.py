@@ -1,0 +1,157 @@
+"""The server process: uvicorn with our protocol class, one process or several on one socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import importlib.util
+import math
+import resource
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.config import STARTUP_FAILURE
+from uvicorn.supervisors import Multiprocess
+
+from app import __version__
+from app.cluster.workers import workers_directory
+from app.config.settings import Settings
+from app.errors import ConfigError
+from app.observe import logs
+from app.server.healthcheck import reachable
+from app.server.lifecycle import GracefulStop
+from app.server.patience import Patience
+from app.server.protocol import GatewayProtocol
+
+log = logs.get_logger("babelgate.server")
+
+BACKLOG = 4_096
+COLLECT_AFTER = (25_000, 20, 50)
+"""How many more objects there are before the collector of cycles looks at the youngest, and how often at the older. A
+request leaves no cycle; with thousands in flight the interpreter's own 700 would look at all of them again and again.
+"""
+WORKER_START_SECONDS = 30
+"""How long a worker may take to answer its parent; a busy machine needs seconds to import the application."""
+
+
+def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> int:
+    """Serve until a stop signal; returns the exit status. ``announce`` gets a URL that works, once the port is bound.
+
+    Raises ConfigError when it cannot listen there, or a route cannot be served.
+    """
+    logs.configure(settings.log_level, settings.log_format)
+    _prepare(settings)
+    raise_file_limit()
+    listener = _listen(settings)
+    # uvicorn raises the signals it saw again when it is done: a stop that was asked for is a success.
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signum, lambda *_: sys.exit(0))
+    address, port = listener.getsockname()[:2]
+    scheme = "https" if settings.tls_cert else "http"
+    log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
+    announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}")
+    if settings.workers > 1:
+        with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
+            config = uvicorn_config(partial(create_app, settings, directory), settings)
+            supervisor = Multiprocess(config, [listener])
+            supervisor.run()
+        failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
+        return int(failed)
+    config = uvicorn_config(partial(create_app, settings), settings)
+    server = uvicorn.Server(config)
+    server.run([listener])
+    return int(not server.started)
+
+
+def create_app(settings: Settings, workers_directory: Path | None = None) -> ASGIApp:
+    """The application of one serving process, made inside it; with other workers they share a directory."""
+    from app.server.wiring import build_app
+
+    logs.configure(settings.log_level, settings.log_format)
+    app = build_app(settings, workers_directory=workers_directory)
+    # What is there now stays: it need not be looked at again.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*COLLECT_AFTER)
+    log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
+    return GracefulStop(app, app.gateway, settings)
+
+
+def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """How uvicorn is to run the application factory ``app``."""
+    return uvicorn.Config(
+        app,
+        factory=True,
+        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
+        # uvicorn only calls it, once per connection; workers need it to be picklable, which a class made here is not.
+        http=cast(type[asyncio.Protocol], partial(GatewayProtocol, patience=_patience(settings))),
+        ws="none",
+        lifespan="on",
+        workers=settings.workers,
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        log_config=None,
+        backlog=BACKLOG,
+        timeout_keep_alive=settings.keep_alive_seconds,
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_seconds),
+        timeout_worker_healthcheck=WORKER_START_SECONDS,
+    )
+
+
+def _patience(settings: Settings) -> Patience:
+    return Patience(settings.head_seconds, settings.body_seconds, settings.body_bytes_per_second)
+
+
+def raise_file_limit() -> int:
+    """Raise this process's soft limit on open files to the hard one, because each waiting client holds one.
+
+    Returns the limit that now holds, and logs a change of it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        return soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError) as error:
+        log.warning("soft limit on open files kept", limit=soft, error=error)
+        return soft
+    log.info("soft limit on open files raised", limit=hard, before=soft)
+    return hard
+
+
+def _in_url(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
+
+
+def _listen(settings: Settings) -> socket.socket:
+    try:
+        family, *_, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise ConfigError(
+            key="host", reason=f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _prepare(settings: Settings) -> None:
+    """Refuse what cannot be served before anything listens, and make the token key that all workers share."""
+    from app.config.token_keys import token_keys
+    from app.server.wiring import check_settings
+
+    check_settings(settings)
+    token_keys(settings)

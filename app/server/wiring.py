@@ -1,0 +1,239 @@
+"""Puts the parts together: the only module that knows them all."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+from app.brokers.binding import Binding
+from app.brokers.idempotency_store import KeepsKeys, Terms
+from app.brokers.registry import connect, driver
+from app.clock import Clock, now_ms
+from app.cluster.client import ANSWER_SECONDS, Address
+from app.cluster.peers import Peers
+from app.cluster.scrape import Scraping
+from app.cluster.signing import Signer
+from app.cluster.sockets import SocketDirectory
+from app.cluster.worker_metrics import Siblings
+from app.config.sections import QueueSettings
+from app.config.settings import Settings
+from app.config.tls import check_tls
+from app.config.token_keys import check_token_keys, token_keys
+from app.envelope import Limits
+from app.errors import ConfigError
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.admission import Admission, Bounds
+from app.gateway.authorization import Caller
+from app.gateway.forwarding import Forwarder
+from app.gateway.gateway import Gateway
+from app.gateway.gauges import Gauges
+from app.gateway.idempotency import NONE, OWN, KeyPolicy
+from app.gateway.route_checks import check
+from app.gateway.routing import Policy, Route, Router, Rule
+from app.http.access import AccessLog
+from app.http.api import create_api
+from app.http.auth import Auth
+from app.http.body import RequestLimits
+from app.http.durations import Durations
+from app.observe.events import Observe
+from app.observe.metrics import otlp as metrics_otlp
+from app.observe.metrics.recorder import Metrics
+from app.observe.observers import fan_out
+from app.observe.tracing import setup as tracing_setup
+from app.observe.tracing.request import Tracing
+from app.runtime.directories import check_writable
+from app.server.application import App, Part
+from app.server.journal import check_journal, journal
+from app.server.pacing import Pacer
+from app.server.peer_port import PeerPort
+from app.server.shedding import Shedder
+
+
+def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
+    """The routes, checked against what their brokers can do; no I/O. Raises ConfigError naming the key."""
+    bindings = _bindings(settings, clock)
+    _idempotency(settings, bindings)
+    return _router(settings, bindings)
+
+
+def check_settings(settings: Settings) -> list[tuple[str, Route]]:
+    """Refuse whatever would keep the gateway from starting here; makes nothing, and connects to nothing.
+
+    Not checked is whether the addresses to listen on are free, which another process may change at any time.
+    Returns each configured rule and its route, as :func:`app.gateway.route_checks.check`. Raises ConfigError naming a
+    key of the configuration, or a variable of OpenTelemetry.
+    """
+    routes = check(resolve(settings))
+    tracing_setup.check()
+    if settings.metrics:
+        metrics_otlp.check()
+    check_token_keys(settings)
+    check_journal(settings)
+    check_tls(settings)
+    if _needs_directory(settings, routes):
+        check_writable(_peers_directory(settings), "peers.directory")
+    return routes
+
+
+def build_gateway(
+    settings: Settings,
+    *,
+    clock: Clock = now_ms,
+    observe: Observe = lambda event: None,
+    forwarder: Forwarder | None = None,
+    tracing: Tracing | None = None,
+    room: Callable[[], Awaitable[None]] | None = None,
+) -> Gateway:
+    """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
+    bindings = _bindings(settings, clock)
+    limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
+    return Gateway(
+        bindings,
+        _router(settings, bindings),
+        TokenSealer(token_keys(settings)),
+        required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
+        urls={name: broker.masked_url for name, broker in settings.brokers.items()},
+        limits=limits,
+        clock=clock,
+        observe=observe,
+        admission=Admission(_bounds(settings), len(bindings)),
+        forwarder=forwarder,
+        tracing=tracing,
+        idempotency=_idempotency(settings, bindings),
+        room=room,
+    )
+
+
+def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: Path | None = None) -> App:
+    """The ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
+
+    ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
+    """
+    systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
+    traced = tracing_setup.tracing({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
+    metrics = Metrics(clock, systems) if settings.metrics else None
+    journaled = journal(settings, clock)
+    observers = [each.observe for each in (metrics, journaled) if each is not None]
+    signer = Signer(token_keys(settings), clock)
+    directory = SocketDirectory(_peers_directory(settings))
+    places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
+    # An owner may itself wait for its broker.
+    answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
+    peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
+    room = journaled.room if journaled is not None and settings.journal.when_full == "wait" else None
+    gateway = build_gateway(
+        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, room=room
+    )
+    limits = RequestLimits(
+        max_message_bytes=settings.limits.max_message_bytes,
+        max_request_bytes=settings.limits.max_request_bytes,
+        max_stream_bytes=settings.limits.max_stream_bytes,
+        max_stream_lines=settings.limits.max_stream_lines,
+    )
+    durations = Durations(metrics) if metrics is not None else None
+    scraping: Scraping | None = None
+    parts: list[Part] = []
+    if metrics is not None:
+        for queue in gateway.router.configured():
+            metrics.know(queue, gateway.router.route(queue).broker)
+        siblings = None
+        if workers_directory is not None:
+            siblings = Siblings(gateway.incarnation, workers_directory, directory, signer)
+        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), siblings)
+        otlp = metrics_otlp.otlp_metrics(scraping.alone)
+        parts += [scraping] if otlp is None else [otlp, scraping]
+    ended = [] if durations is None else [durations.ended]
+    if settings.access_log:
+        ended.append(AccessLog(settings.log_format, sys.stdout).ended)
+    api = create_api(
+        gateway,
+        auth=_auth(settings),
+        limits=limits,
+        prefix=settings.prefix,
+        scraping=scraping,
+        ended=ended,
+    )
+    shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
+    # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
+    routes = check(gateway.router)
+    owned = _is_owned(routes)
+    if not owned and workers_directory is None:
+        return App(api, gateway, shedder, parts, journaled)
+    listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
+    tell = scraping.tell if scraping is not None else None
+    port = PeerPort(gateway, signer, directory, listen, _needs_directory(settings, routes), tell)
+    return App(api, gateway, shedder, parts, journaled, port, peers)
+
+
+def _peers_directory(settings: Settings) -> Path:
+    return settings.peers.directory or settings.state_dir / "peers"
+
+
+def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
+    """Whether a message of some route can be settled by the process alone that handed it out."""
+    return any(route.capabilities.ack_scope != "anywhere" for _, route in routes)
+
+
+def _needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
+    return _is_owned(routes) and (settings.peers.directory is not None or settings.workers > 1)
+
+
+def _addresses(given: str | Sequence[str] | None) -> list[Address]:
+    """``host:port`` as addresses; the settings have checked them."""
+    several = [given] if isinstance(given, str) else given or ()
+    split = [each.rpartition(":") for each in several]
+    return [Address(host.strip("[]"), int(port)) for host, _, port in split]
+
+
+def _bounds(settings: Settings) -> Bounds:
+    return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
+
+
+def _idempotency(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
+    asked = settings.idempotency
+    if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
+        reason = f"the broker {asked.store!r} cannot keep keys; one of SQLite or Redis can"
+        raise ConfigError(key="idempotency.store", reason=reason)
+    return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
+
+
+def _bindings(settings: Settings, clock: Clock) -> dict[str, Binding]:
+    return {
+        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
+        for name, broker in settings.brokers.items()
+    }
+
+
+def _router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
+    rules = [_rule(match, queue, bindings) for match, queue in settings.queues.items()]
+    default = _rule("*", settings.default, bindings) if settings.default is not None else None
+    router = Router(rules, default)
+    check(router)
+    return router
+
+
+def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> Rule:
+    policy = Policy(
+        lease_seconds=queue.lease_seconds,
+        max_attempts=queue.max_attempts,
+        backoff_seconds=queue.backoff_seconds,
+        ttl_seconds=queue.ttl_seconds,
+        dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
+    )
+    return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)
+
+
+def _auth(settings: Settings) -> Auth:
+    # The address that was asked for is one's own name too; one that stands for all addresses is nobody's.
+    address = f"[{settings.host}]" if ":" in settings.host else settings.host
+    hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
+    if settings.auth is None or settings.auth == "none":
+        return Auth(hosts=hosts, open_readyz=settings.open_readyz)
+    callers = {
+        token.sha256.lower(): Caller(token.name, {queue: frozenset(rights) for queue, rights in token.rights.items()})
+        for token in settings.auth.tokens
+    }
+    return Auth(callers, hosts, settings.open_readyz)
