@@ -53,7 +53,7 @@ test-deps: .venv/installed-dev
 	$(BIN)/python -m tests.harness.openapi_generator
 
 test-broker: test-deps
-	$(BIN)/pytest tests/contract tests/wire tests/unit -k $(BROKER) $(ARGS)
+	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)
 
 bench: test-deps
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -16,9 +16,9 @@ import psutil
 
 from tests.bench.cases import queue
 from tests.bench.load import request
+from tests.brokers.rabbitmq.harness import rabbit_server
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import gateway
-from tests.harness.rabbitmq import rabbit_server
-from tests.harness.redis import redis_server
 
 WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
 GOAL_MIB = 350

@@ -26,9 +26,9 @@ import uvloop
 from tests.bench import cases
 from tests.bench.reporting import sample
 from tests.bench.servers import Server, cpu_seconds
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import gateway
 from tests.harness.otlp import otlp_receiver
-from tests.harness.redis import redis_server
 
 NOTHING = "nothing"
 

@@ -31,9 +31,9 @@ import uvloop
 from tests.bench import cases
 from tests.bench.load import request
 from tests.bench.servers import Server, cpu_seconds
+from tests.brokers.rabbitmq.harness import rabbit_server
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import gateway
-from tests.harness.rabbitmq import rabbit_server
-from tests.harness.redis import redis_server
 
 TICK_SECONDS = 0.001
 PEAK_CONNECTIONS = (64, 256)

@@ -13,9 +13,9 @@ from pathlib import Path
 import httpx
 import psutil
 
+from tests.brokers.rabbitmq.harness import rabbit_server
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import gateway
-from tests.harness.rabbitmq import rabbit_server
-from tests.harness.redis import redis_server
 
 
 @dataclass(frozen=True)

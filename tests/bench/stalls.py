@@ -14,9 +14,9 @@ from pathlib import Path
 
 import httpx
 
+from tests.brokers.rabbitmq.harness import rabbit_server
+from tests.brokers.redis.harness import redis_server
 from tests.harness.hostile_requests import CASES
-from tests.harness.rabbitmq import rabbit_server
-from tests.harness.redis import redis_server
 from tests.harness.stalls import WatchedGateway
 
 

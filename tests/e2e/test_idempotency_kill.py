@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.harness.gateway import GatewayProcess
-from tests.harness.redis import RedisServer, redis_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess
-from tests.harness.redis import redis_server
 from tests.harness.traffic import Tally, Traffic
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]

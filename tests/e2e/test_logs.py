@@ -12,8 +12,8 @@ import httpx
 import pytest
 import redis
 
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess, gateway
-from tests.harness.redis import redis_server
 
 SECRET = "hunter2"
 """Part of all that must not be logged."""

@@ -19,12 +19,12 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.brokers.redis.harness import client as redis_client
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.monitoring import Query, compressed, dashboard, queries, rules
 from tests.harness.prometheus import Prometheus, prometheus
-from tests.harness.rabbitmq import RabbitServer
-from tests.harness.redis import RedisServer, redis_server
-from tests.harness.redis import client as redis_client
 from tests.harness.shop import Books, Shop, tokens_of
 
 pytestmark = [

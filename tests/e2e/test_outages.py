@@ -10,11 +10,11 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitBroker, rabbit_server
+from tests.brokers.redis.harness import RedisBroker, redis_server
 from tests.harness.broker import Broker
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import eventually
-from tests.harness.rabbitmq import RabbitBroker, rabbit_server
-from tests.harness.redis import RedisBroker, redis_server
 
 PATIENCE = 60.0
 DRAFT = {"job": "urn:babel:test:made", "data": {}}

@@ -16,9 +16,9 @@ import yaml
 from app.cli import main as cli
 from app.config import settings
 from app.server.wiring import resolve
+from tests.brokers.redis.harness import redis_server
 from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
-from tests.harness.redis import redis_server
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

@@ -21,11 +21,11 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import free_ports
 from tests.harness.otlp import OtlpReceiver, Span, otlp_receiver, tree
-from tests.harness.rabbitmq import RabbitServer
-from tests.harness.redis import redis_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
 

@@ -14,9 +14,9 @@ import httpx
 import psutil
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitServer
 from tests.harness.gateway import GatewayProcess
 from tests.harness.local import free_ports
-from tests.harness.rabbitmq import RabbitServer
 
 pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(90)]
 

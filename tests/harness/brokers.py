@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitBroker, rabbit_server
+from tests.brokers.redis.harness import RedisBroker, redis_server
+from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.broker import Broker
-from tests.harness.rabbitmq import RabbitBroker, rabbit_server
-from tests.harness.redis import RedisBroker, redis_server
-from tests.harness.sqlite import SqliteBroker
 
 Start = Callable[[Path], AbstractContextManager[Broker]]
 """Starts a broker of a test's own, which it may stop and start; the directory is for what it keeps."""

@@ -11,7 +11,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from tests.unit.envelope_strategies import bodies, near_ordinary
+from tests.unit.envelope.strategies import bodies, near_ordinary
 
 _META = b'{"id":"i","queue":"q","lang":"go","schema_version":1,"created_at":5}'
 _ENVELOPE = b'{"job":"urn:a","trace_id":"t","data":%b,"meta":' + _META + b',"attempts":0}'

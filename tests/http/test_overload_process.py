@@ -11,9 +11,9 @@ import httpx
 import psutil
 import pytest
 
+from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import gateway
 from tests.harness.local import eventually
-from tests.harness.redis import redis_server
 
 MIB = 1 << 20
 LARGE = json.dumps({"job": "urn:babel:test:made", "data": {"text": "x" * 1_000_000}}).encode()

@@ -10,9 +10,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.redis.harness import redis_server
 from tests.harness.hostile_requests import CASES, Case
-from tests.harness.rabbitmq import RabbitServer
-from tests.harness.redis import redis_server
 from tests.harness.stalls import Stall, WatchedGateway
 
 MAX_STALL_SECONDS = 0.05

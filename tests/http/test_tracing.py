@@ -25,9 +25,9 @@ from app.observe.tracing.context import of_trace_id
 from app.observe.tracing.recorder import Recorded, Recorder
 from app.observe.tracing.request import Tracing
 from app.observe.tracing.sampling import Sampling
+from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.asgi import Call, part
 from tests.harness.memory import CAPABLE, MemoryBinding, lacking
-from tests.harness.sqlite import SqliteBroker
 from tests.harness.traced import Spans, header, links, parent, told
 from tests.harness.world import KEYS
 

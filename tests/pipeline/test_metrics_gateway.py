@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from app.pipeline.metrics.stages import DATASETS
+from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.gateway import gateway
-from tests.harness.sqlite import SqliteBroker
 from tests.pipeline.histories import DAY
 from tests.pipeline.ingested import Run
 

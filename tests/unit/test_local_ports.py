@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers.rabbitmq.harness import RabbitServer
 from tests.harness.local import free_port, free_ports
-from tests.harness.rabbitmq import RabbitServer
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports are not kept")
 

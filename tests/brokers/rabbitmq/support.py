@@ -1,0 +1,132 @@
+"""What the tests of the RabbitMQ parts share."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from pamqp.commands import Basic
+
+from app.brokers.binding import Outcome, Outgoing
+from app.brokers.rabbitmq.channel import Arrived, Channel
+from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.options import RabbitQueue, queue_of
+from app.brokers.rabbitmq.publish import Publisher
+from app.brokers.rabbitmq.topology import Declarer
+from app.brokers.rabbitmq.url import parameters_of
+from tests.brokers.rabbitmq.harness import RabbitServer
+
+BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (
+    b'"schema_version":1,"created_at":1},"attempts":0}'
+)
+
+FULL = Basic.Properties(
+    content_type="application/json",
+    content_encoding="utf-8",
+    headers={"text": "t", "number": 1, "list": ["x"]},
+    delivery_mode=2,
+    priority=3,
+    correlation_id="c",
+    reply_to="r",
+    expiration="1000",
+    message_id="m",
+    timestamp=datetime(2026, 1, 1, tzinfo=UTC),
+    message_type="urn:x",
+    user_id="guest",
+    app_id="babelqueue",
+)
+"""Properties of a message, all that there are."""
+
+
+@asynccontextmanager
+async def linked(url: str, **options: Any) -> AsyncIterator[Link]:
+    """A link for publishing, not yet connected."""
+    link = Link("rabbit", parameters_of(url, options), "publish")
+    try:
+        yield link
+    finally:
+        await link.close()
+
+
+class Line:
+    """A publisher and one queue, short."""
+
+    def __init__(self, link: Link, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
+        self.link = link
+        self.queue = queue
+        self.profile = queue.profile
+        self.declarer = Declarer(link)
+        self.publisher = Publisher(link, self.declarer, timeout_seconds)
+
+    async def publish(self, *bodies: bytes, delay: float = 0, headers: dict[str, str] | None = None) -> list[Outcome]:
+        messages = [self.profile.message(Outgoing(body, headers or {}, delay_seconds=delay)) for body in bodies]
+        return await self.publisher.publish(messages, self.profile.topology, self.queue.declare)
+
+    async def bodies(self, queue: str | None = None, count: int = 100) -> list[bytes]:
+        """What is ready, taken for good."""
+        channel = await self.link.channel()
+        got = await channel.get(queue or self.profile.queue, count)
+        channel.ack([each.tag for each in got])
+        await channel.barrier()
+        await channel.close()
+        return [each.message.body for each in got]
+
+    async def delete(self, queue: str | None = None) -> None:
+        channel = await self.link.channel()
+        await channel.rpc.queue_delete(queue or self.profile.queue)
+        await channel.close()
+
+
+@asynccontextmanager
+async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: Any) -> AsyncIterator[Line]:
+    """A line to a queue with the options of a route."""
+    async with linked(url) as link:
+        line = Line(link, queue_of(queue, options), timeout_seconds)
+        try:
+            yield line
+        finally:
+            await line.publisher.close()
+
+
+@contextmanager
+def virtual_host(rabbit: RabbitServer) -> Iterator[str]:
+    """The name of a virtual host of this test's own, for what all queues of one share."""
+    name = f"test.{uuid.uuid4().hex}"
+    rabbit.ctl("add_vhost", name)
+    rabbit.ctl("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+    try:
+        yield name
+    finally:
+        if rabbit.is_running:
+            rabbit.ctl("delete_vhost", name)
+
+
+class Arrivals:
+    """Consumes a queue, and acks."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._all: asyncio.Queue[Arrived] = asyncio.Queue()
+
+    @classmethod
+    async def of(cls, link: Link, queue: str) -> Arrivals:
+        arrivals = cls(await link.channel())
+        await arrivals._channel.consume(queue, 100, arrivals._take)
+        return arrivals
+
+    def _take(self, arrived: Arrived) -> None:
+        self._channel.ack([arrived.tag])
+        self._all.put_nowait(arrived)
+
+    async def next(self, seconds: float = 20) -> Arrived:
+        """The next that comes."""
+        return await asyncio.wait_for(self._all.get(), seconds)
+
+    @property
+    def left(self) -> int:
+        """How many came and were not asked for."""
+        return self._all.qsize()

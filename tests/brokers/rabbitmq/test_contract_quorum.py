@@ -1,0 +1,37 @@
+"""The contract, on RabbitMQ in quorum queues."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer
+from tests.suites.attempts import TestAttempts
+from tests.suites.dead_letters import TestDeadLetters
+from tests.suites.events import TestEvents
+from tests.suites.hung import TestHung
+from tests.suites.life import TestLife
+from tests.suites.publish import TestPublish
+from tests.suites.receive import TestReceive
+from tests.suites.redrive import TestRedrive
+from tests.suites.settle import TestSettle
+
+__all__ = [
+    "TestAttempts",
+    "TestDeadLetters",
+    "TestEvents",
+    "TestHung",
+    "TestLife",
+    "TestPublish",
+    "TestReceive",
+    "TestRedrive",
+    "TestSettle",
+]
+
+# A restart of the broker takes three seconds, and many more on a busy machine.
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+
+
+@pytest.fixture
+def broker(rabbit: RabbitServer) -> RabbitBroker:
+    """The server, with a route of quorum queues."""
+    return RabbitBroker(rabbit, {"queue_type": "quorum"})

@@ -1,0 +1,93 @@
+"""The management API: what it tells, and that nothing depends on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.url import parameters_of
+from app.brokers.rabbitmq.warnings import warnings_of
+from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
+from tests.brokers.rabbitmq.support import linked
+
+QUORUM = {"queue_type": "quorum"}
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+
+
+@pytest.fixture(scope="module")
+def managed() -> Iterator[RabbitServer]:
+    """A server with the management API."""
+    with rabbit_server(management=True, settings=["collect_statistics_interval = 200"]) as running:
+        yield running
+
+
+def management(url: str, api: str, **options: str) -> Management:
+    read = parameters_of(url, {"management": api, **options})
+    assert read.management is not None
+    return Management("rabbit", read.management, read.vhost)
+
+
+@pytest.fixture
+async def api(managed: RabbitServer) -> AsyncIterator[Management]:
+    opened = management(managed.url(), managed.management_url)
+    yield opened
+    await opened.close()
+    await opened.close()
+
+
+async def test_counts_and_names(managed: RabbitServer, queue: str, api: Management) -> None:
+    with client(managed.url()) as channel:
+        channel.queue_declare(queue, durable=True)
+        for _ in range(3):
+            channel.basic_publish("", queue, b"x")
+        channel.basic_get(queue)
+        shown = None
+        # It gathers them now and then.
+        for _ in range(100):
+            counts = await api.counts(queue)
+            shown = counts and (counts.messages_ready, counts.messages_unacknowledged)
+            if shown == (2, 1):
+                break
+            await asyncio.sleep(0.05)
+        assert shown == (2, 1)
+    assert queue in (await api.queues() or ())
+    assert await api.counts(f"{queue}.missing") is None
+
+
+async def test_an_api_that_does_not_answer_is_told_of_once(
+    managed: RabbitServer, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    closed = management(managed.url(), "http://127.0.0.1:1")
+    refusing = management(managed.url(), managed.management_url, management_password="hunter2")
+    for api, word in ((closed, "does not answer"), (refusing, "status 401")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            assert [await api.counts(queue) for _ in range(3)] == [None] * 3
+            assert await api.queues() is None
+        (record,) = caplog.records
+        assert word in record.getMessage() and "hunter2" not in record.getMessage()
+        await api.close()
+
+
+async def test_a_queue_that_drops_or_forgets_is_warned_of(managed: RabbitServer, queue: str, api: Management) -> None:
+    names = [f"{queue}.{kind}" for kind in ("sound", "drops", "forgets", "missing")]
+    with client(managed.url()) as channel:
+        channel.queue_declare(
+            names[0], durable=True, arguments=dict(queue_of(names[0], QUORUM).profile.topology.queues[1].arguments)
+        )
+        channel.queue_declare(names[1], durable=True, arguments={"x-queue-type": "quorum"})
+        channel.queue_declare(names[2], durable=False)
+    async with linked(managed.url()) as link:
+        drops, forgets = await warnings_of(link, api, [queue_of(name, {"declare": "passive"}) for name in names])
+    assert names[1] in drops and "dropped" in drops
+    assert names[2] in forgets and "not durable" in forgets
+
+
+async def test_a_server_that_is_down_has_no_warnings() -> None:
+    async with linked("amqp://127.0.0.1:1") as link:
+        assert await warnings_of(link, None, []) == []

@@ -1,0 +1,151 @@
+"""Idempotency keys in Redis: what time does to them, what is stored, and what stands in the way of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from app.brokers.binding import Outgoing
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.redis.binding import RedisBinding
+from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
+from app.errors import BrokerRejected, KeysFull, StorageFull
+from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
+
+pytestmark = pytest.mark.redis
+
+TERMS = Terms(retention_seconds=100, max_keys=1000)
+TOKEN = b"t" * 16
+DONE = b'{"id":"1"}'
+BODY = b'{"job":"urn:babel:test:made"}'
+RECORDS, ENDS = "babelgate:once", "babelgate:once:ends"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture
+async def opened(server: RedisServer) -> AsyncIterator[RedisBinding]:
+    """A binding on an empty database, whose clock stands."""
+    with client(server) as plain:
+        plain.flushdb()
+    async with binding(server.url()) as running:
+        running.server.now = b"1000"
+        yield running
+
+
+def claim(key: str) -> Claim:
+    return Claim("q", key, b"f" * 32, DONE)
+
+
+async def publish(
+    opened: RedisBinding, keys: Sequence[str], terms: Terms = TERMS, body: bytes = BODY, **options: Any
+) -> Sequence[Verdict]:
+    queue = opened.native_queue("q", options)
+    return await opened.keys.publish(queue, [(Outgoing(body), claim(key)) for key in keys], terms)
+
+
+async def test_a_reservation_is_under_way_for_a_while_and_then_cut_off(opened: RedisBinding) -> None:
+    assert list(await opened.keys.reserve([claim("k")], TOKEN, TERMS)) == [None]
+    opened.server.now = b"1020"
+    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, None, RESERVED_SECONDS - 20)]
+    opened.server.now = b"1080"
+    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, None, 0)]
+    await opened.keys.settle([Settling(claim("k"), TOKEN, "done")], TERMS)
+    opened.server.now = b"1179"
+    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, DONE, 0)]
+    opened.server.now = b"1180"
+    assert list(await publish(opened, ["k"])) == [None]
+
+
+async def test_what_is_under_way_outlives_a_short_retention(opened: RedisBinding) -> None:
+    short = Terms(retention_seconds=1, max_keys=10)
+    await opened.keys.reserve([claim("k")], TOKEN, short)
+    opened.server.now = b"1059"
+    assert list(await publish(opened, ["k"], short)) == [Found(b"f" * 32, None, 1)]
+
+
+async def test_both_keys_hold_the_same_fields(opened: RedisBinding, server: RedisServer) -> None:
+    await publish(opened, [f"k{n}" for n in range(700)])
+    reserved = [claim(f"r{n}") for n in range(10)]
+    await opened.keys.reserve(reserved, TOKEN, TERMS)
+    await opened.keys.settle([Settling(each, TOKEN, "free") for each in reserved[:4]], TERMS)
+    with client(server) as plain:
+        assert plain.hlen(RECORDS) == 706
+        assert set(plain.hkeys(RECORDS)) == set(plain.zrange(ENDS, 0, -1))
+        assert plain.llen("q") == 700
+        opened.server.now = b"2000"
+        assert list(await publish(opened, ["k0", "k1"])) == [None, None]
+        while await opened.keys.sweep():
+            pass
+        assert set(plain.hkeys(RECORDS)) == set(plain.zrange(ENDS, 0, -1)) == {b"q:k0", b"q:k1"}
+
+
+async def test_a_full_store_makes_room_of_what_has_expired(opened: RedisBinding) -> None:
+    few = Terms(retention_seconds=100, max_keys=50)
+    verdicts = await publish(opened, [f"k{n}" for n in range(60)], few)
+    assert [type(verdict) for verdict in verdicts] == [type(None)] * 50 + [KeysFull] * 10
+    opened.server.now = b"1100"
+    assert list(await publish(opened, [f"n{n}" for n in range(50)], few)) == [None] * 50
+
+
+@pytest.mark.parametrize("options", [{}, {"layout": "laravel"}], ids=["list", "laravel"])
+async def test_more_than_one_command_takes(opened: RedisBinding, server: RedisServer, options: Any) -> None:
+    body = b"x" * (MAX_COMMAND_BYTES // 3)
+    keys = [f"k{n}" for n in range(7)]
+    assert list(await publish(opened, keys, body=body, **options)) == [None] * 7
+    assert [type(verdict) for verdict in await publish(opened, keys, body=body, **options)] == [Found] * 7
+    name = "queues:q" if options else "q"
+    with client(server) as plain:
+        assert plain.llen(name) == 7
+        assert plain.llen(f"{name}:notify") == (7 if options else 0)
+
+
+@pytest.mark.parametrize("wrong", ["q", RECORDS, ENDS])
+async def test_a_key_of_another_type_leaves_nothing_half_done(
+    opened: RedisBinding, server: RedisServer, wrong: str
+) -> None:
+    with client(server) as plain:
+        plain.set(wrong, "a string")
+        (refused,) = await publish(opened, ["k"])
+        assert isinstance(refused, BrokerRejected)
+        assert plain.keys() == [wrong.encode()]
+
+
+@pytest.mark.parametrize("denied", ["-rpush", "-zadd", "-hset"])
+async def test_a_user_who_may_not_write_the_message_leaves_no_key(
+    opened: RedisBinding, server: RedisServer, denied: str
+) -> None:
+    message = Outgoing(BODY), claim("k")
+    with client(server) as plain:
+        try:
+            plain.execute_command("ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", denied)
+            async with binding(f"redis://limited:secret@127.0.0.1:{server.port}/0") as limited:
+                queue = limited.native_queue("q", {})
+                (refused,) = await limited.keys.publish(queue, [message], TERMS)
+                assert isinstance(refused, BrokerRejected), refused
+                assert (plain.llen("q"), plain.hlen(RECORDS), plain.zcard(ENDS)) == (0, 0, 0)
+                plain.execute_command("ACL", "SETUSER", "limited", "+@all")
+                assert list(await limited.keys.publish(queue, [message], TERMS)) == [None]
+        finally:
+            plain.execute_command("ACL", "DELUSER", "limited")
+        assert (plain.llen("q"), plain.hlen(RECORDS), plain.zcard(ENDS)) == (1, 1, 1)
+
+
+async def test_a_server_without_memory_writes_neither_key_nor_message(
+    opened: RedisBinding, server: RedisServer
+) -> None:
+    with client(server) as plain:
+        plain.config_set("maxmemory", 1)
+        try:
+            (refused,) = await publish(opened, ["k"])
+            assert isinstance(refused, StorageFull)
+            assert plain.keys() == []
+        finally:
+            plain.config_set("maxmemory", 0)
+    assert list(await publish(opened, ["k"])) == [None]

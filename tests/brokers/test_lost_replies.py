@@ -1,0 +1,233 @@
+"""A reply that never comes: the write is told as unknown, and is never made a second time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from app.brokers.binding import Outcome
+from app.errors import BrokerUnavailable, IdempotencyInProgress, OutcomeUnknown
+from app.gateway.authorization import ANYONE
+from app.gateway.model import Message, Receipt, Replay
+from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer
+from tests.brokers.redis.harness import RedisBroker, RedisServer, redis_server
+from tests.brokers.sqlite.harness import SqliteBroker
+from tests.harness.broker import Broker
+from tests.harness.proxy import Proxy, proxy
+from tests.harness.world import Process, World, data, draft, until
+
+pytestmark = pytest.mark.timeout(90)
+
+
+class ProxiedRedis(RedisBroker):
+    """The server as it is reached through a proxy."""
+
+    def __init__(self, server: RedisServer, between: Proxy, layout: str) -> None:
+        super().__init__(server, layout)
+        self._between = between
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self._between.port}/0"
+
+
+class ProxiedRabbit(RabbitBroker):
+    """The server as it is reached through a proxy."""
+
+    def __init__(self, server: RabbitServer, between: Proxy) -> None:
+        super().__init__(server)
+        self._between = between
+
+    @property
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self._between.port}/"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with redis_server() as running:
+        yield running
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("list", marks=pytest.mark.redis),
+        pytest.param("laravel", marks=pytest.mark.redis),
+        pytest.param("rabbitmq", marks=pytest.mark.rabbitmq),
+    ]
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+async def between(kind: str, request: pytest.FixtureRequest) -> AsyncIterator[Proxy]:
+    """A proxy before a server; only the server that is needed is started."""
+    server = request.getfixturevalue("rabbit" if kind == "rabbitmq" else "server")
+    async with proxy("127.0.0.1", server.port) as running:
+        yield running
+
+
+@pytest.fixture
+async def world(kind: str, between: Proxy, queue: str, request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    """Gateways behind the proxy."""
+    broker: Broker
+    if kind == "rabbitmq":
+        broker = ProxiedRabbit(request.getfixturevalue("rabbit"), between)
+    else:
+        broker = ProxiedRedis(request.getfixturevalue("server"), between, kind)
+    world = World(broker, queue)
+    yield world
+    await world.close()
+
+
+async def warm(world: World) -> Process:
+    """A process that is connected and has used every verb, so that what follows is one write."""
+    process = await world.process()
+    for settle in (process.ack, process.nack, process.reject):
+        await process.publish()
+        await settle(await process.one())
+    await process.publish(delay_seconds=3600)
+    await process.gateway.purge(ANYONE, world.queue)
+    await process.gateway.purge_dead_letters(ANYONE, world.queue)
+    return process
+
+
+async def recovered(process: Process) -> None:
+    async def answers() -> bool:
+        try:
+            await process.stats()
+        except (BrokerUnavailable, OutcomeUnknown):
+            return False
+        return True
+
+    await until(answers)
+
+
+@pytest.mark.parametrize("delay", [0, 0.2], ids=["now", "delayed"])
+async def test_a_publish(world: World, between: Proxy, delay: float) -> None:
+    process = await warm(world)
+    between.drop_replies = True
+    with pytest.raises(OutcomeUnknown) as unknown:
+        await process.publish({"mark": "only once"}, delay_seconds=delay)
+    between.drop_replies = False
+    assert unknown.value.retryable
+    assert between.sent.count(b"only once") == 1
+    await recovered(process)
+    message = await process.one()
+    assert data(message) == {"mark": "only once"}
+    await process.ack(message)
+    assert await process.is_empty()
+
+
+@pytest.mark.parametrize("delay", [0, 0.2], ids=["now", "delayed"])
+async def test_a_publish_with_a_key_is_sent_again(kind: str, world: World, between: Proxy, delay: float) -> None:
+    if kind == "rabbitmq":
+        pytest.skip("keeps no keys")
+    process = await warm(world)
+
+    async def publish() -> Receipt:
+        body = draft({"mark": "only once"})
+        return await process.gateway.publish(ANYONE, world.queue, body, delay_seconds=delay, idempotency_key="k")
+
+    await process.gateway.publish(ANYONE, world.queue, draft({}), delay_seconds=3600, idempotency_key="warm")
+    await process.gateway.purge(ANYONE, world.queue)
+    between.drop_replies = True
+    with pytest.raises(OutcomeUnknown):
+        await publish()
+    between.drop_replies = False
+    await recovered(process)
+    assert type(await publish()) is Replay
+    await process.ack(await process.one())
+    assert await process.is_empty()
+
+
+async def test_a_reservation_whose_reply_is_lost_is_given_back(
+    kind: str, server: RedisServer, between: Proxy, queue: str, tmp_path: Path
+) -> None:
+    if kind != "list":
+        pytest.skip("the queue's layout is no part of it")
+    world = World(SqliteBroker(tmp_path), queue, ProxiedRedis(server, between, kind))
+    process = await world.process()
+    await process.gateway.publish(ANYONE, queue, draft({"n": 0}), idempotency_key="warm")
+    between.drop_replies = True
+    with pytest.raises(BrokerUnavailable):
+        await process.gateway.publish(ANYONE, queue, draft({"n": 1}), idempotency_key="k")
+    between.drop_replies = False
+
+    async def published() -> bool:
+        try:
+            await process.gateway.publish(ANYONE, queue, draft({"n": 1}), idempotency_key="k")
+        except (BrokerUnavailable, IdempotencyInProgress):
+            return False
+        return True
+
+    await until(published)
+    assert [data(message)["n"] for message in await process.take(2)] == [0, 1]
+    assert await process.receive() == []
+    await world.close()
+
+
+async def test_a_batch(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    between.drop_replies = True
+    results = await process.gateway.publish_many(ANYONE, world.queue, [draft({"mark": f"no {n}."}) for n in range(3)])
+    between.drop_replies = False
+    assert [type(result) for result in results] == [OutcomeUnknown] * 3
+    assert [between.sent.count(b"no %d." % n) for n in range(3)] == [1] * 3
+    await recovered(process)
+    messages = await process.take(3)
+    assert [data(message)["mark"] for message in messages] == ["no 0.", "no 1.", "no 2."]
+    await process.ack(*messages)
+    assert await process.is_empty()
+
+
+@pytest.mark.parametrize("verb", ["ack", "nack", "reject"])
+async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, between: Proxy, verb: str) -> None:
+    process = await warm(world)
+    await process.publish({"n": 1})
+    message = await process.one()
+
+    async def settle(message: Message) -> list[Outcome]:
+        return await getattr(process, verb)(message)
+
+    between.drop_replies = True
+    assert [type(outcome) for outcome in await settle(message)] == [OutcomeUnknown]
+    between.drop_replies = False
+    await recovered(process)
+    await settle(message)
+    # Where a retry and a dead letter are copies, the one whose confirm was lost may stand beside the one made again.
+    wanted = (1, 2) if isinstance(world.broker, ProxiedRabbit) else (1,)
+    again, dead = await process.receive(10), await process.dead()
+    assert len(again) in wanted if verb == "nack" else again == []
+    assert len(dead) in wanted if verb == "reject" else dead == []
+    assert all(json.loads(letter.record)["data"] == {"n": 1} for letter in dead)
+
+
+async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    await process.publish({"n": 1})
+    between.drop_replies = True
+    # A delivery that did not arrive goes back with its connection: nothing is unknown about it.
+    with pytest.raises(BrokerUnavailable if isinstance(world.broker, ProxiedRabbit) else OutcomeUnknown):
+        await process.receive(lease=0.5)
+    between.drop_replies = False
+    await recovered(process)
+    assert data(await process.one()) == {"n": 1}
+
+
+async def test_a_gateway_goes_on_after_its_connections_were_cut(world: World, between: Proxy) -> None:
+    process = await warm(world)
+    waiting = process.waiting()
+    await process.publish({"n": 1})
+    await process.ack(*await waiting)
+    between.cut()
+    await recovered(process)
+    await process.publish({"n": 2})
+    message = await process.one()
+    assert data(message) == {"n": 2}
+    assert await process.ack(message) == [None]
