@@ -237,10 +237,10 @@ class DeadLetters(Protocol):
 
 
 @runtime_checkable
-class Buries(Protocol):
+class PublishesDeadLetters(Protocol):
     """A broker whose dead letters are published: the gateway waits for the confirm, then acks."""
 
-    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write records, made by ``app.envelope.dead_letter_record``, to the dead-letter queue of ``queue``.
 
         Otherwise as ``publish``; delays are not asked for.

@@ -45,7 +45,7 @@ class Claim(Struct, frozen=True):
     answer: bytes
 
 
-class Found(Struct, frozen=True):
+class ExistingKey(Struct, frozen=True):
     """A key that is taken. Without an ``answer`` the call that took it is under way: for ``seconds`` more it may be, at
     0 it was cut off, and nobody knows what became of its message."""
 
@@ -54,19 +54,19 @@ class Found(Struct, frozen=True):
     seconds: float
 
 
-Verdict = Found | BabelgateError | None
+ClaimResult = ExistingKey | BabelgateError | None
 """``None``: the key is the caller's. KeysFull: the store takes no new ones."""
 
-Fate = Literal["done", "unknown", "free"]
+Resolution = Literal["done", "unknown", "free"]
 """Of a reserved key: its message was published, may have been, was not."""
 
 
-class Settling(Struct, frozen=True):
+class KeySettlement(Struct, frozen=True):
     """A reserved key, the ``token`` it was reserved with, and what became of it."""
 
     claim: Claim
     token: bytes
-    fate: Fate
+    fate: Resolution
 
 
 class KeyStore(Protocol):
@@ -77,15 +77,15 @@ class KeyStore(Protocol):
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[ClaimResult]:
         """Write each message to a queue of the store's own broker if it has no claim or its key is free, and the key
         with it, in one transaction per message or wider. Otherwise as :meth:`app.brokers.binding.Binding.publish`.
         """
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """Take the keys that are free, for RESERVED_SECONDS; ``token``, TOKEN_BYTES long, proves whose they are."""
 
-    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+    async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         """End reservations; what is not reserved with that token, or not any more, stays as it is."""
 
     async def sweep(self) -> int:

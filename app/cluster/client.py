@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import httpcore
 
-from app.cluster.joined_writes import JoinedWrites
+from app.cluster.joined_writes import SingleWriteBackend
 from app.cluster.signing import HEADER, Signer
 from app.cluster.wire import MAX_CALL_BYTES
 
@@ -124,7 +124,7 @@ class PeerClient:
                 max_connections=_MAX_CONNECTIONS,
                 keepalive_expiry=_IDLE_SECONDS,
                 uds=None if address.port else address.host,
-                network_backend=JoinedWrites(),
+                network_backend=SingleWriteBackend(),
             )
         self._used_at[address] = now
         return pool

@@ -7,7 +7,7 @@ from typing import Any
 import httpcore
 
 
-class JoinedWrites(httpcore.AsyncNetworkBackend):
+class SingleWriteBackend(httpcore.AsyncNetworkBackend):
     """Connects as httpcore does by itself; what is written to a connection goes out when its answer is read."""
 
     def __init__(self) -> None:

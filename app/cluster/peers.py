@@ -13,7 +13,7 @@ from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
 from app.cluster.wire import MAX_CALL_BYTES, SETTLE_PATH, Answer, decode_answers, encode_call
 from app.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown, OwnerUnreachable
-from app.gateway.batcher import Coalescer
+from app.gateway.batcher import Batcher
 from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.routing import Route
 
@@ -42,7 +42,7 @@ class Peers:
         self._directory = directory
         self._client = PeerClient(signer, answer_seconds)
         self._addresses = Addresses(self._client, directory, places)
-        self._lines: dict[tuple[str, str, bool], Coalescer[bytes, Answer]] = {}
+        self._lines: dict[tuple[str, str, bool], Batcher[bytes, Answer]] = {}
 
     async def settle(
         self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
@@ -69,7 +69,7 @@ class Peers:
         await self._client.close()
         self._directory.close()
 
-    def _line(self, owner: str, route: Route, only_acks: bool) -> Coalescer[bytes, Answer]:
+    def _line(self, owner: str, route: Route, only_acks: bool) -> Batcher[bytes, Answer]:
         key = (owner, route.queue, only_acks)
         line = self._lines.get(key)
         if line is None:
@@ -85,7 +85,7 @@ class Peers:
                         answers += [error.without_frames()] * count
                 return answers
 
-            line = self._lines[key] = Coalescer(flush, _MAX_CALLS, _WAIT_SECONDS)
+            line = self._lines[key] = Batcher(flush, _MAX_CALLS, _WAIT_SECONDS)
         return line
 
     async def _call(self, owner: str, broker: str, body: bytes, count: int) -> Sequence[Answer]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from app.cluster.worker_metrics import Siblings
+from app.cluster.worker_metrics import Workers
 from app.gateway.gauges import Gauges
 from app.observe.metrics.catalogue import LEASES_IN_FLIGHT, WORKERS
 from app.observe.metrics.exposition import exposition
@@ -16,7 +16,7 @@ from app.runtime import turns
 class Scraping:
     """Answers who asks for numbers. Scrapes at the same time share one collection."""
 
-    def __init__(self, metrics: Metrics, gauges: Gauges, siblings: Siblings | None = None) -> None:
+    def __init__(self, metrics: Metrics, gauges: Gauges, siblings: Workers | None = None) -> None:
         """``siblings``: the other workers of this gateway."""
         self._metrics = metrics
         self._gauges = gauges

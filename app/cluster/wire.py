@@ -27,7 +27,7 @@ class Identity(Struct, frozen=True):
     incarnation: str
 
 
-class Call(Struct, frozen=True, array_like=True):
+class SettleCall(Struct, frozen=True, array_like=True):
     """One settlement to carry out on ``queue``; ``traceparent`` where it is traced."""
 
     queue: str
@@ -48,7 +48,7 @@ class _Result(Struct, frozen=True, array_like=True):
     lease_expires_at: int | None
 
 
-_calls = msgspec.json.Decoder(list[Call])
+_calls = msgspec.json.Decoder(list[SettleCall])
 _answers = msgspec.json.Decoder(list[list[_Result] | _Error])
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
@@ -65,10 +65,10 @@ _CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
 
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:
     """One entry of a call's body."""
-    return _encoder.encode(Call(queue, settlement, traceparent))
+    return _encoder.encode(SettleCall(queue, settlement, traceparent))
 
 
-def decode_calls(body: bytes) -> list[Call]:
+def decode_calls(body: bytes) -> list[SettleCall]:
     """The settlements of a call. Raises msgspec.MsgspecError."""
     return _calls.decode(body)
 

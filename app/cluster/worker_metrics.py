@@ -34,7 +34,7 @@ _LASTING = frozenset(metric.otel for metric in CATALOGUE if metric.kind != "gaug
 log = get_logger("babelgate.peers")
 
 
-class Told(NamedTuple):
+class WorkerReport(NamedTuple):
     """The numbers of the siblings, and how many of these answered, or are there and did not."""
 
     snapshots: list[Snapshot]
@@ -49,7 +49,7 @@ class _Folded(Struct):
     numbers: msgspec.Raw = msgspec.Raw(b"[]")
 
 
-class Siblings:
+class Workers:
     """The other processes that have a file in ``directory``, which is this gateway's own.
 
     Counts never fall: a process writes its numbers to its file before it tells them, and where one does not answer,
@@ -71,20 +71,20 @@ class Siblings:
             except OSError as error:
                 log.warning("numbers not kept for the other workers", error=error)
 
-    async def ask(self) -> Told:
+    async def ask(self) -> WorkerReport:
         """The numbers of all others: at most 1 s, or a little more on a busy machine."""
         for _ in range(_TRIES):
             # A file that is gone between the list and the look has been folded: then its numbers are there.
             with contextlib.suppress(FileNotFoundError):
                 return await self._ask_all()
         log.warning("numbers of the other workers not found", directory=self._directory)
-        return Told([], 0, 0)
+        return WorkerReport([], 0, 0)
 
     async def close(self) -> None:
         """Close the connections; idempotent."""
         await self._client.close()
 
-    async def _ask_all(self) -> Told:
+    async def _ask_all(self) -> WorkerReport:
         listed = [name for name in os.listdir(self._directory) if _NAME.fullmatch(name) and name != self._own.name]
         folded = _folded(self._directory)
         names = [name for name in listed if name not in folded.names]
@@ -94,7 +94,7 @@ class Siblings:
         if len(dead) > KEPT_FILES:
             await asyncio.to_thread(_fold, self._directory, dead)
         snapshots = [decode(folded.numbers), *(snapshot for snapshot, _ in answers)]
-        return Told(snapshots, states.count("up"), states.count("silent"))
+        return WorkerReport(snapshots, states.count("up"), states.count("silent"))
 
     async def _ask(self, name: str) -> tuple[Snapshot, str]:
         state = "gone"

@@ -63,7 +63,7 @@ SMALL_BYTES = 65_536
 """So much of a body has come with its head: to refuse a settle that is no larger would save nothing."""
 
 
-class Ticket:
+class Permit:
     """What one request has taken; a context manager that gives it back."""
 
     __slots__ = ("_broker", "_bytes", "_count", "_free", "_size")
@@ -116,15 +116,15 @@ class Admission:
         self._receives = Pool("receives", bounds.max_receives_in_flight, brokers)
         self._unread_bytes = Pool("bytes that clients have not read yet", bounds.max_unread_bytes_in_flight, brokers)
 
-    def publish(self, broker: str, size: int) -> Ticket:
+    def publish(self, broker: str, size: int) -> Permit:
         """Room for a publish whose body has ``size`` bytes as far as is known. Raises Overloaded."""
         self._publishes.check(broker, 1)
         return self._ticket(broker, self._publishes, self._publish_bytes, size)
 
-    def other(self, broker: str, size: int) -> Ticket:
+    def other(self, broker: str, size: int) -> Permit:
         """Room for a call of ``size`` bytes that is neither, so that no publish keeps a lease from ending; a small one
         is never refused. Raises Overloaded."""
-        ticket = Ticket(broker, None, self._other_bytes, SMALL_BYTES)
+        ticket = Permit(broker, None, self._other_bytes, SMALL_BYTES)
         ticket.grow(size)
         return ticket
 
@@ -132,7 +132,7 @@ class Admission:
         """How many publishes are served for ``broker``."""
         return self._publishes.of(broker)
 
-    def receive(self, broker: str) -> Ticket:
+    def receive(self, broker: str) -> Permit:
         """Room for a receive, which grows by the bytes of its answer. Raises Overloaded."""
         self._receives.check(broker, 1)
         return self._ticket(broker, self._receives, self._unread_bytes, 0)
@@ -147,8 +147,8 @@ class Admission:
             raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already.")
 
     @staticmethod
-    def _ticket(broker: str, count: Pool, data: Pool, size: int) -> Ticket:
-        ticket = Ticket(broker, count, data)
+    def _ticket(broker: str, count: Pool, data: Pool, size: int) -> Permit:
+        ticket = Permit(broker, count, data)
         ticket.grow(size)
         count.add(broker, 1)
         return ticket

@@ -31,7 +31,7 @@ _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
 """What is to be done, its result to be, and when it was submitted."""
 
 
-class Coalescer(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """Merges calls: one batch is in flight at a time, and what arrives meanwhile is the next one.
 
     An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody. A call has one

@@ -18,7 +18,7 @@ from app.clock import Clock
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.gateway.queue_runtime import Lane
+from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 from app.gateway.settle import Settler, check
 from app.observe.events import Event, Observe
@@ -73,26 +73,28 @@ class Forwarding:
         self._observe = observe
         self._clock = clock
 
-    async def settle(self, lane: Lane, settlement: Settlement, traceparent: str | None = None) -> list[SettleResult]:
+    async def settle(
+        self, runtime: QueueRuntime, settlement: Settlement, traceparent: str | None = None
+    ) -> list[SettleResult]:
         """What cannot be settled here goes through the forwarder. Results and errors as of ``Settler.settle``."""
-        route = lane.route
+        route = runtime.route
         if route.capabilities.ack_scope == "anywhere":
-            return await self._settler.settle(lane, settlement)
-        owners, results = await self._settle(lane, settlement, self._forwarder, traceparent)
+            return await self._settler.settle(runtime, settlement)
+        owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent)
         results = self._known_as_over(route, settlement, results)
         self._report(route, owners, results)
         return results
 
-    async def settle_here(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
+    async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """For a peer: what cannot be settled here is LeaseLost, for it is forwarded once only."""
-        if lane.route.capabilities.ack_scope == "anywhere":
-            return await self._settler.settle(lane, settlement)
-        return (await self._settle(lane, settlement, NoPeers()))[1]
+        if runtime.route.capabilities.ack_scope == "anywhere":
+            return await self._settler.settle(runtime, settlement)
+        return (await self._settle(runtime, settlement, NoPeers()))[1]
 
     async def _settle(
-        self, lane: Lane, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None
+        self, runtime: QueueRuntime, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
-        route = lane.route
+        route = runtime.route
 
         def owner(token: str) -> str:
             try:
@@ -103,7 +105,7 @@ class Forwarding:
         async def answer(owner: str, part: Settlement) -> Answer:
             try:
                 if owner == self._incarnation:
-                    return await self._settler.settle(lane, part)
+                    return await self._settler.settle(runtime, part)
                 return await forwarder.settle(owner, route, part, traceparent)
             except LeaseLost as error:
                 # There is no such replica, and so nobody else who would report it.
@@ -114,7 +116,7 @@ class Forwarding:
 
         parts, owners = split(settlement, owner)
         if parts.keys() <= {self._incarnation}:
-            return owners, await self._settler.settle(lane, settlement)
+            return owners, await self._settler.settle(runtime, settlement)
         # Wrong for the whole call, before any owner acts on its part.
         check(route, settlement)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))

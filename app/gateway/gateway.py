@@ -22,7 +22,7 @@ from app.gateway.authorization import Caller, Right
 from app.gateway.dead_letters import list_dead, redrive
 from app.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from app.gateway.idempotency import KeyPolicy, Keys
-from app.gateway.lease_table import Holdings
+from app.gateway.lease_table import BrokerUsage
 from app.gateway.maintenance import Maintenance
 from app.gateway.model import (
     DeadLetterFilter,
@@ -37,7 +37,7 @@ from app.gateway.model import (
 from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Publisher
-from app.gateway.queue_runtime import Lane
+from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, redriving, settling
@@ -45,7 +45,7 @@ from app.observe.events import Event, Observe
 from app.observe.tracing.request import Trace, Tracing
 from app.runtime import turns
 
-_KEPT_LANES = 10_000
+_KEPT_RUNTIMES = 10_000
 """Past so many queues, those with nothing in flight are forgotten."""
 
 
@@ -67,11 +67,11 @@ class Gateway:
         forwarder: Forwarder | None = None,
         tracing: Tracing | None = None,
         idempotency: KeyPolicy | None = None,
-        room: Callable[[], Awaitable[None]] | None = None,
+        capacity: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
-        ``forwarder``: the way to the gateways that share the brokers. ``room``: awaited before verbs that report, where
-        who observes must not be left behind; raises Overloaded.
+        ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
+        until the journal has buffer space; raises Overloaded.
         """
         self.bindings = bindings
         self.router = router
@@ -86,22 +86,22 @@ class Gateway:
         self.started = False
         self.draining = False
         self._sealer = sealer
-        self._room = room
+        self._capacity = capacity
         self.incarnation = os.urandom(8).hex()
         """What this process is called by its peers and in its tokens; another one after each start."""
         self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
-        self.holdings: Mapping[str, Holdings] = {name: Holdings(name, self.admission) for name in bindings}
+        self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
         """What this process holds of each broker."""
-        self._lanes: dict[str, Lane] = {}
+        self._runtimes: dict[str, QueueRuntime] = {}
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
-    def lanes(self) -> Collection[Lane]:
+    def queue_runtimes(self) -> Collection[QueueRuntime]:
         """The queues that this process has dealt with."""
-        return self._lanes.values()
+        return self._runtimes.values()
 
     async def start(self) -> None:
         """Open all bindings and begin maintenance. A broker that is down does not fail the start.
@@ -121,26 +121,26 @@ class Gateway:
     async def drain(self) -> None:
         """Stop waiting: receives end with what they have, readiness fails; idempotent."""
         self.draining = True
-        for lane in self._lanes.values():
-            lane.receiver.stop()
+        for runtime in self._runtimes.values():
+            runtime.receiver.stop()
 
     async def close(self) -> None:
         """Finish what is in flight, then close all bindings; idempotent."""
         await self.drain()
         await asyncio.gather(self._maintenance.stop(), self.outages.close())
-        await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
+        await asyncio.gather(*(runtime.close() for runtime in self._runtimes.values()))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     def broker(self, caller: Caller, right: Right, queue: str) -> str:
-        """The broker whose room a request for ``queue`` takes. Raises Forbidden, InvalidParameter, QueueNotFound."""
+        """The broker of ``queue``, which admission counts by. Raises Forbidden, InvalidParameter, QueueNotFound."""
         caller.require(right, queue)
         return self.router.route(queue).broker
 
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its broker."""
-        lane = self._lanes.get(queue)
-        return lane is not None and (lane.publisher.crowded or lane.keyed.crowded)
+        runtime = self._runtimes.get(queue)
+        return runtime is not None and (runtime.publisher.crowded or runtime.keyed.crowded)
 
     async def publish(
         self,
@@ -161,23 +161,23 @@ class Gateway:
         and after that a Replay is returned; ``sent``: what the client sent, where ``body`` was made of it.
         """
         caller.require(Right.SEND, queue)
-        lane = self._lane(queue)
-        if self._room is not None:
-            await self._room()
-        return await self._publisher.one(lane, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
+        runtime = self._runtime(queue)
+        if self._capacity is not None:
+            await self._capacity()
+        return await self._publisher.one(runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
 
     async def publish_many(
         self, caller: Caller, queue: str, bodies: Sequence[bytes], trace: Trace | None = None
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         caller.require(Right.SEND, queue)
-        lane = self._lane(queue)
-        if self._room is not None:
+        runtime = self._runtime(queue)
+        if self._capacity is not None:
             try:
-                await self._room()
+                await self._capacity()
             except Overloaded as error:
                 return [error.without_frames()] * len(bodies)
-        return await self._publisher.several(lane, bodies, trace)
+        return await self._publisher.several(runtime, bodies, trace)
 
     async def validate(
         self,
@@ -191,7 +191,7 @@ class Gateway:
     ) -> Projection:
         """What publish would write; writes nothing. In place of the span that it would make stands the request's."""
         caller.require(Right.SEND, queue)
-        return await self._publisher.projected(self._lane(queue), body, delay_seconds, ordering_key, trace)
+        return await self._publisher.projected(self._runtime(queue), body, delay_seconds, ordering_key, trace)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
@@ -199,7 +199,7 @@ class Gateway:
         Raises EnvelopeSyntaxError and EnvelopeError for what would be dead-lettered as poison.
         """
         caller.require(Right.LISTEN, queue)
-        route = self._lane(queue).route
+        route = self._runtime(queue).route
         try:
             await turns.run(inspect, body, self.limits, size=len(body))
         except Poison as poison:
@@ -223,15 +223,15 @@ class Gateway:
         ``lease_seconds`` None: the queue's policy. Cancelling it loses nothing and holds nothing.
         """
         caller.require(Right.LISTEN, queue)
-        lane = self._lane(queue)
-        route = lane.route
+        runtime = self._runtime(queue)
+        route = runtime.route
         lease_seconds = route.lease_seconds(lease_seconds)
-        self.holdings[route.broker].check()
-        if self._room is not None:
-            await self._room()
+        self.broker_usage[route.broker].check()
+        if self._capacity is not None:
+            await self._capacity()
         messages = []
         with receiving(trace, route) as span:
-            handed_out = await lane.receiver.receive(max_messages, wait_seconds, lease_seconds)
+            handed_out = await runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
             facts = [admitted.facts for admitted in handed_out]
             span.concerned(facts)
         for admitted in handed_out:
@@ -258,18 +258,18 @@ class Gateway:
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages whose client is gone before it could read them: at once, uncounted. Never raises."""
         handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
-        await self._lane(queue).give_back(handles)
+        await self._runtime(queue).give_back(handles)
 
     async def settle(
         self, caller: Caller, queue: str, settlement: Settlement, trace: Trace | None = None
     ) -> list[SettleResult]:
         """Acks, then nacks, rejects and extends: one result per token, in order."""
         caller.require(Right.LISTEN, queue)
-        lane = self._lane(queue)
-        if self._room is not None:
-            await self._room()
-        with settling(trace, lane.route, settlement, self._sealer) as span:
-            results = await self._forwarding.settle(lane, settlement, span.traceparent)
+        runtime = self._runtime(queue)
+        if self._capacity is not None:
+            await self._capacity()
+        with settling(trace, runtime.route, settlement, self._sealer) as span:
+            results = await self._forwarding.settle(runtime, settlement, span.traceparent)
             span.ended(result.error for result in results)
         return results
 
@@ -280,23 +280,23 @@ class Gateway:
 
         ``traceparent``: the peer's span, where it has one.
         """
-        lane = self._lane(queue)
-        with settling(self.tracing.of_peer(traceparent), lane.route, settlement, self._sealer) as span:
-            results = await self._forwarding.settle_here(lane, settlement)
+        runtime = self._runtime(queue)
+        with settling(self.tracing.of_peer(traceparent), runtime.route, settlement, self._sealer) as span:
+            results = await self._forwarding.settle_here(runtime, settlement)
             span.ended(result.error for result in results)
         return results
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
         caller.require(Right.LISTEN, queue)
-        return await peek(self._lane(queue).route, limit)
+        return await peek(self._runtime(queue).route, limit)
 
     async def dead_letters(
         self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetterView], str | None]:
         """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
         caller.require(Right.LISTEN, queue)
-        return await list_dead(self._lane(queue).route, where, limit, cursor)
+        return await list_dead(self._runtime(queue).route, where, limit, cursor)
 
     async def redrive(
         self,
@@ -312,7 +312,7 @@ class Gateway:
         caller.require(Right.MANAGE, queue)
         if to_queue is not None and to_queue != queue:
             caller.require(Right.SEND, to_queue)
-        source, target = self._lane(queue).route, self._lane(to_queue or queue).route
+        source, target = self._runtime(queue).route, self._runtime(to_queue or queue).route
         lock = self._redriving.setdefault(queue, asyncio.Lock())
         async with lock:
             with redriving(trace, source):
@@ -321,29 +321,31 @@ class Gateway:
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
         caller.require(Right.MANAGE, queue)
-        route = self._lane(queue).route
+        route = self._runtime(queue).route
         return await offering(route, Purges).purge(route.native)
 
     async def purge_dead_letters(self, caller: Caller, queue: str) -> int:
         """Remove all dead letters; the number removed."""
         caller.require(Right.MANAGE, queue)
-        route = self._lane(queue).route
+        route = self._runtime(queue).route
         return await offering(route, DeadStore).purge_dead(route.native)
 
     async def _kept_routes(self) -> list[Route]:
         """The queues this process knows of: configured by name, listed by their broker, or dealt with."""
-        names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._lanes])
+        names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._runtimes])
         return await turns.mapped(self.router.route, names)
 
-    def _lane(self, queue: str) -> Lane:
+    def _runtime(self, queue: str) -> QueueRuntime:
         route = self.router.route(queue)
-        lane = self._lanes.get(queue)
-        if lane is None or (lane.route is not route and lane.route != route):
-            if len(self._lanes) >= _KEPT_LANES:
-                self._lanes = {name: kept for name, kept in self._lanes.items() if kept.busy}
-            holdings = self.holdings[route.broker]
-            lane = Lane(route, holdings, self.limits, self.clock, self.observe, self._keys, self.outages.ended)
-            self._lanes[queue] = lane
+        runtime = self._runtimes.get(queue)
+        if runtime is None or (runtime.route is not route and runtime.route != route):
+            if len(self._runtimes) >= _KEPT_RUNTIMES:
+                self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
+            broker_usage = self.broker_usage[route.broker]
+            runtime = QueueRuntime(
+                route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages.ended
+            )
+            self._runtimes[queue] = runtime
             if self.draining:
-                lane.receiver.stop()
-        return lane
+                runtime.receiver.stop()
+        return runtime

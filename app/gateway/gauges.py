@@ -81,11 +81,11 @@ class Gauges:
         """Of this process alone; no I/O."""
         held: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
-        for lane in self._gateway.lanes:
-            labels = (self._metrics.know(lane.route.queue, lane.route.broker), lane.route.broker)
-            waiters[labels] = waiters.get(labels, 0.0) + lane.receiver.waiters
-            if lane.keeper.held is not None:
-                held[labels] = held.get(labels, 0.0) + lane.keeper.held
+        for runtime in self._gateway.queue_runtimes:
+            labels = (self._metrics.know(runtime.route.queue, runtime.route.broker), runtime.route.broker)
+            waiters[labels] = waiters.get(labels, 0.0) + runtime.receiver.waiters
+            if runtime.lease_manager.held is not None:
+                held[labels] = held.get(labels, 0.0) + runtime.lease_manager.held
         publishes: dict[Labels, Value] = {
             (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
         }

@@ -20,12 +20,12 @@ from app.brokers.idempotency_store import (
     MAX_ANSWER_BYTES,
     TOKEN_BYTES,
     Claim,
-    Fate,
+    ClaimResult,
     KeepsKeys,
+    KeySettlement,
     KeyStore,
-    Settling,
+    Resolution,
     Terms,
-    Verdict,
 )
 from app.errors import (
     BabelgateError,
@@ -40,7 +40,7 @@ from app.errors import (
 )
 from app.gateway.model import KeysInfo, Receipt, Replay
 from app.gateway.routing import Route
-from app.gateway.settlement_retries import Debts
+from app.gateway.settlement_retries import SettlementRetries
 from app.observe.logs import get_logger
 
 OWN = "own"
@@ -51,7 +51,7 @@ Result = Outcome | Replay
 """``None``: published now; a Replay: the answer of the first call, nothing was written."""
 
 Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]
-SendOnce = Callable[[KeyStore, Sequence[Pair], Terms], Awaitable[Sequence[Verdict]]]
+SendOnce = Callable[[KeyStore, Sequence[Pair], Terms], Awaitable[Sequence[ClaimResult]]]
 
 log = get_logger("babelgate.idempotency")
 
@@ -72,14 +72,14 @@ class Keys:
         self.policy = policy
         self._stores = {name: binding.keys for name, binding in bindings.items() if isinstance(binding, KeepsKeys)}
         self._used: set[str] = set()
-        self._debts = {name: Debts(name, store, policy.terms) for name, store in self._stores.items()}
+        self._retries = {name: SettlementRetries(name, store, policy.terms) for name, store in self._stores.items()}
 
-    def store(self, route: Route) -> tuple[KeyStore, Debts]:
+    def store(self, route: Route) -> tuple[KeyStore, SettlementRetries]:
         """Who keeps the keys of a queue. Raises IdempotencyUnsupported."""
         name = self._name(route)
         if name in self._stores:
             self._used.add(name)
-            return self._stores[name], self._debts[name]
+            return self._stores[name], self._retries[name]
         reason = "idempotency.store is none"
         if name != NONE:
             reason = f"the broker {name!r} keeps none, and idempotency.store names no other"
@@ -105,7 +105,7 @@ class Keys:
 
     async def close(self) -> None:
         """Tell the stores what they have not been told; idempotent."""
-        await asyncio.gather(*(debts.close() for debts in self._debts.values()))
+        await asyncio.gather(*(retries.close() for retries in self._retries.values()))
 
     def _name(self, route: Route) -> str:
         return route.broker if self.policy.store == OWN else self.policy.store
@@ -148,7 +148,7 @@ def _scope(route: Route) -> str:
     return route.queue if native == route.queue else f"{route.queue}={quote(native, safe='')}"
 
 
-class Once:
+class IdempotentPublisher:
     """The keyed publishes of one queue."""
 
     def __init__(self, route: Route, keys: Keys, send: Send, send_once: SendOnce) -> None:
@@ -169,13 +169,13 @@ class Once:
             for index, (_, claim) in enumerate(messages)
         ]
         asked = [index for index, lead in enumerate(leads) if index == lead]
-        store, debts = self._keys.store(self._route)
+        store, retries = self._keys.store(self._route)
         pairs = [messages[index] for index in asked]
-        verdicts: Sequence[Verdict]
+        verdicts: Sequence[ClaimResult]
         if isinstance(self._route.binding, KeepsKeys) and self._route.binding.keys is store:
             verdicts = await self._send_once(store, pairs, self._keys.policy.terms)
         else:
-            verdicts = await self._reserved(pairs, store, debts)
+            verdicts = await self._reserved(pairs, store, retries)
         results = {
             index: self._judged(verdict, messages[index][1]) for index, verdict in zip(asked, verdicts, strict=True)
         }
@@ -184,11 +184,15 @@ class Once:
             for index, lead in enumerate(leads)
         ]
 
-    async def _reserved(self, messages: Sequence[Pair], store: KeyStore, debts: Debts) -> list[Verdict]:
+    async def _reserved(
+        self, messages: Sequence[Pair], store: KeyStore, retries: SettlementRetries
+    ) -> list[ClaimResult]:
         """Reserve, publish, settle."""
         token = os.urandom(TOKEN_BYTES)
-        answers = iter(await self._reserve([claim for _, claim in messages if claim is not None], token, store, debts))
-        verdicts: list[Verdict] = [None if claim is None else next(answers) for _, claim in messages]
+        answers = iter(
+            await self._reserve([claim for _, claim in messages if claim is not None], token, store, retries)
+        )
+        verdicts: list[ClaimResult] = [None if claim is None else next(answers) for _, claim in messages]
         granted = [index for index, verdict in enumerate(verdicts) if verdict is None]
         outcomes: Sequence[Outcome] = []
         try:
@@ -200,27 +204,29 @@ class Once:
         for index, outcome in zip(granted, outcomes, strict=True):
             claim = messages[index][1]
             if claim is not None:
-                settlings.append(Settling(claim, token, _fate(outcome)))
+                settlings.append(KeySettlement(claim, token, _fate(outcome)))
             verdicts[index] = outcome
-        await debts.settle(settlings)
+        await retries.settle(settlings)
         return verdicts
 
-    async def _reserve(self, claims: Sequence[Claim], token: bytes, store: KeyStore, debts: Debts) -> list[Verdict]:
+    async def _reserve(
+        self, claims: Sequence[Claim], token: bytes, store: KeyStore, retries: SettlementRetries
+    ) -> list[ClaimResult]:
         """A verdict per claim. Where the store fails each has its error, and what came without a key goes its way."""
         try:
             verdicts = list(await store.reserve(claims, token, self._keys.policy.terms))
         except BabelgateError as error:
             verdicts = [error.without_frames()] * len(claims)
-        lost: list[Settling] = []
+        lost: list[KeySettlement] = []
         for index, verdict in enumerate(verdicts):
             if isinstance(verdict, OutcomeUnknown):
                 # The key may be reserved, the message is not published: so the key is to be free.
-                lost.append(Settling(claims[index], token, "free"))
+                lost.append(KeySettlement(claims[index], token, "free"))
                 verdicts[index] = BrokerUnavailable(verdict.broker, verdict.reason)
-        debts.owe(lost)
+        retries.owe(lost)
         return verdicts
 
-    def _judged(self, verdict: Verdict, claim: Claim | None) -> Result:
+    def _judged(self, verdict: ClaimResult, claim: Claim | None) -> Result:
         """What a call is told that found its key taken."""
         if verdict is None or isinstance(verdict, BabelgateError):
             return verdict
@@ -232,7 +238,7 @@ class Once:
         return IdempotencyInProgress() if verdict.seconds > 0 else IdempotencyUnresolved()
 
 
-def _fate(outcome: Outcome) -> Fate:
+def _fate(outcome: Outcome) -> Resolution:
     if outcome is None:
         return "done"
     return "unknown" if isinstance(outcome, OutcomeUnknown) else "free"

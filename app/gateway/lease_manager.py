@@ -15,8 +15,8 @@ from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Failure, Outc
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
-from app.gateway.lease_table import Held, Holder, Holdings
-from app.gateway.republish import bury, publish_again
+from app.gateway.lease_table import BrokerUsage, HeldLease, LeaseTable
+from app.gateway.republish import publish_again, publish_dead_letters
 from app.gateway.routing import Route, offering
 from app.observe.events import Event, Facts, Observe
 from app.observe.logs import get_logger
@@ -34,14 +34,14 @@ _TRY_AGAIN_MS = 5_000
 """How long after a lease ran out for which neither a copy nor a give-back went through."""
 
 
-class Failed(Struct, frozen=True):
+class FailedDelivery(Struct, frozen=True):
     """A delivery to deliver again, and its ``failure``."""
 
     handle: str
     failure: Failure
 
 
-class Keeper(Protocol):
+class LeaseManager(Protocol):
     """Ends and prolongs the leases of one queue; no call brings more than the broker takes at once.
 
     Outcomes stand in the order of what was asked; a BabelgateError that is raised is everybody's.
@@ -61,7 +61,7 @@ class Keeper(Protocol):
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
         """Done with these; acked twice is done."""
 
-    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
         """Available again after ``delay_seconds``, and counted."""
 
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
@@ -94,14 +94,16 @@ def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
     )
 
 
-def keeper(route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> Keeper:
-    """The keeper of the leases of ``route``. Raises UnsupportedByBroker when nobody can keep them."""
+def lease_manager_of(
+    route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
+) -> LeaseManager:
+    """The lease manager of ``route``. Raises UnsupportedByBroker when nobody can keep them."""
     if route.capabilities.lease_keeper == "gateway":
-        return GatewayKeeper(route, holdings, limits, clock, observe)
-    return BrokerKeeper(route)
+        return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
+    return BrokerLeaseManager(route)
 
 
-class BrokerKeeper:
+class BrokerLeaseManager:
     """The broker keeps deadlines and bodies: every verb is its own, from any process."""
 
     busy = False
@@ -117,7 +119,7 @@ class BrokerKeeper:
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
         return await self._binding.ack(self._native, handles)
 
-    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
         return await self._binding.release(self._native, [each.handle for each in failed], delay_seconds, failed=True)
 
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
@@ -136,14 +138,14 @@ class BrokerKeeper:
         return
 
 
-class GatewayKeeper:
+class GatewayLeaseManager:
     """This process keeps deadlines and bodies, and settles for others.
 
     What the broker cannot do with a delivery is done by a copy: publish, confirm, then ack the original. Stopped
     between the last two the message is there twice, and never not at all. A lease that runs out is a failed attempt.
     """
 
-    def __init__(self, route: Route, holdings: Holdings, limits: Limits, clock: Clock, observe: Observe) -> None:
+    def __init__(self, route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
         self._limits = limits
@@ -151,7 +153,7 @@ class GatewayKeeper:
         self._observe = observe
         connections = offering(route, Outstanding)
         outstanding = partial(connections.outstanding, route.native)
-        self._holder = Holder(holdings, clock, outstanding, self._due)
+        self._holder = LeaseTable(broker_usage, clock, outstanding, self._due)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
@@ -175,10 +177,10 @@ class GatewayKeeper:
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
         return await self._holder.settle(handles, self._ack, acking=True)
 
-    async def release(self, failed: Sequence[Failed], delay_seconds: float) -> Sequence[Outcome]:
+    async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
         failures = {each.handle: each.failure for each in failed}
 
-        async def again(claimed: Sequence[Held]) -> Sequence[Outcome]:
+        async def again(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
             return await self._again([(held, failures[held.handle]) for held in claimed], delay_seconds)
 
         return await self._holder.settle([each.handle for each in failed], again)
@@ -189,10 +191,10 @@ class GatewayKeeper:
     async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
         by_handle = {letter.handle: letter for letter in letters}
 
-        async def bury(claimed: Sequence[Held]) -> Sequence[Outcome]:
+        async def publish_dead_letters(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
             return await self._bury([(held, by_handle[held.handle]) for held in claimed])
 
-        return await self._holder.settle([letter.handle for letter in letters], bury)
+        return await self._holder.settle([letter.handle for letter in letters], publish_dead_letters)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         found = await self._holder.find(handles)
@@ -212,7 +214,7 @@ class GatewayKeeper:
         """End the leases that have run out by now: each counts as a failed attempt, and the message comes again."""
         facts: dict[str, Facts] = {}
 
-        async def lapse(claimed: Sequence[Held]) -> Sequence[Outcome]:
+        async def lapse(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
             read = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
             known = [self._facts(held.delivery, each) for held, each in zip(claimed, read, strict=True)]
             for held, each in zip(claimed, known, strict=True):
@@ -245,7 +247,7 @@ class GatewayKeeper:
         finally:
             self._expiring = None
 
-    def _prolong(self, held: Held, deadline: int) -> int | BabelgateError:
+    def _prolong(self, held: HeldLease, deadline: int) -> int | BabelgateError:
         longest = held.since + round(self._route.capabilities.max_lease_seconds * 1000)
         if deadline > longest:
             left = max(longest - self._clock(), 0) / 1000
@@ -258,19 +260,19 @@ class GatewayKeeper:
         self._holder.prolong(held, deadline)
         return deadline
 
-    async def _ack(self, claimed: Sequence[Held]) -> Sequence[Outcome]:
+    async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.ack(self._native, [held.handle for held in claimed])
 
-    async def _give_back(self, claimed: Sequence[Held]) -> Sequence[Outcome]:
+    async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
 
-    async def _again(self, failed: Sequence[tuple[Held, Failure]], delay_seconds: float) -> Sequence[Outcome]:
+    async def _again(self, failed: Sequence[tuple[HeldLease, Failure]], delay_seconds: float) -> Sequence[Outcome]:
         if self._route.capabilities.native_release:
             handles = [held.handle for held, _ in failed]
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
         return await publish_again(self._route, failed, delay_seconds)
 
-    async def _lapse(self, claimed: Sequence[Held], attempts: Sequence[int | None]) -> Sequence[Outcome]:
+    async def _lapse(self, claimed: Sequence[HeldLease], attempts: Sequence[int | None]) -> Sequence[Outcome]:
         """End leases that ran out: by a counted copy; where that cannot be, as they are.
 
         ``attempts``: the failed ones before this; None for a body that no copy can count in.
@@ -290,7 +292,7 @@ class GatewayKeeper:
             held.deadline = self._clock() + _TRY_AGAIN_MS
         return [outcomes[held.handle] for held in claimed]
 
-    def _inspected(self, held: Held) -> Received | None:
+    def _inspected(self, held: HeldLease) -> Received | None:
         try:
             return envelope.inspect(held.delivery.body, self._limits)
         except Poison:
@@ -301,13 +303,13 @@ class GatewayKeeper:
             return Facts(size=len(delivery.body))
         return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 
-    async def _bury(self, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequence[Outcome]:
+    async def _bury(self, letters: Sequence[tuple[HeldLease, DeadLetter]]) -> Sequence[Outcome]:
         if isinstance(self._binding, DeadLetters):
             return await self._binding.dead_letter(self._native, [letter for _, letter in letters])
-        return await bury(self._route, letters)
+        return await publish_dead_letters(self._route, letters)
 
 
-async def _each(held: Sequence[Held], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
+async def _each(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
     """The outcomes of ``call`` by handle; a failure is everybody's."""
     outcomes: Sequence[Outcome]
     try:

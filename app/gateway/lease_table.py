@@ -19,14 +19,14 @@ REMEMBERED = 100_000
 _STALE_DEADLINES = 1_000
 """Deadlines of leases that ended which are kept before they are swept out, beside as many as there are leases."""
 
-Claim = asyncio.Future[Outcome]
+PendingSettle = asyncio.Future[Outcome]
 """A settle under way; its result is what the settle came to."""
 
-Act = Callable[[Sequence["Held"]], Awaitable[Sequence[Outcome]]]
+EndLeases = Callable[[Sequence["HeldLease"]], Awaitable[Sequence[Outcome]]]
 """Ends leases at the broker: one outcome per delivery, or a BabelgateError for all of them."""
 
 
-class Holdings:
+class BrokerUsage:
     """What a process holds of one broker, over all queues: ``count`` deliveries whose bodies have ``size`` bytes."""
 
     def __init__(self, broker: str, admission: Admission) -> None:
@@ -51,7 +51,7 @@ class Holdings:
         return handle in self._acked
 
 
-class Held:
+class HeldLease:
     """A delivery, the ``number``-th of its queue. ``since`` and ``deadline`` are Unix ms.
 
     ``copied``: a copy of it has taken its place already. ``expired``: its lease is over, and ``deadline`` says when to
@@ -65,7 +65,7 @@ class Held:
         self.number = number
         self.since = since
         self.deadline = deadline
-        self.claim: Claim | None = None
+        self.claim: PendingSettle | None = None
         self.acking = False
         self.copied = False
         self.expired = False
@@ -80,7 +80,7 @@ class Held:
         return self.expired or self.deadline <= now
 
 
-class Holder:
+class LeaseTable:
     """The held deliveries of one queue, by handle.
 
     To settle one is to claim it first: of two verbs one acts, two acks share one outcome, and a lease that runs out
@@ -91,16 +91,16 @@ class Holder:
 
     def __init__(
         self,
-        holdings: Holdings,
+        broker_usage: BrokerUsage,
         clock: Clock,
         outstanding: Callable[[Sequence[str]], Sequence[bool]],
         due: Callable[[], None],
     ) -> None:
-        self._holdings = holdings
+        self._usage = broker_usage
         self._clock = clock
         self._outstanding = outstanding
         self._due = due
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldLease] = {}
         self._numbers = itertools.count()
         self._deadlines: list[tuple[int, int, str]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -113,17 +113,17 @@ class Holder:
 
     def hold(self, delivery: Delivery, since: int, deadline: int) -> None:
         """Hold a delivery from ``since`` to ``deadline`` (Unix ms)."""
-        held = self._held[delivery.handle] = Held(delivery, next(self._numbers), since, deadline)
-        self._holdings.count += 1
-        self._holdings.size += len(delivery.body)
+        held = self._held[delivery.handle] = HeldLease(delivery, next(self._numbers), since, deadline)
+        self._usage.count += 1
+        self._usage.size += len(delivery.body)
         self._watch(held)
 
-    def prolong(self, held: Held, deadline: int) -> None:
+    def prolong(self, held: HeldLease, deadline: int) -> None:
         """Set another deadline, in Unix ms."""
         held.deadline = deadline
         self._watch(held)
 
-    async def find(self, handles: Sequence[str]) -> list[Held | None]:
+    async def find(self, handles: Sequence[str]) -> list[HeldLease | None]:
         """Those that are held and outstanding, None for the others and past the deadline; waits for what is claimed."""
         while claims := [held.claim for held in map(self._held.get, handles) if held is not None and held.claim]:
             await asyncio.wait(claims)
@@ -137,7 +137,7 @@ class Holder:
         return found
 
     async def settle(
-        self, handles: Sequence[str], act: Act, *, acking: bool = False, expiring: bool = False
+        self, handles: Sequence[str], act: EndLeases, *, acking: bool = False, expiring: bool = False
     ) -> list[Outcome]:
         """One outcome per handle: of ``act``, which gets those that are held; LeaseLost for the others.
 
@@ -148,14 +148,14 @@ class Holder:
         left = list(range(len(handles)))
         while left:
             mine: list[int] = []
-            claims: list[tuple[int, Claim, bool]] = []
-            claimed: list[Held] = []
+            claims: list[tuple[int, PendingSettle, bool]] = []
+            claimed: list[HeldLease] = []
             now = self._clock()
             for position in left:
                 handle = handles[position]
                 held = self._held.get(handle)
                 if held is None:
-                    outcomes[position] = None if acking and self._holdings.was_acked(handle) else LeaseLost()
+                    outcomes[position] = None if acking and self._usage.was_acked(handle) else LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
                 elif held.is_over(now) and not expiring:
@@ -204,7 +204,7 @@ class Holder:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def _end(self, claimed: Sequence[Held], act: Act) -> Sequence[Outcome]:
+    async def _end(self, claimed: Sequence[HeldLease], act: EndLeases) -> Sequence[Outcome]:
         outcomes: Sequence[Outcome]
         try:
             try:
@@ -218,7 +218,7 @@ class Holder:
                 if outcome is None or held.copied or not is_out:
                     self._drop(held)
                     if held.acking and outcome is None:
-                        self._holdings.remember(held.handle)
+                        self._usage.remember(held.handle)
                 else:
                     self._watch(held)
                 claim.set_result(outcome)
@@ -231,12 +231,12 @@ class Holder:
                     held.claim = None
                     self._watch(held)
 
-    def _drop(self, held: Held) -> None:
+    def _drop(self, held: HeldLease) -> None:
         if self._held.pop(held.handle, None) is not None:
-            self._holdings.count -= 1
-            self._holdings.size -= len(held.delivery.body)
+            self._usage.count -= 1
+            self._usage.size -= len(held.delivery.body)
 
-    def _watch(self, held: Held) -> None:
+    def _watch(self, held: HeldLease) -> None:
         """Wake up at its deadline."""
         if len(self._deadlines) > 2 * len(self._held) + _STALE_DEADLINES:
             self._deadlines = [(each.deadline, each.number, handle) for handle, each in self._held.items()]

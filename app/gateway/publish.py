@@ -14,13 +14,13 @@ from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
 from app.gateway.idempotency import Result, chosen_key, claim, fingerprint
 from app.gateway.model import Projection, Receipt, Replay
-from app.gateway.queue_runtime import Lane, Posting
+from app.gateway.queue_runtime import PendingPublish, QueueRuntime
 from app.gateway.routing import Route, chunks
 from app.gateway.spans import carrying, sending
 from app.observe.tracing.request import Trace
 from app.runtime import turns
 
-_Ready = tuple[int, Posting]
+_Ready = tuple[int, PendingPublish]
 """A message that can be published, and its place among the bodies."""
 
 
@@ -33,7 +33,7 @@ class Publisher:
 
     async def one(
         self,
-        lane: Lane,
+        runtime: QueueRuntime,
         body: bytes,
         delay_seconds: float | None,
         ordering_key: str | None,
@@ -45,105 +45,116 @@ class Publisher:
 
         ``key``: under it once, and a Replay after that; ``sent``: what the client sent, where ``body`` was made of it.
         """
-        publication = await self._read(lane, body, trace)
-        outgoing = lane.outgoing(publication, delay_seconds, ordering_key)
+        publication = await self._read(runtime, body, trace)
+        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key)
         claim = None
         if key is not None or publication.idempotency_key is not None:
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key)
-            claim = _claim(lane, publication, key, sent_as)
-        with sending(trace, lane.route, [(publication.envelope, outgoing)], batch=False) as span:
-            posting = Posting(publication.envelope, span.carrying(outgoing), claim)
+            claim = _claim(runtime, publication, key, sent_as)
+        with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
+            pending = PendingPublish(publication.envelope, span.carrying(outgoing), claim)
             outcome: Result
             if claim is None:
-                outcome = await lane.publisher.submit(posting)
+                outcome = await runtime.publisher.submit(pending)
             else:
-                outcome = await lane.keyed.submit(posting)
+                outcome = await runtime.keyed.submit(pending)
             if outcome is not None:
                 if isinstance(outcome, Replay):
                     return outcome
                 raise outcome
-        return _receipt(lane.route, publication.envelope)
+        return _receipt(runtime.route, publication.envelope)
 
-    async def several(self, lane: Lane, bodies: Sequence[bytes], trace: Trace | None) -> list[Receipt | BabelgateError]:
+    async def several(
+        self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None
+    ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises no BabelgateError."""
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
-        for index, posting in enumerate(await turns.mapped(partial(self._posting, lane, trace), bodies, size=len)):
-            if isinstance(posting, BabelgateError):
-                results[index] = posting
+        for index, pending in enumerate(
+            await turns.mapped(partial(self._pending_publish, runtime, trace), bodies, size=len)
+        ):
+            if isinstance(pending, BabelgateError):
+                results[index] = pending
             else:
-                ready.append((index, posting))
-        sent = [(posting.envelope, posting.outgoing) for _, posting in ready]
-        with sending(trace, lane.route, sent, batch=True) as span:
+                ready.append((index, pending))
+        sent = [(pending.envelope, pending.outgoing) for _, pending in ready]
+        with sending(trace, runtime.route, sent, batch=True) as span:
             if trace is not None:
                 ready = [
-                    (index, replace(posting, outgoing=span.carrying(posting.outgoing))) for index, posting in ready
+                    (index, replace(pending, outgoing=span.carrying(pending.outgoing))) for index, pending in ready
                 ]
-            for chunk in chunks(ready, lane.route.capabilities.max_batch, _size):
-                await self._publish(lane, chunk, results)
+            for chunk in chunks(ready, runtime.route.capabilities.max_batch, _size):
+                await self._publish(runtime, chunk, results)
             span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
 
     async def projected(
-        self, lane: Lane, body: bytes, delay_seconds: float | None, ordering_key: str | None, trace: Trace | None
+        self,
+        runtime: QueueRuntime,
+        body: bytes,
+        delay_seconds: float | None,
+        ordering_key: str | None,
+        trace: Trace | None,
     ) -> Projection:
         """What a publish would write, with the request's context where it would be that of a span to be made."""
-        route = lane.route
-        publication = await self._read(lane, body, trace)
-        outgoing = carrying(trace, route, lane.outgoing(publication, delay_seconds, ordering_key))
+        route = runtime.route
+        publication = await self._read(runtime, body, trace)
+        outgoing = carrying(trace, route, runtime.outgoing(publication, delay_seconds, ordering_key))
         if publication.idempotency_key is not None:
-            _claim(lane, publication, None, fingerprint(body, delay_seconds, ordering_key))
+            _claim(runtime, publication, None, fingerprint(body, delay_seconds, ordering_key))
         return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers)
 
-    async def _read(self, lane: Lane, body: bytes, trace: Trace | None) -> Publication:
+    async def _read(self, runtime: QueueRuntime, body: bytes, trace: Trace | None) -> Publication:
         if len(body) <= turns.SMALL_BYTES:
-            return self._publication(lane, trace, body)
-        return await turns.run(self._publication, lane, trace, body, size=len(body))
+            return self._publication(runtime, trace, body)
+        return await turns.run(self._publication, runtime, trace, body, size=len(body))
 
-    def _publication(self, lane: Lane, trace: Trace | None, body: bytes) -> Publication:
+    def _publication(self, runtime: QueueRuntime, trace: Trace | None, body: bytes) -> Publication:
         trace_id = None if trace is None else trace.trace_id
-        return envelope.read_publication(body, lane.route.queue, self._limits, self._clock, trace_id)
+        return envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
 
-    def _posting(self, lane: Lane, trace: Trace | None, body: bytes) -> Posting | BabelgateError:
+    def _pending_publish(
+        self, runtime: QueueRuntime, trace: Trace | None, body: bytes
+    ) -> PendingPublish | BabelgateError:
         """The message that an entry of a batch asks for, or what is wrong with it."""
         try:
-            publication = self._publication(lane, trace, body)
-            outgoing, claim = lane.outgoing(publication, None, None), None
+            publication = self._publication(runtime, trace, body)
+            outgoing, claim = runtime.outgoing(publication, None, None), None
             if publication.idempotency_key is not None:
-                claim = _claim(lane, publication, None, fingerprint(body, None, None))
-            return Posting(publication.envelope, outgoing, claim)
+                claim = _claim(runtime, publication, None, fingerprint(body, None, None))
+            return PendingPublish(publication.envelope, outgoing, claim)
         except BabelgateError as error:
             return error.without_frames()
 
     async def _publish(
         self,
-        lane: Lane,
+        runtime: QueueRuntime,
         chunk: Sequence[_Ready],
         results: list[Receipt | BabelgateError | None],
     ) -> None:
         """Publish what the broker takes at once; the result of each goes to its place."""
         outcomes: Sequence[Result]
         try:
-            postings = [posting for _, posting in chunk]
-            if any(posting.claim is not None for posting in postings):
-                outcomes = await lane.once(postings)
+            pendings = [pending for _, pending in chunk]
+            if any(pending.claim is not None for pending in pendings):
+                outcomes = await runtime.once(pendings)
             else:
-                outcomes = await lane.publish(postings)
+                outcomes = await runtime.publish(pendings)
         except BabelgateError as error:
             outcomes = [error.without_frames()] * len(chunk)
-        for (index, posting), outcome in zip(chunk, outcomes, strict=True):
-            results[index] = _receipt(lane.route, posting.envelope) if outcome is None else outcome
+        for (index, pending), outcome in zip(chunk, outcomes, strict=True):
+            results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
 
 
 def _size(ready: _Ready) -> int:
     return len(ready[1].envelope.body)
 
 
-def _claim(lane: Lane, publication: Publication, key: str | None, sent_as: bytes) -> Claim:
+def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> Claim:
     """That ``publication`` be published once, under the key of the request's head or its own."""
-    lane.require_keys()
+    runtime.require_keys()
     chosen = chosen_key(key, publication.idempotency_key)
-    return claim(lane.route, chosen, sent_as, _receipt(lane.route, publication.envelope))
+    return claim(runtime.route, chosen, sent_as, _receipt(runtime.route, publication.envelope))
 
 
 def _receipt(route: Route, sent: Envelope) -> Receipt:

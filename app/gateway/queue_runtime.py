@@ -12,19 +12,19 @@ from msgspec import Struct
 
 from app import envelope
 from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
-from app.brokers.idempotency_store import Claim, KeyStore, Terms, Verdict
+from app.brokers.idempotency_store import Claim, ClaimResult, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
-from app.gateway.batcher import Budget, Coalescer
-from app.gateway.idempotency import Keys, Once, Pair
+from app.gateway.batcher import Batcher, Budget
+from app.gateway.idempotency import IdempotentPublisher, Keys, Pair
 from app.gateway.idempotency import Result as Published
-from app.gateway.lease_manager import LEASE_EXPIRED, facts_of, keeper
-from app.gateway.lease_table import Holdings
+from app.gateway.lease_manager import LEASE_EXPIRED, facts_of, lease_manager_of
+from app.gateway.lease_table import BrokerUsage
 from app.gateway.receive import Admitted, Receiver
 from app.gateway.routing import Route
 from app.observe.events import Call, Event, Facts, Observe, Operation
-from app.observe.log_throttle import Sparing
+from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
 
@@ -33,10 +33,10 @@ PUBLISH_SECONDS = 0.1
 
 Result = TypeVar("Result")
 
-_spared = Sparing(get_logger("babelgate.lanes"))
+_throttled = LogThrottle(get_logger("babelgate.lanes"))
 
 
-class Posting(Struct, frozen=True):
+class PendingPublish(Struct, frozen=True):
     """A message on its way to the broker, and the key under which it goes there once."""
 
     envelope: Envelope
@@ -44,58 +44,60 @@ class Posting(Struct, frozen=True):
     claim: Claim | None = None
 
 
-class Lane:
+class QueueRuntime:
     """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
 
     def __init__(
         self,
         route: Route,
-        holdings: Holdings,
+        broker_usage: BrokerUsage,
         limits: Limits,
         clock: Clock,
         observe: Observe,
         keys: Keys,
         ended: Callable[[str, object], None],
     ) -> None:
-        """``holdings``: of the route's broker, where this process keeps the leases. ``ended`` is told of each call to a
-        broker what it raised, or else its first result."""
+        """``broker_usage``: what this process holds of the route's broker. ``ended`` is called after each call to a
+        broker, with the broker's name and what the call raised, or else its first result."""
         self.route = route
-        self.keeper = keeper(route, holdings, limits, clock, observe)
+        self.lease_manager = lease_manager_of(route, broker_usage, limits, clock, observe)
         self._limits = limits
         self._clock = clock
         self._observe = observe
         binding, native = route.binding, route.native
         max_batch = route.capabilities.max_batch
 
-        async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
+        async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[ClaimResult]:
             return await self.timed("send", store.publish(native, messages, terms), len(messages))
 
         async def ack(handles: list[str]) -> Sequence[Outcome]:
-            return await self.timed("ack", self.keeper.ack(handles), len(handles), coalesced=True)
+            return await self.timed("ack", self.lease_manager.ack(handles), len(handles), coalesced=True)
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
             # Those that wait were let in when less was held.
-            holdings.check()
+            broker_usage.check()
             reserving = binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
-            return self.keeper.keep(await self.timed("receive", reserving), lease_seconds)
+            return self.lease_manager.keep(await self.timed("receive", reserving), lease_seconds)
 
         self._keys = keys
         self._ended = ended
         self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
-        self._once = Once(route, keys, self._send, send_once)
+        self._once = IdempotentPublisher(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
-        self.publisher: Coalescer[Posting, Outcome] = Coalescer(
+        self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
             partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget
         )
-        self.keyed: Coalescer[Posting, Published] = Coalescer(self.once, max_batch, PUBLISH_SECONDS, _size_of, budget)
-        self.acker: Coalescer[str, Outcome] = Coalescer(ack, max_batch, budget=budget)
+        self.keyed: Batcher[PendingPublish, Published] = Batcher(
+            self.once, max_batch, PUBLISH_SECONDS, _size_of, budget
+        )
+        self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget)
         self.receiver = Receiver(reserve, self._admit, self._give_back)
 
     @property
     def busy(self) -> bool:
         """Whether anything is in flight, waiting or held."""
         publishing = self.publisher.busy or self.keyed.busy or bool(self._publishing)
-        return publishing or self.acker.busy or self.receiver.busy or self.keeper.busy
+        return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -105,27 +107,27 @@ class Lane:
             await asyncio.wait(self._publishing)
         await self.receiver.idle()
         await self.acker.idle()
-        await self.keeper.idle()
+        await self.lease_manager.idle()
 
     async def close(self) -> None:
         """Finish what is in flight; leases that this process keeps run out no more."""
         await self.idle()
-        await self.keeper.close()
+        await self.lease_manager.close()
 
-    async def publish(self, postings: Sequence[Posting], *, coalesced: bool = False) -> Sequence[Outcome]:
+    async def publish(self, pendings: Sequence[PendingPublish], *, coalesced: bool = False) -> Sequence[Outcome]:
         """Publish as one batch of its own, and report what was accepted; outcomes and errors of the binding."""
-        outcomes = await self._send([posting.outgoing for posting in postings], coalesced=coalesced)
-        self._report(postings, outcomes)
+        outcomes = await self._send([pending.outgoing for pending in pendings], coalesced=coalesced)
+        self._report(pendings, outcomes)
         return outcomes
 
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported where nobody keeps idempotency keys for this queue."""
         self._keys.store(self.route)
 
-    async def once(self, postings: Sequence[Posting]) -> Sequence[Published]:
+    async def once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
         """Publish as one batch of its own what has not been published under its key before, and report it. Never
         cancelled: a key would stay reserved."""
-        publishing = asyncio.ensure_future(self._publish_once(postings))
+        publishing = asyncio.ensure_future(self._publish_once(pendings))
         self._publishing.add(publishing)
         publishing.add_done_callback(self._publishing.discard)
         return await asyncio.shield(publishing)
@@ -178,29 +180,29 @@ class Lane:
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries that nobody wants any more: at once, and uncounted. Never raises BabelgateError."""
         try:
-            await self.keeper.give_back(handles)
+            await self.lease_manager.give_back(handles)
         except BabelgateError as error:
             self._warn("deliveries not given back", len(handles), error=error)
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
-        _spared.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
+        _throttled.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
 
     async def _send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
         sending = self.route.binding.publish(self.route.native, messages)
         return await self.timed("send", sending, len(messages), coalesced=coalesced)
 
-    async def _publish_once(self, postings: Sequence[Posting]) -> Sequence[Published]:
-        results = await self._once.publish([(posting.outgoing, posting.claim) for posting in postings])
-        self._report(postings, results)
+    async def _publish_once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
+        self._report(pendings, results)
         return results
 
-    def _report(self, postings: Sequence[Posting], results: Sequence[Published]) -> None:
+    def _report(self, pendings: Sequence[PendingPublish], results: Sequence[Published]) -> None:
         """Tell which messages were accepted: before their callers go on, and also where one of them is gone."""
-        accepted = [posting for posting, result in zip(postings, results, strict=True) if result is None]
+        accepted = [pending for pending, result in zip(pendings, results, strict=True) if result is None]
         if not accepted:
             return
-        facts = [_facts_of(posting) for posting in accepted]
-        bodies = [posting.envelope.body for posting in accepted]
+        facts = [_facts_of(pending) for pending in accepted]
+        bodies = [pending.envelope.body for pending in accepted]
         route = self.route
         self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
 
@@ -271,7 +273,7 @@ class Lane:
 
     async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:
         try:
-            outcomes = await self.keeper.dead_letter([letter for letter, _ in letters])
+            outcomes = await self.lease_manager.dead_letter([letter for letter, _ in letters])
         except BabelgateError as error:
             # Nothing is lost: the leases expire and the bodies come again.
             self._warn("messages not dead-lettered", len(letters), error=error)
@@ -281,12 +283,12 @@ class Lane:
                 self._observe(event)
 
 
-def _size_of(posting: Posting) -> int:
-    return len(posting.envelope.body)
+def _size_of(pending: PendingPublish) -> int:
+    return len(pending.envelope.body)
 
 
-def _facts_of(posting: Posting) -> Facts:
-    sent, traceparent = posting.envelope, posting.outgoing.headers.get("traceparent")
+def _facts_of(pending: PendingPublish) -> Facts:
+    sent, traceparent = pending.envelope, pending.outgoing.headers.get("traceparent")
     return Facts(
         sent.attempts, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, len(sent.body), traceparent
     )

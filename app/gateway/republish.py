@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
-from app.brokers.binding import Buries, DeadLetter, Failure, Outcome, Outgoing, Outstanding
+from app.brokers.binding import DeadLetter, Failure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
 from app.errors import BabelgateError, LeaseLost
-from app.gateway.lease_table import Held
+from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, chunks, offering
 from app.runtime import turns
 
@@ -20,14 +20,14 @@ Why = TypeVar("Why", Failure, DeadLetter)
 
 
 async def publish_again(
-    route: Route, failed: Sequence[tuple[Held, Failure]], delay_seconds: float
+    route: Route, failed: Sequence[tuple[HeldLease, Failure]], delay_seconds: float
 ) -> Sequence[Outcome]:
     """Put counted copies of ``failed`` on their queue, due after ``delay_seconds``, in place of the originals.
 
     One outcome each: LeaseLost where the broker has the original back, else the error of the publish or of the ack.
     """
 
-    def copy(each: tuple[Held, Failure]) -> Outgoing:
+    def copy(each: tuple[HeldLease, Failure]) -> Outgoing:
         held, failure = each
         return Outgoing(
             envelope.with_attempts(held.delivery.body, failure.attempts),
@@ -40,13 +40,13 @@ async def publish_again(
     return await _replaced(route, failed, copy, to_dead=False)
 
 
-async def bury(route: Route, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequence[Outcome]:
+async def publish_dead_letters(route: Route, letters: Sequence[tuple[HeldLease, DeadLetter]]) -> Sequence[Outcome]:
     """Put dead-letter records in the dead-letter queue in place of the originals; outcomes as of a retry.
 
     Raises UnsupportedByBroker where the broker has no such queue.
     """
 
-    def record(each: tuple[Held, DeadLetter]) -> Outgoing:
+    def record(each: tuple[HeldLease, DeadLetter]) -> Outgoing:
         held, letter = each
         return Outgoing(
             envelope.dead_letter_record(held.delivery.body, letter.block),
@@ -60,8 +60,8 @@ async def bury(route: Route, letters: Sequence[tuple[Held, DeadLetter]]) -> Sequ
 
 async def _replaced(
     route: Route,
-    originals: Sequence[tuple[Held, Why]],
-    copy: Callable[[tuple[Held, Why]], Outgoing],
+    originals: Sequence[tuple[HeldLease, Why]],
+    copy: Callable[[tuple[HeldLease, Why]], Outgoing],
     *,
     to_dead: bool,
 ) -> Sequence[Outcome]:
@@ -76,16 +76,16 @@ async def _replaced(
     return outcomes
 
 
-def _size(each: tuple[Held, Failure | DeadLetter]) -> int:
+def _size(each: tuple[HeldLease, Failure | DeadLetter]) -> int:
     held, why = each
     error = why.error if isinstance(why, Failure) else why.block["error"]
     return len(held.delivery.body) + len(error or "")
 
 
 async def _replace(
-    route: Route, originals: Sequence[Held], copies: Sequence[Outgoing], *, to_dead: bool
+    route: Route, originals: Sequence[HeldLease], copies: Sequence[Outgoing], *, to_dead: bool
 ) -> Sequence[Outcome]:
-    write = offering(route, Buries).bury if to_dead else route.binding.publish
+    write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
     outcomes: list[Outcome] = [LeaseLost()] * len(originals)
     # What the broker has back already is somebody else's: a copy would be a second message.
     outstanding = offering(route, Outstanding).outstanding(route.native, [held.handle for held in originals])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import Buries, DeadLetters, DeadStore, Outstanding
+from app.brokers.binding import DeadLetters, DeadStore, Outstanding, PublishesDeadLetters
 from app.errors import ConfigError
 from app.gateway.routing import Route, Router, Rule
 
@@ -72,6 +72,6 @@ def _lack(route: Route) -> str | None:
     else:
         if not isinstance(binding, Outstanding):
             return "leaves its leases to the gateway and does not tell which deliveries are out"
-        if not isinstance(binding, DeadLetters | Buries):
+        if not isinstance(binding, DeadLetters | PublishesDeadLetters):
             return "has no dead-letter queue"
     return None

@@ -10,13 +10,13 @@ from typing import TypeVar
 
 from app.brokers.binding import (
     Binding,
-    Buries,
     Capabilities,
     DeadLetters,
     DeadStore,
     NativeQueue,
     Outstanding,
     Peeks,
+    PublishesDeadLetters,
     Purges,
 )
 from app.envelope.contract import INT64_MAX
@@ -31,7 +31,7 @@ PAGE_BYTES = 16_777_216
 _FIRST = 8
 
 Each = TypeVar("Each")
-Optional = TypeVar("Optional", Peeks, Purges, Buries, DeadLetters, DeadStore, Outstanding)
+Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
 
 
 @dataclass(frozen=True, slots=True)

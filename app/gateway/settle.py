@@ -12,9 +12,9 @@ from app.brokers.binding import DeadLetter, Failure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.ack_tokens import NO_FACTS, Lease, TokenSealer
-from app.gateway.lease_manager import Failed
+from app.gateway.lease_manager import FailedDelivery
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.gateway.queue_runtime import Lane
+from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route, chunks
 from app.observe.events import Event, EventKind, Facts, Observe
 
@@ -35,12 +35,12 @@ class Settler:
         self._clock = clock
         self._observe = observe
 
-    async def settle(self, lane: Lane, settlement: Settlement) -> list[SettleResult]:
+    async def settle(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Acks, then nacks, rejects, extends: one result per token, in order.
 
         Raises only what is wrong for all of them: a delay or a lease that the broker cannot keep.
         """
-        route = lane.route
+        route = runtime.route
         check(route, settlement)
         fates: defaultdict[Action, list[Fate]] = defaultdict(list)
 
@@ -51,13 +51,13 @@ class Settler:
             fates[action] += each
 
         if settlement.acks:
-            await end("ack", settlement.acks, partial(self._ack, lane))
+            await end("ack", settlement.acks, partial(self._ack, runtime))
         for nack in settlement.nacks:
-            await end("nack", nack.ack_tokens, partial(self._nack, lane, nack))
+            await end("nack", nack.ack_tokens, partial(self._nack, runtime, nack))
         for reject in settlement.rejects:
-            await end("reject", reject.ack_tokens, partial(self._reject, lane, reject))
+            await end("reject", reject.ack_tokens, partial(self._reject, runtime, reject))
         for extend in settlement.extends:
-            await end("extend", extend.ack_tokens, partial(self._extend, lane, extend))
+            await end("extend", extend.ack_tokens, partial(self._extend, runtime, extend))
         return [_result(index, action, fate) for action, each in fates.items() for index, fate in enumerate(each)]
 
     def _open(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
@@ -72,16 +72,18 @@ class Settler:
                 opened.append(lease if lease.broker == route.broker else LeaseLost())
         return opened
 
-    async def _ack(self, lane: Lane, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[Fate]:
         if len(leases) == 1:
-            return [await lane.acker.submit(leases[0].handle)]
+            return [await runtime.acker.submit(leases[0].handle)]
         return await _in_chunks(
-            lane.route, leases, lambda chunk: lane.timed("ack", lane.keeper.ack(_handles(chunk)), len(chunk))
+            runtime.route,
+            leases,
+            lambda chunk: runtime.timed("ack", runtime.lease_manager.ack(_handles(chunk)), len(chunk)),
         )
 
-    async def _nack(self, lane: Lane, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
         """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
-        route = lane.route
+        route = runtime.route
         spent: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):
@@ -93,22 +95,24 @@ class Settler:
                 by_delay[delay].append(position)
         fates: dict[int, Fate] = {}
         for delay, positions in by_delay.items():
-            release = partial(_release, lane, nack, delay)
+            release = partial(_release, runtime, nack, delay)
             outcomes = await _in_chunks(route, [leases[position] for position in positions], release)
             fates.update(zip(positions, outcomes, strict=True))
         if spent:
-            bury = partial(self._dead_letter, lane, nack.error, nack.exception, 1)
-            outcomes = await _in_chunks(route, [leases[position] for position in spent], bury)
+            publish_dead_letters = partial(self._dead_letter, runtime, nack.error, nack.exception, 1)
+            outcomes = await _in_chunks(route, [leases[position] for position in spent], publish_dead_letters)
             fates.update(zip(spent, outcomes, strict=True))
         return [fates[position] for position in range(len(leases))]
 
-    async def _reject(self, lane: Lane, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
-        return await _in_chunks(lane.route, leases, partial(self._dead_letter, lane, reject.error, reject.exception, 0))
+    async def _reject(self, runtime: QueueRuntime, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
+        return await _in_chunks(
+            runtime.route, leases, partial(self._dead_letter, runtime, reject.error, reject.exception, 0)
+        )
 
     async def _dead_letter(
-        self, lane: Lane, error: str | None, exception: str | None, counted: int, leases: Sequence[Lease]
+        self, runtime: QueueRuntime, error: str | None, exception: str | None, counted: int, leases: Sequence[Lease]
     ) -> Sequence[Outcome]:
-        route, now = lane.route, self._clock()
+        route, now = runtime.route, self._clock()
         letters = [
             DeadLetter(
                 lease.handle,
@@ -116,20 +120,22 @@ class Settler:
             )
             for lease in leases
         ]
-        outcomes = await lane.timed("reject", lane.keeper.dead_letter(letters), len(letters))
+        outcomes = await runtime.timed("reject", runtime.lease_manager.dead_letter(letters), len(letters))
         done = [lease.facts for lease, outcome in zip(leases, outcomes, strict=True) if outcome is None]
         if done:
             event = Event("dead_lettered", route.queue, route.broker, len(done), reason="failed", messages=done)
             self._observe(event)
         return outcomes
 
-    async def _extend(self, lane: Lane, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
-        lease_seconds = lane.route.lease_seconds(extend.lease_seconds)
+    async def _extend(self, runtime: QueueRuntime, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
+        lease_seconds = runtime.route.lease_seconds(extend.lease_seconds)
 
         async def prolong(chunk: Sequence[Lease]) -> Sequence[Fate]:
-            return await lane.timed("extend", lane.keeper.extend(_handles(chunk), lease_seconds), len(chunk))
+            return await runtime.timed(
+                "extend", runtime.lease_manager.extend(_handles(chunk), lease_seconds), len(chunk)
+            )
 
-        return await _in_chunks(lane.route, leases, prolong)
+        return await _in_chunks(runtime.route, leases, prolong)
 
     def _report(
         self, route: Route, action: Action, opened: Sequence[Lease | BabelgateError], fates: Sequence[Fate]
@@ -161,9 +167,11 @@ def _handles(leases: Sequence[Lease]) -> list[str]:
     return [lease.handle for lease in leases]
 
 
-async def _release(lane: Lane, nack: Nack, delay_seconds: float, leases: Sequence[Lease]) -> Sequence[Outcome]:
-    failed = [Failed(lease.handle, Failure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases]
-    return await lane.timed("nack", lane.keeper.release(failed, delay_seconds), len(failed))
+async def _release(
+    runtime: QueueRuntime, nack: Nack, delay_seconds: float, leases: Sequence[Lease]
+) -> Sequence[Outcome]:
+    failed = [FailedDelivery(lease.handle, Failure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases]
+    return await runtime.timed("nack", runtime.lease_manager.release(failed, delay_seconds), len(failed))
 
 
 async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[Fate]:

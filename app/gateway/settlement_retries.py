@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from app.brokers.idempotency_store import KeyStore, Settling, Terms
+from app.brokers.idempotency_store import KeySettlement, KeyStore, Terms
 from app.errors import BabelgateError
 from app.observe.logs import get_logger
 
@@ -18,17 +18,17 @@ _CLOSE_SECONDS = 2.0
 log = get_logger("babelgate.idempotency")
 
 
-class Debts:
+class SettlementRetries:
     """Of one store. A message that was published is, whatever becomes of its key: nobody waits for a debt."""
 
     def __init__(self, broker: str, store: KeyStore, terms: Terms) -> None:
         self._broker = broker
         self._store = store
         self._terms = terms
-        self._owed: list[Settling] = []
+        self._owed: list[KeySettlement] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def settle(self, settlings: Sequence[Settling]) -> None:
+    async def settle(self, settlings: Sequence[KeySettlement]) -> None:
         """Tell the store now; what it does not hear is owed."""
         try:
             if settlings:
@@ -37,7 +37,7 @@ class Debts:
             log.warning("idempotency keys not settled", broker=self._broker, count=len(settlings), error=error)
             self.owe(settlings)
 
-    def owe(self, settlings: Sequence[Settling]) -> None:
+    def owe(self, settlings: Sequence[KeySettlement]) -> None:
         """Tell the store later."""
         left = max(MAX_OWED - len(self._owed), 0)
         if len(settlings) > left:

@@ -10,7 +10,7 @@ from starlette.types import Message
 
 from app.envelope.publication import ENTRY_ALLOWANCE
 from app.errors import BodyTooLarge
-from app.gateway.admission import Ticket
+from app.gateway.admission import Permit
 from app.http.exchange import JSON, ClientGone, Exchange
 from app.http.problems import CompressionRatioTooHigh, InvalidEncoding, UnsupportedMediaType
 from app.runtime import turns
@@ -43,14 +43,14 @@ class RequestLimits:
         return self.max_message_bytes + ENTRY_ALLOWANCE
 
 
-async def read(exchange: Exchange, limit: int, room: Ticket) -> bytes:
-    """The whole body, for which ``room`` grows where its head told of less.
+async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
+    """The whole body, for which ``permit`` grows where its head told of less.
 
     Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, Overloaded, ClientGone.
     """
     headers = exchange.headers
     if b"content-encoding" in headers:
-        return await _whole(pieces(exchange, limit), room)
+        return await _whole(pieces(exchange, limit), permit)
     length = headers.get(b"content-length")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
@@ -60,9 +60,9 @@ async def read(exchange: Exchange, limit: int, room: Ticket) -> bytes:
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise BodyTooLarge(actual=len(body), limit=limit)
-        room.grow(len(body))
+        permit.grow(len(body))
         return body
-    return await _whole(_bounded(_received(exchange, message), limit), room)
+    return await _whole(_bounded(_received(exchange, message), limit), permit)
 
 
 async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
@@ -78,11 +78,11 @@ async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
         yield piece
 
 
-async def _whole(source: AsyncIterator[bytes], room: Ticket) -> bytes:
+async def _whole(source: AsyncIterator[bytes], permit: Permit) -> bytes:
     body = bytearray()
     async for piece in source:
         body += piece
-        room.grow(len(body))
+        permit.grow(len(body))
     return await turns.run(bytes, body, size=0)
 
 

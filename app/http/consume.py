@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from app.errors import InvalidParameter
-from app.gateway.admission import Ticket
+from app.gateway.admission import Permit
 from app.gateway.authorization import Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Extend, Message, Nack, Reject, Settlement
@@ -52,11 +52,11 @@ class Consuming:
     async def receive(self, exchange: Exchange) -> None:
         """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
         broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
-        with self._gateway.admission.receive(broker) as room:
-            await self._receive(exchange, room)
+        with self._gateway.admission.receive(broker) as permit:
+            await self._receive(exchange, permit)
 
-    async def _receive(self, exchange: Exchange, room: Ticket) -> None:
-        asked = await self._asked(exchange, room)
+    async def _receive(self, exchange: Exchange, permit: Permit) -> None:
+        asked = await self._asked(exchange, permit)
         raw = ENVELOPE in exchange.headers.get(b"accept", b"")
         if raw and asked.max_messages != 1:
             raise InvalidParameter(name="max_messages", reason="a bare envelope is one message", pointer=None)
@@ -64,12 +64,12 @@ class Consuming:
         if messages and exchange.gone():
             await self._gateway.give_back(exchange.queue, messages)
             raise ClientGone
-        room.hold(sum(len(message.body) for message in messages))
+        permit.hold(sum(len(message.body) for message in messages))
         if raw:
             await _answer_bare(exchange, messages)
             return
         # Of what is large no more than one copy waits for a slow reader.
-        if room.size <= PART_BYTES:
+        if permit.size <= PART_BYTES:
             answer = msgspec.json.encode(_listed(messages))
             del messages
             await exchange.answer(200, answer, headers=[NO_STORE])
@@ -78,9 +78,9 @@ class Consuming:
             del messages
             await exchange.answer_parts(200, parts, [NO_STORE])
 
-    async def _asked(self, exchange: Exchange, room: Ticket) -> ReceiveRequest:
+    async def _asked(self, exchange: Exchange, permit: Permit) -> ReceiveRequest:
         query = exchange.scope["query_string"]
-        body = await read(exchange, MAX_RECEIVE_BYTES, room)
+        body = await read(exchange, MAX_RECEIVE_BYTES, permit)
         if not body or is_null(body):
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
@@ -142,11 +142,11 @@ class Consuming:
         if exchange.scope["query_string"]:
             from_query(exchange.scope["query_string"], NoParameters)
         require_json(exchange)
-        with self._room(exchange) as room:
-            body = await read(exchange, MAX_SETTLE_BYTES, room)
+        with self._permit(exchange) as permit:
+            body = await read(exchange, MAX_SETTLE_BYTES, permit)
             return await turns.run(from_body, body, kind, size=0)
 
-    def _room(self, exchange: Exchange) -> Ticket:
+    def _permit(self, exchange: Exchange) -> Permit:
         broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
         return self._gateway.admission.other(broker, min(exchange.announced, MAX_SETTLE_BYTES))
 

@@ -15,8 +15,8 @@ from app.cluster.wire import (
     METRICS_PATH,
     SETTLE_PATH,
     Answer,
-    Call,
     Identity,
+    SettleCall,
     decode_calls,
     encode_answers,
 )
@@ -57,8 +57,8 @@ class PeerApi:
             raise MethodNotAllowed(allow=method)
         # The signature is of the body's digest: what a stranger sends is not even read.
         proof = self._signer.verify(method, exchange.path, exchange.headers.get(_SIGNATURE, b""))
-        with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as room:
-            await self._take(exchange, proof, await read(exchange, MAX_CALL_BYTES, room))
+        with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as permit:
+            await self._take(exchange, proof, await read(exchange, MAX_CALL_BYTES, permit))
 
     async def _take(self, exchange: Exchange, proof: Proof, body: bytes) -> None:
         if not proof.covers(body):
@@ -84,7 +84,7 @@ class PeerApi:
             raise InvalidParameter(name="body", reason=str(error)) from None
         return encode_answers(await asyncio.gather(*map(self._settle, calls)))
 
-    async def _settle(self, call: Call) -> Answer:
+    async def _settle(self, call: SettleCall) -> Answer:
         try:
             return await self._gateway.settle_here(call.queue, call.settlement, call.traceparent)
         except BabelgateError as error:

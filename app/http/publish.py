@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import astuple
 
 from app.errors import BodyTooLarge, EnvelopeSyntaxError, InvalidParameter, Problem, TooManyLines
-from app.gateway.admission import Ticket
+from app.gateway.admission import Permit
 from app.gateway.authorization import Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Replay
@@ -45,8 +45,8 @@ class Publishing:
         asked = from_query(query, PublishParameters) if query else _NOTHING
         key = idempotency_key(exchange)
         require_json(exchange)
-        with self._room(exchange, self._limits.max_entry_bytes) as room:
-            body = await read(exchange, self._limits.max_entry_bytes, room)
+        with self._permit(exchange, self._limits.max_entry_bytes) as permit:
+            body = await read(exchange, self._limits.max_entry_bytes, permit)
             receipt = await self._gateway.publish(
                 exchange.caller,
                 exchange.queue,
@@ -75,8 +75,8 @@ class Publishing:
                 await results.answer(exchange)
 
     async def _array(self, exchange: Exchange, results: BatchResults) -> None:
-        with self._room(exchange, self._limits.max_request_bytes) as room:
-            body = await read(exchange, self._limits.max_request_bytes, room)
+        with self._permit(exchange, self._limits.max_request_bytes) as permit:
+            body = await read(exchange, self._limits.max_request_bytes, permit)
             await _check_nested(body)
             array = await turns.run(_entries, body, size=0)
             upload = Upload(exchange, self._gateway)
@@ -88,7 +88,7 @@ class Publishing:
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
         """What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that
         problem then says how many entries were accepted before."""
-        with self._room(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
+        with self._permit(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
             upload = Upload(exchange, self._gateway)
             try:
                 async for chunk in chunks(exchange, self._limits):
@@ -98,7 +98,7 @@ class Publishing:
             else:
                 await results.answer(exchange)
 
-    def _room(self, exchange: Exchange, most: int, usual: int = 0) -> Ticket:
+    def _permit(self, exchange: Exchange, most: int, usual: int = 0) -> Permit:
         """Room for a body of which at most ``most`` bytes are held, and ``usual`` where its head does not tell: rights,
         route and load are checked before it is read."""
         broker = self._gateway.broker(exchange.caller, Right.SEND, exchange.queue)

@@ -70,8 +70,8 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     # What is to be validated is a message; all other bodies are parameters, which FastAPI reads in one piece.
     is_message = exchange.path.endswith(":validate")
     limit = limits.max_entry_bytes if is_message else MAX_RECEIVE_BYTES
-    with admission.other("", min(exchange.announced, limit)) as room:
-        body = await read(exchange, limit, room)
+    with admission.other("", min(exchange.announced, limit)) as permit:
+        body = await read(exchange, limit, permit)
     if not is_message and is_null(body):
         body = b""
     if body:

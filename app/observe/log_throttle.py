@@ -14,7 +14,7 @@ MAX_KINDS = 1_000
 """Pairs of line and queue that are remembered; past that, all are forgotten, which costs a few lines more."""
 
 
-class Sparing:
+class LogThrottle:
     """Writes to ``log``: the first line of a kind at once, then one every ten seconds at most."""
 
     def __init__(self, log: BoundLogger, clock: Callable[[], float] = time.monotonic) -> None:

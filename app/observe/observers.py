@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.observe.events import Call, Event, Observe
-from app.observe.log_throttle import Sparing
+from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
-_spared = Sparing(get_logger("babelgate.observe"))
+_throttled = LogThrottle(get_logger("babelgate.observe"))
 
 
 def fan_out(observers: Sequence[Observe]) -> Observe:
@@ -20,6 +20,6 @@ def fan_out(observers: Sequence[Observe]) -> Observe:
             try:
                 each(reported)
             except Exception:
-                _spared.warning("not all was observed", queue=reported.queue, exc_info=True)
+                _throttled.warning("not all was observed", queue=reported.queue, exc_info=True)
 
     return observe

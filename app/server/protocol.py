@@ -25,7 +25,7 @@ from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, problem
 from app.server.patience import Patience, ReadingClock
 from app.server.shedding import SHEDDER, Shedder
-from app.server.transport import JoinedWrites
+from app.server.transport import BufferedTransport
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
@@ -75,7 +75,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to speak over ``transport``."""
-        joined = JoinedWrites(cast(asyncio.Transport, transport))
+        joined = BufferedTransport(cast(asyncio.Transport, transport))
         super().connection_made(cast(asyncio.Transport, joined))
         self.flow = ReadingClock(self.transport, self.loop)
         self._shedder = self.app_state.get(SHEDDER)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from app.errors import Overloaded
 from app.http.problems import CONTENT_TYPE, problem
-from app.observe.log_throttle import Sparing
+from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.server.pacing import Pacer
 
@@ -24,7 +24,7 @@ they were told, cannot take the time of those who are served."""
 
 _PUBLISH = (b"messages", b"messages:batch")
 _RECEIVE = b"messages:receive"
-_spared = Sparing(get_logger("babelgate.http"))
+_throttled = LogThrottle(get_logger("babelgate.http"))
 
 _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
@@ -64,7 +64,7 @@ class Shedder:
 
     def answer(self, keep_alive: bool, method: bytes, url: bytes, scheme: str) -> bytes:
         """The whole answer to a refused request."""
-        _spared.warning("requests refused: more than can be served in time")
+        _throttled.warning("requests refused: more than can be served in time")
         if self._refused is not None:
             self._refused(method.decode("latin-1"), _verb(url)[1].decode("latin-1"), scheme)
         head, body = next(self._answers)

@@ -8,7 +8,7 @@ from typing import Any
 _HELD_BYTES = 65_536
 
 
-class JoinedWrites:
+class BufferedTransport:
     """A transport that holds what is written to it until the end of the event loop's turn, then writes all at once.
 
     It holds no more than 64 KiB, so that flow control still sees a slow reader.

@@ -17,7 +17,7 @@ from app.cluster.peers import Peers
 from app.cluster.scrape import Scraping
 from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
-from app.cluster.worker_metrics import Siblings
+from app.cluster.worker_metrics import Workers
 from app.config.sections import QueueSettings
 from app.config.settings import Settings
 from app.config.tls import check_tls
@@ -85,7 +85,7 @@ def build_gateway(
     observe: Observe = lambda event: None,
     forwarder: Forwarder | None = None,
     tracing: Tracing | None = None,
-    room: Callable[[], Awaitable[None]] | None = None,
+    capacity: Callable[[], Awaitable[None]] | None = None,
 ) -> Gateway:
     """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
     bindings = _bindings(settings, clock)
@@ -103,7 +103,7 @@ def build_gateway(
         forwarder=forwarder,
         tracing=tracing,
         idempotency=_idempotency(settings, bindings),
-        room=room,
+        capacity=capacity,
     )
 
 
@@ -123,9 +123,9 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     # An owner may itself wait for its broker.
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
     peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
-    room = journaled.room if journaled is not None and settings.journal.when_full == "wait" else None
+    capacity = journaled.capacity if journaled is not None and settings.journal.when_full == "wait" else None
     gateway = build_gateway(
-        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, room=room
+        settings, clock=clock, observe=fan_out(observers), forwarder=peers, tracing=traced, capacity=capacity
     )
     limits = RequestLimits(
         max_message_bytes=settings.limits.max_message_bytes,
@@ -141,7 +141,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
             metrics.know(queue, gateway.router.route(queue).broker)
         siblings = None
         if workers_directory is not None:
-            siblings = Siblings(gateway.incarnation, workers_directory, directory, signer)
+            siblings = Workers(gateway.incarnation, workers_directory, directory, signer)
         scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), siblings)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]

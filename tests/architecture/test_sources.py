@@ -10,7 +10,7 @@ import pytest
 
 from tests.architecture.sources import ROOT, modules, tracked
 
-MAX_LINES = 350
+MAX_LINES = 400
 
 # Hosts are spelled with a class around the dot, so that this file does not name what it looks for.
 REGISTRIES = re.compile(
@@ -30,30 +30,33 @@ def relative(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", [p for p in SOURCES if p.is_relative_to(ROOT / "app")], ids=relative)
-def test_a_source_file_is_short(path: Path) -> None:
-    assert len(path.read_text("utf-8").splitlines()) <= MAX_LINES, "split it by reason to change"
+def test_source_files_are_short() -> None:
+    """A longer file has more than one reason to change."""
+    lengths = {
+        relative(path): len(path.read_text("utf-8").splitlines()) for path in SOURCES if "tests" not in path.parts
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
 
 
-@pytest.mark.parametrize("path", modules().values(), ids=relative)
-def test_no_sql_and_no_lua_in_python(path: Path) -> None:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            found = SQL.search(node.value) or LUA.search(node.value)
-            assert found is None, f"line {node.lineno}: {found and found.group()!r} belongs in a file of its own"
+def test_no_sql_and_no_lua_in_python() -> None:
+    found = [
+        f"{relative(path)}:{node.lineno}: {match.group()!r}"
+        for path in modules().values()
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        if (match := SQL.search(node.value) or LUA.search(node.value))
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize("pattern", [REGISTRIES, PRIVATE_PATHS], ids=["registry host", "machine path"])
 def test_the_tree_names_nobodys_machine(pattern: re.Pattern[str]) -> None:
-    for path in tracked():
-        found = pattern.search(path.read_text("utf-8", errors="replace"))
-        assert found is None, f"{relative(path)} names {found and found.group()!r}"
+    texts = {relative(path): path.read_text("utf-8", errors="replace") for path in tracked()}
+    assert {name: found.group() for name, text in texts.items() if (found := pattern.search(text))} == {}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=relative)
-def test_nothing_is_left_unfinished(path: Path) -> None:
-    found = UNFINISHED.search(path.read_text("utf-8"))
-    assert found is None, f"{found and found.group()}"
+def test_nothing_is_left_unfinished() -> None:
+    assert [relative(path) for path in SOURCES if UNFINISHED.search(path.read_text("utf-8"))] == []
 
 
 @pytest.mark.parametrize(

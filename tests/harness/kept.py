@@ -12,8 +12,8 @@ from app.clock import Clock
 from app.envelope import Limits, dead_letter_block
 from app.errors import BabelgateError
 from app.gateway.admission import Admission
-from app.gateway.lease_manager import Failed, GatewayKeeper
-from app.gateway.lease_table import Holdings
+from app.gateway.lease_manager import FailedDelivery, GatewayLeaseManager
+from app.gateway.lease_table import BrokerUsage
 from app.gateway.routing import Rule
 from app.observe.events import Event
 from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding
@@ -40,9 +40,11 @@ class Kept:
         self.queue = queue
         self.events: list[Event] = []
         self.binding = kind("memory", replace(OWNED, **abilities), clock)
-        self.holdings = Holdings("memory", Admission())
+        self.broker_usage = BrokerUsage("memory", Admission())
         self.route = Rule("*", self.binding).route(queue)
-        self.keeper = GatewayKeeper(self.route, self.holdings, Limits(), clock, events_into(self.events))
+        self.lease_manager = GatewayLeaseManager(
+            self.route, self.broker_usage, Limits(), clock, events_into(self.events)
+        )
 
     async def put(self, *messages: Outgoing) -> None:
         """Publish."""
@@ -50,7 +52,7 @@ class Kept:
 
     async def take(self, count: int, lease: float = LEASE) -> list[Delivery]:
         """So many deliveries."""
-        taken = self.keeper.keep(await self.binding.reserve(self.route.native, count, 0, lease), lease)
+        taken = self.lease_manager.keep(await self.binding.reserve(self.route.native, count, 0, lease), lease)
         assert len(taken) == count
         return list(taken)
 
@@ -60,30 +62,30 @@ class Kept:
         return [delivery.handle for delivery in await self.take(count, lease)]
 
     async def nack(self, *handles: str, delay: float = 0) -> Sequence[Outcome]:
-        return await self.keeper.release([Failed(handle, Failure(1)) for handle in handles], delay)
+        return await self.lease_manager.release([FailedDelivery(handle, Failure(1)) for handle in handles], delay)
 
     async def reject(self, *handles: str) -> Sequence[Outcome]:
         block = dead_letter_block("failed", self.queue, 0, self.now, "no stock", "Empty")
-        return await self.keeper.dead_letter([DeadLetter(handle, block) for handle in handles])
+        return await self.lease_manager.dead_letter([DeadLetter(handle, block) for handle in handles])
 
     async def settle(self, verb: str, *handles: str) -> Sequence[int | BabelgateError | None]:
         """By the name of the verb."""
         match verb:
             case "ack":
-                return await self.keeper.ack(handles)
+                return await self.lease_manager.ack(handles)
             case "nack":
                 return await self.nack(*handles)
             case "reject":
                 return await self.reject(*handles)
             case "give back":
-                return await self.keeper.give_back(handles)
+                return await self.lease_manager.give_back(handles)
             case _:
-                return await self.keeper.extend(handles, LEASE)
+                return await self.lease_manager.extend(handles, LEASE)
 
     async def pass_seconds(self, seconds: float = LEASE) -> None:
         """Let time pass, and what runs out in it."""
         self.now += round(seconds * 1000)
-        await self.keeper.expire()
+        await self.lease_manager.expire()
 
     def ready(self) -> list[tuple[object, int]]:
         """Payload and attempts of what is ready."""

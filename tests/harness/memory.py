@@ -244,8 +244,8 @@ class ConnectedMemory(MemoryBinding):
 class BuryingMemory(ConnectedMemory):
     """Outstanding, and Buries."""
 
-    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
-        unknown = await self._called("bury", len(records))
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        unknown = await self._called("publish_dead_letters", len(records))
         self._queues[queue.name].dead += records
         return self._answer([None] * len(records), unknown)
 

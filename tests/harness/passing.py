@@ -8,7 +8,17 @@ from typing import Any
 from app.brokers.binding import Capabilities, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.errors import BabelgateError
 
-_OPTIONAL = ("peek", "purge", "dead_letter", "bury", "outstanding", "read_dead", "remove_dead", "purge_dead", "queues")
+_OPTIONAL = (
+    "peek",
+    "purge",
+    "dead_letter",
+    "publish_dead_letters",
+    "outstanding",
+    "read_dead",
+    "remove_dead",
+    "purge_dead",
+    "queues",
+)
 
 
 class Passing:

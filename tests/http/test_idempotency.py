@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from app.brokers.idempotency_store import Claim, Settling, Terms
+from app.brokers.idempotency_store import Claim, KeySettlement, Terms
 from app.config import settings
 from app.errors import ConfigError
 from app.gateway.idempotency import fingerprint
@@ -138,7 +138,7 @@ async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
     under_way = await publish(client, "k", body)
     assert (under_way.status_code, under_way.json()["code"]) == (409, "idempotency_in_progress")
     assert under_way.headers["retry-after"] == "1"
-    await store.settle([Settling(claim, b"t" * 16, "unknown")], Terms())
+    await store.settle([KeySettlement(claim, b"t" * 16, "unknown")], Terms())
     cut_off = await publish(client, "k", body)
     assert (cut_off.status_code, cut_off.json()["code"]) == (504, "outcome_unknown")
     assert cut_off.json()["retryable"] is False
@@ -156,7 +156,7 @@ async def test_an_entry_of_a_batch_tells_whether_to_send_it_again(app, client):
         return result["status"], result["code"], result["retryable"]
 
     assert await told() == (409, "idempotency_in_progress", True)
-    await store.settle([Settling(claim, b"t" * 16, "unknown")], Terms())
+    await store.settle([KeySettlement(claim, b"t" * 16, "unknown")], Terms())
     assert await told() == (504, "outcome_unknown", False)
 
 

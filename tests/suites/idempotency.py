@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, Claim, Settling, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, Claim, KeySettlement, Terms
 from app.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -271,8 +271,8 @@ class TestIdempotency:
         assert refusal.value.retryable
         with pytest.raises(IdempotencyKeyReused):
             await once(process, "a", {"n": 2})
-        fates = [Settling(claims[0], TOKEN, "unknown"), Settling(claims[1], TOKEN, "free")]
-        await store.settle([*fates, Settling(claims[2], b"1" * TOKEN_BYTES, "free")], Terms())
+        fates = [KeySettlement(claims[0], TOKEN, "unknown"), KeySettlement(claims[1], TOKEN, "free")]
+        await store.settle([*fates, KeySettlement(claims[2], b"1" * TOKEN_BYTES, "free")], Terms())
         with pytest.raises(IdempotencyUnresolved) as unresolved:
             await once(process, "a", {"n": 1})
         assert (unresolved.value.problem_code, unresolved.value.retryable) == ("outcome_unknown", False)
@@ -282,7 +282,7 @@ class TestIdempotency:
         # A publish that took long is heard of all the same.
         answer = b'{"id":"i","trace_id":"t","queue":"q","broker":"b","attempts":0,"created_at":1}'
         late = Claim(world.queue, "a", claims[0].fingerprint, answer)
-        await store.settle([Settling(late, TOKEN, "done")], Terms())
+        await store.settle([KeySettlement(late, TOKEN, "done")], Terms())
         assert (await once(process, "a", {"n": 1})).id == "i"
         assert await numbers(process, 1) == [1]
 

@@ -39,7 +39,7 @@ class RefusesSome(Passing):
         return outcomes
 
 
-async def bury(process: Process, count: int) -> None:
+async def publish_dead_letters(process: Process, count: int) -> None:
     """``count`` dead letters whose payloads are numbered."""
     await process.publish_all([{"n": n} for n in range(count)])
     await process.reject(*await process.take(count))
@@ -75,7 +75,7 @@ class TestRedrive:
 
     async def test_all_come_back_in_order_page_after_page(self, world: World) -> None:
         process = await world.process()
-        await bury(process, 250)
+        await publish_dead_letters(process, 250)
         result = await process.redrive()
         assert (result.redriven, result.complete) == (250, True)
         assert await numbers(process) == list(range(250))
@@ -83,7 +83,7 @@ class TestRedrive:
 
     async def test_a_dry_run_counts_and_moves_nothing(self, world: World) -> None:
         process = await world.process()
-        await bury(process, 3)
+        await publish_dead_letters(process, 3)
         result = await process.redrive(dry_run=True)
         assert (result.matched, result.redriven, result.dry_run) == (3, 0, True)
         assert await process.is_empty()
@@ -91,7 +91,7 @@ class TestRedrive:
 
     async def test_a_limit_and_then_the_rest(self, world: World) -> None:
         process = await world.process()
-        await bury(process, 5)
+        await publish_dead_letters(process, 5)
         result = await process.redrive(limit=2)
         assert (result.redriven, result.complete) == (2, False)
         assert await numbers(process) == [0, 1]
@@ -102,7 +102,7 @@ class TestRedrive:
 
     async def test_a_message_past_its_time_stays_and_is_told(self, world: World) -> None:
         process = await world.process(policy=Policy(ttl_seconds=0.2))
-        await bury(process, 2)
+        await publish_dead_letters(process, 2)
         await asyncio.sleep(0.25)
         result = await process.redrive()
         assert (result.matched, result.redriven, result.failed) == (2, 0, 2)
@@ -124,7 +124,7 @@ class TestRedrive:
 
     async def test_to_another_queue(self, world: World, queue: str) -> None:
         process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
-        await bury(process, 2)
+        await publish_dead_letters(process, 2)
         assert (await process.redrive(to_queue=elsewhere.queue)).redriven == 2
         assert await process.is_empty()
         assert await numbers(elsewhere) == [0, 1]
@@ -143,7 +143,7 @@ class TestRedrive:
         process = await world.process()
         await world.broker.inject(world.queue, b"poison", b"[]")
         assert await process.receive() == []
-        await bury(process, 2)
+        await publish_dead_letters(process, 2)
         result = await process.redrive()
         assert (result.scanned, result.matched, result.redriven, result.failed) == (4, 4, 2, 2)
         assert len(result.errors) == 2
@@ -153,7 +153,7 @@ class TestRedrive:
 
     async def test_stopped_between_publish_and_removal_it_loses_nothing(self, world: World) -> None:
         process = await world.process(wrap=StopsBeforeRemoval)
-        await bury(process, 5)
+        await publish_dead_letters(process, 5)
         with pytest.raises(BrokerUnavailable):
             await process.redrive()
         assert await dead_numbers(process) == list(range(5))
@@ -165,7 +165,7 @@ class TestRedrive:
 
     async def test_what_the_broker_did_not_confirm_stays_a_dead_letter(self, world: World) -> None:
         process = await world.process(wrap=RefusesSome)
-        await bury(await world.process(), 4)
+        await publish_dead_letters(await world.process(), 4)
         result = await process.redrive()
         assert (result.redriven, result.failed) == (2, 2)
         assert {error["code"] for error in result.errors} == {"outcome_unknown"}
@@ -174,7 +174,7 @@ class TestRedrive:
 
     async def test_two_at_once_lose_nothing(self, world: World) -> None:
         first, second = await world.process(), await world.process()
-        await bury(first, 150)
+        await publish_dead_letters(first, 150)
         await asyncio.gather(first.redrive(), second.redrive(), first.redrive())
         assert await first.dead() == []
         assert set(await numbers(first)) == set(range(150))
@@ -182,7 +182,7 @@ class TestRedrive:
     async def test_killed_half_way_it_loses_nothing(self, world: World) -> None:
         process = await world.process()
         count = 300
-        await bury(process, count)
+        await publish_dead_letters(process, count)
         broker = json.dumps({"url": world.broker.url, "queue_options": world.broker.queue_options})
         victim = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.harness.victim", broker, world.queue, cwd=ROOT

@@ -131,7 +131,7 @@ class RabbitBinding:
         target = self._use(queue)
         return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
 
-    async def bury(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """To the dead-letter queue, in the same way."""
         target = self._use(queue)
         return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)

@@ -20,7 +20,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from app.observe.log_throttle import Sparing
+from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
 _HEAD = struct.Struct(">BHI")
@@ -33,7 +33,7 @@ _FIXED = 12
 
 _UNREADABLE = (ValueError, OverflowError, OSError, IndexError, struct.error)
 
-_spared = Sparing(get_logger("babelgate.rabbitmq"))
+_throttled = LogThrottle(get_logger("babelgate.rabbitmq"))
 
 
 class Content(Protocol):
@@ -147,10 +147,10 @@ def _readable(data: bytes) -> Basic.Properties:
                 try:
                     setattr(found, name, pamqp.decode.by_type(rest[:size], kind)[1])
                 except _UNREADABLE as error:
-                    _spared.warning("property of a message unreadable", property=name, error=type(error).__name__)
+                    _throttled.warning("property of a message unreadable", property=name, error=type(error).__name__)
                 rest = rest[size:]
     except _UNREADABLE as error:
-        _spared.warning("properties of a message unreadable", error=type(error).__name__)
+        _throttled.warning("properties of a message unreadable", error=type(error).__name__)
     return found
 
 

@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, cast
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
 from app.brokers.redis.layouts.layout import RedisQueue, bounded
 from app.brokers.redis.server import Server
 from app.errors import BabelgateError, KeysFull
@@ -29,12 +29,12 @@ class RedisKeys:
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[ClaimResult]:
         """One script call; more only past MAX_COMMAND_BYTES."""
         target = cast(RedisQueue, queue.options)
         runs = list(bounded(range(len(messages)), [message for message, _ in messages]))
         calls = [self._publish(target, [messages[i] for i in run], terms) for run in runs]
-        verdicts: list[Verdict] = []
+        verdicts: list[ClaimResult] = []
         for run, answer in zip(runs, await asyncio.gather(*calls, return_exceptions=True), strict=True):
             if isinstance(answer, BabelgateError):
                 verdicts += [answer] * len(run)
@@ -46,7 +46,7 @@ class RedisKeys:
 
     async def _publish(
         self, queue: RedisQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[ClaimResult]:
         layout = queue.layout
         arguments: list[Any] = []
         for message, claim in messages:
@@ -61,17 +61,17 @@ class RedisKeys:
             self._due_in(min(delays))
         return verdicts
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One script call for each thousand."""
         under_way = ceil(RESERVED_SECONDS * 1000)
-        verdicts: list[Verdict] = []
+        verdicts: list[ClaimResult] = []
         for start in range(0, len(claims), _KEYS_PER_CALL):
             pairs = [part for claim in claims[start : start + _KEYS_PER_CALL] for part in _pair(claim)]
             reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, under_way, token, *pairs)
             verdicts += [self._verdict(each, terms) for each in reply]
         return verdicts
 
-    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+    async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         """As :meth:`reserve`."""
         for start in range(0, len(settlings), _KEYS_PER_CALL):
             fates: list[Any] = []
@@ -87,13 +87,13 @@ class RedisKeys:
         retention = ceil(terms.retention_seconds * 1000)
         return await self._server.run("claim", queue, verb, layout, retention, terms.max_keys, *arguments)
 
-    def _verdict(self, reply: Any, terms: Terms) -> Verdict:
+    def _verdict(self, reply: Any, terms: Terms) -> ClaimResult:
         if reply == 1:
             return None
         if reply == 0:
             return KeysFull(broker=self._broker, limit=terms.max_keys)
         fingerprint, left, answer = reply
-        return Found(fingerprint, answer or None, left / 1000)
+        return ExistingKey(fingerprint, answer or None, left / 1000)
 
 
 def _field(claim: Claim | None) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
 from app.brokers.sqlite.jobs import Job, Publish, Sweep, Transaction, milliseconds
 from app.brokers.sqlite.writer import gathered, parts
 from app.errors import KeysFull
@@ -31,19 +31,19 @@ class SqliteKeys:
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[ClaimResult]:
         """One transaction for as many as share a commit, and at least for each message and its key."""
         cut = parts(messages, lambda each: len(each[0].body))
         jobs = [PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut]
         return await gathered(self._submit, jobs)
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One transaction, or one for each UNIT_MESSAGES."""
         cut = parts(claims)
         jobs = [Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut]
         return await gathered(self._submit, jobs)
 
-    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+    async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         """As :meth:`reserve`."""
         await asyncio.gather(*(self._submit(Settle("", part, terms=terms)) for part in parts(settlings)))
 
@@ -62,7 +62,7 @@ class _Claiming(Job):
     token: bytes | None = None
     rank = 0
 
-    def claim(self, tx: Transaction, claims: Sequence[Claim | None]) -> list[Verdict]:
+    def claim(self, tx: Transaction, claims: Sequence[Claim | None]) -> list[ClaimResult]:
         """Take the keys that are free: done at once, unless there is a token to reserve them with."""
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
         expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
@@ -72,9 +72,9 @@ class _Claiming(Job):
         taken = {key: found for key, found in stored.items() if found is not None}
         rows: list[Any] = []
         added = 0
-        verdicts: list[Verdict] = []
+        verdicts: list[ClaimResult] = []
         for claim in claims:
-            verdict: Verdict = None
+            verdict: ClaimResult = None
             if claim is not None and (verdict := taken.get(claim.key)) is None:
                 new = claim.key not in stored
                 if added + new > room:
@@ -83,7 +83,7 @@ class _Claiming(Job):
                     added += new
                     answer = None if self.token else claim.answer
                     rows += (claim.queue, claim.key, claim.fingerprint, self.token, until, expires_at, answer)
-                    taken[claim.key] = Found(claim.fingerprint, answer, RESERVED_SECONDS)
+                    taken[claim.key] = ExistingKey(claim.fingerprint, answer, RESERVED_SECONDS)
             verdicts.append(verdict)
         tx.insert("add_keys", 7, rows)
         if added:
@@ -165,13 +165,13 @@ class SweepKeys(Sweep):
             job.results = [_sweep(tx, SWEPT_AT_ONCE)]
 
 
-def _stored(tx: Transaction, claims: Sequence[Claim]) -> dict[str, Found | None]:
+def _stored(tx: Transaction, claims: Sequence[Claim]) -> dict[str, ExistingKey | None]:
     """What is stored under the keys of ``claims``, all of one queue; ``None`` where it is past its retention."""
     if not claims:
         return {}
     rows = tx.run("find_keys", claims[0].queue, _array([claim.key for claim in claims]).decode())
     return {
-        key: Found(fingerprint, answer, max(until - tx.now, 0) / 1000) if expires_at > tx.now else None
+        key: ExistingKey(fingerprint, answer, max(until - tx.now, 0) / 1000) if expires_at > tx.now else None
         for key, fingerprint, answer, until, expires_at in rows
     }
 

@@ -28,7 +28,7 @@ from app.runtime.directories import check_writable
 
 WRITE_SECONDS = 0.1
 """How often lines go from memory to the system."""
-ROOM_SECONDS = 5.0
+CAPACITY_SECONDS = 5.0
 """How long a verb may wait for room."""
 CLOSE_SECONDS = 5.0
 """How long a process that ends may take to land its last segment."""
@@ -111,10 +111,10 @@ class Journal:
 
     @property
     def crowded(self) -> bool:
-        """Whether a verb has to wait for :meth:`room`: always false where records are rather dropped."""
+        """Whether a verb has to wait for :meth:`capacity`: always false where records are rather dropped."""
         return self._buffer.size >= self._crowded
 
-    async def room(self, seconds: float = ROOM_SECONDS) -> None:
+    async def capacity(self, seconds: float = CAPACITY_SECONDS) -> None:
         """Wait until a verb may add records, for ``seconds`` at most; at once where it may. Raises Overloaded."""
         self._waiting += 1
         try:

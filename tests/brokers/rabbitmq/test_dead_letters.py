@@ -47,7 +47,7 @@ def marks(records: Sequence[DeadRecord]) -> list[int]:
 
 
 async def buried(one: RabbitBinding, native: NativeQueue, *letters: Outgoing) -> None:
-    assert set(await one.bury(native, letters)) == {None}
+    assert set(await one.publish_dead_letters(native, letters)) == {None}
 
 
 async def all_of(one: RabbitBinding, native: NativeQueue) -> list[int]:

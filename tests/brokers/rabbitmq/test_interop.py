@@ -149,7 +149,7 @@ class TestWhatIsWritten:
     ) -> None:
         block = envelope.dead_letter_block("failed", "orders", 3, now_ms(), "boom", "ValueError")
         record = envelope.dead_letter_record(made(), block)
-        assert await one.bury(native, [Outgoing(record)]) == [None]
+        assert await one.publish_dead_letters(native, [Outgoing(record)]) == [None]
         sdk.publish(f"{queue}.dlq", record.decode())
         (ours, our_body), (theirs, their_body) = browse(rabbit.url(), f"{queue}.dlq")
         assert our_body == their_body

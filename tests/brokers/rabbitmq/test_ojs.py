@@ -79,7 +79,7 @@ async def buried(one: RabbitBinding, native: NativeQueue, delivery: Delivery) ->
     """As the gateway does with a reject; the record."""
     block = dead_letter_block("failed", "q", 1, now_ms(), "no route", "OSError")
     record = Outgoing(dead_letter_record(delivery.body, block), delivery.headers, carried=delivery.carried)
-    assert await one.bury(native, [record]) == [None]
+    assert await one.publish_dead_letters(native, [record]) == [None]
     assert await one.ack(native, [delivery.handle]) == [None]
     return record.body
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
 from app.errors import BrokerRejected, KeysFull, StorageFull
@@ -45,7 +45,7 @@ def claim(key: str) -> Claim:
 
 async def publish(
     opened: RedisBinding, keys: Sequence[str], terms: Terms = TERMS, body: bytes = BODY, **options: Any
-) -> Sequence[Verdict]:
+) -> Sequence[ClaimResult]:
     queue = opened.native_queue("q", options)
     return await opened.keys.publish(queue, [(Outgoing(body), claim(key)) for key in keys], terms)
 
@@ -53,12 +53,12 @@ async def publish(
 async def test_a_reservation_is_under_way_for_a_while_and_then_cut_off(opened: RedisBinding) -> None:
     assert list(await opened.keys.reserve([claim("k")], TOKEN, TERMS)) == [None]
     opened.server.now = b"1020"
-    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, None, RESERVED_SECONDS - 20)]
+    assert list(await publish(opened, ["k"])) == [ExistingKey(b"f" * 32, None, RESERVED_SECONDS - 20)]
     opened.server.now = b"1080"
-    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, None, 0)]
-    await opened.keys.settle([Settling(claim("k"), TOKEN, "done")], TERMS)
+    assert list(await publish(opened, ["k"])) == [ExistingKey(b"f" * 32, None, 0)]
+    await opened.keys.settle([KeySettlement(claim("k"), TOKEN, "done")], TERMS)
     opened.server.now = b"1179"
-    assert list(await publish(opened, ["k"])) == [Found(b"f" * 32, DONE, 0)]
+    assert list(await publish(opened, ["k"])) == [ExistingKey(b"f" * 32, DONE, 0)]
     opened.server.now = b"1180"
     assert list(await publish(opened, ["k"])) == [None]
 
@@ -67,14 +67,14 @@ async def test_what_is_under_way_outlives_a_short_retention(opened: RedisBinding
     short = Terms(retention_seconds=1, max_keys=10)
     await opened.keys.reserve([claim("k")], TOKEN, short)
     opened.server.now = b"1059"
-    assert list(await publish(opened, ["k"], short)) == [Found(b"f" * 32, None, 1)]
+    assert list(await publish(opened, ["k"], short)) == [ExistingKey(b"f" * 32, None, 1)]
 
 
 async def test_both_keys_hold_the_same_fields(opened: RedisBinding, server: RedisServer) -> None:
     await publish(opened, [f"k{n}" for n in range(700)])
     reserved = [claim(f"r{n}") for n in range(10)]
     await opened.keys.reserve(reserved, TOKEN, TERMS)
-    await opened.keys.settle([Settling(each, TOKEN, "free") for each in reserved[:4]], TERMS)
+    await opened.keys.settle([KeySettlement(each, TOKEN, "free") for each in reserved[:4]], TERMS)
     with client(server) as plain:
         assert plain.hlen(RECORDS) == 706
         assert set(plain.hkeys(RECORDS)) == set(plain.zrange(ENDS, 0, -1))
@@ -99,7 +99,7 @@ async def test_more_than_one_command_takes(opened: RedisBinding, server: RedisSe
     body = b"x" * (MAX_COMMAND_BYTES // 3)
     keys = [f"k{n}" for n in range(7)]
     assert list(await publish(opened, keys, body=body, **options)) == [None] * 7
-    assert [type(verdict) for verdict in await publish(opened, keys, body=body, **options)] == [Found] * 7
+    assert [type(verdict) for verdict in await publish(opened, keys, body=body, **options)] == [ExistingKey] * 7
     name = "queues:q" if options else "q"
     with client(server) as plain:
         assert plain.llen(name) == 7

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, Found, Settling, Terms, Verdict
+from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
 from app.brokers.sqlite.binding import SqliteBinding
 from app.errors import BrokerRejected, KeysFull
 from tests.brokers.sqlite.support import BODY, Hands, opened
@@ -25,7 +25,7 @@ def claim(key: str, of: bytes = b"f") -> Claim:
     return Claim("q", key, of * 32, DONE)
 
 
-async def publish(binding: SqliteBinding, keys: Sequence[str], terms: Terms = TERMS) -> Sequence[Verdict]:
+async def publish(binding: SqliteBinding, keys: Sequence[str], terms: Terms = TERMS) -> Sequence[ClaimResult]:
     return await binding.keys.publish(QUEUE, [(Outgoing(BODY), claim(key)) for key in keys], terms)
 
 
@@ -43,14 +43,14 @@ async def test_a_reservation_is_under_way_for_a_while_and_then_cut_off(tmp_path:
         assert list(await binding.keys.reserve([claim("k")], TOKEN, TERMS)) == [None]
         clock.forward(20)
         (found,) = await publish(binding, ["k"])
-        assert found == Found(b"f" * 32, None, RESERVED_SECONDS - 20)
+        assert found == ExistingKey(b"f" * 32, None, RESERVED_SECONDS - 20)
         clock.forward(RESERVED_SECONDS)
-        assert list(await publish(binding, ["k"])) == [Found(b"f" * 32, None, 0)]
-        await binding.keys.settle([Settling(claim("k"), TOKEN, "done")], TERMS)
-        assert list(await publish(binding, ["k"])) == [Found(b"f" * 32, DONE, 0)]
+        assert list(await publish(binding, ["k"])) == [ExistingKey(b"f" * 32, None, 0)]
+        await binding.keys.settle([KeySettlement(claim("k"), TOKEN, "done")], TERMS)
+        assert list(await publish(binding, ["k"])) == [ExistingKey(b"f" * 32, DONE, 0)]
         # The retention counts from the answer.
         clock.forward(99)
-        assert list(await publish(binding, ["k"])) == [Found(b"f" * 32, DONE, 0)]
+        assert list(await publish(binding, ["k"])) == [ExistingKey(b"f" * 32, DONE, 0)]
         clock.forward(1)
         assert list(await publish(binding, ["k"])) == [None]
     assert counted(tmp_path / "a.db") == (1, 1, 1)
@@ -62,7 +62,7 @@ async def test_what_is_under_way_outlives_a_short_retention(tmp_path: Path) -> N
         short = Terms(retention_seconds=1, max_keys=10)
         await binding.keys.reserve([claim("k")], TOKEN, short)
         clock.forward(RESERVED_SECONDS - 1)
-        assert list(await publish(binding, ["k"], short)) == [Found(b"f" * 32, None, 1)]
+        assert list(await publish(binding, ["k"], short)) == [ExistingKey(b"f" * 32, None, 1)]
 
 
 async def test_the_count_follows_all_that_happens_to_keys(tmp_path: Path) -> None:
@@ -73,12 +73,12 @@ async def test_the_count_follows_all_that_happens_to_keys(tmp_path: Path) -> Non
         assert list(await publish(binding, keys)) == [None] * 700
         assert counted(path) == (700, 700, 700)
         found = await publish(binding, [*keys[:3], "new", "new"])
-        assert [type(verdict) for verdict in found] == [Found, Found, Found, type(None), Found]
+        assert [type(verdict) for verdict in found] == [ExistingKey, ExistingKey, ExistingKey, type(None), ExistingKey]
         assert counted(path) == (701, 701, 701)
         reserved = [claim(f"r{n}") for n in range(10)]
         await binding.keys.reserve(reserved, TOKEN, TERMS)
-        fates = [Settling(each, TOKEN, "free") for each in reserved[:4]]
-        await binding.keys.settle([*fates, *fates, Settling(reserved[5], b"x" * 16, "free")], TERMS)
+        fates = [KeySettlement(each, TOKEN, "free") for each in reserved[:4]]
+        await binding.keys.settle([*fates, *fates, KeySettlement(reserved[5], b"x" * 16, "free")], TERMS)
         assert counted(path) == (707, 707, 701)
         clock.forward(200)
         # Each publish of a key makes room for two, so that expired ones go even without a sweep.
@@ -120,5 +120,5 @@ async def test_a_message_that_cannot_be_stored_fails_alone_and_leaves_its_key_fr
 @pytest.mark.parametrize("key", ["it's", 'say "k"', "a\\b", " ", "%", "\x7e" * 255])
 async def test_any_printable_key(tmp_path: Path, key: str) -> None:
     async with opened(tmp_path / "a.db") as binding:
-        assert list(await publish(binding, [key, key])) == [None, Found(b"f" * 32, DONE, 60)]
-        assert list(await publish(binding, [key])) == [Found(b"f" * 32, DONE, 0)]
+        assert list(await publish(binding, [key, key])) == [None, ExistingKey(b"f" * 32, DONE, 60)]
+        assert list(await publish(binding, [key])) == [ExistingKey(b"f" * 32, DONE, 0)]

@@ -27,7 +27,7 @@ async def line(tmp_path: Path, clock: Hands, queue: str) -> AsyncIterator[Line]:
         yield Line(binding, queue)
 
 
-async def bury(line: Line, count: int) -> list[bytes]:
+async def publish_dead_letters(line: Line, count: int) -> list[bytes]:
     """Dead-letter ``count`` messages; their records."""
     bodies = [BODY.replace(b'"data":{}', b'"data":{"n":%d}' % number) for number in range(count)]
     await line.publish(*bodies)
@@ -41,7 +41,7 @@ async def test_stats_of_a_queue_in_every_state(line: Line, clock: Hands) -> None
     clock.forward(7)
     await line.publish(b"1", b"2", b"3")
     await line.publish(b"later", b"later", delay=100)
-    await bury(Line(line.binding, "beside"), 1)
+    await publish_dead_letters(Line(line.binding, "beside"), 1)
     assert await line.binding.stats(line.queue) == Stats(4, 0, 2, 0, 7.0)
     await line.reserve(2, lease=10)
     assert await line.binding.stats(line.queue) == Stats(2, 2, 2, 0, 0.0)
@@ -113,7 +113,7 @@ async def test_dead_lettered_twice_is_one_dead_letter(line: Line) -> None:
 
 
 async def test_dead_letters_are_paged_oldest_first_while_they_are_removed(line: Line) -> None:
-    expected = await bury(line, 7)
+    expected = await publish_dead_letters(line, 7)
     seen: list[bytes] = []
     cursor: str | None = None
     for _ in range(4):
@@ -129,7 +129,7 @@ async def test_dead_letters_are_paged_oldest_first_while_they_are_removed(line: 
 
 
 async def test_a_dead_letter_is_removed_through_its_own_queue_only(line: Line) -> None:
-    await bury(line, 1)
+    await publish_dead_letters(line, 1)
     await Line(line.binding, "beside").publish(b"x")
     page, _ = await line.binding.read_dead(line.queue, None, 10)
     removed, _ = await line.binding.remove_dead(NativeQueue("beside"), page, None)
@@ -138,10 +138,10 @@ async def test_a_dead_letter_is_removed_through_its_own_queue_only(line: Line) -
 
 
 async def test_ids_of_dead_letters_are_never_used_again(line: Line) -> None:
-    await bury(line, 1)
+    await publish_dead_letters(line, 1)
     stale, _ = await line.binding.read_dead(line.queue, None, 10)
     await line.binding.purge_dead(line.queue)
-    await bury(line, 1)
+    await publish_dead_letters(line, 1)
     removed, _ = await line.binding.remove_dead(line.queue, stale, None)
     assert list(removed) == [False]
     assert (await line.binding.stats(line.queue)).dead == 1
@@ -149,10 +149,10 @@ async def test_ids_of_dead_letters_are_never_used_again(line: Line) -> None:
 
 async def test_purge_dead_by_age(line: Line, clock: Hands) -> None:
     for _ in range(3):
-        await bury(line, 250)
+        await publish_dead_letters(line, 250)
     between = clock.now + 1
     clock.forward(10)
-    await bury(line, 2)
+    await publish_dead_letters(line, 2)
     assert await line.binding.purge_dead(line.queue, between) == 750
     assert await line.binding.purge_dead(line.queue, between) == 0
     assert await line.binding.purge_dead(line.queue) == 2

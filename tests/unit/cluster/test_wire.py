@@ -8,7 +8,7 @@ import pytest
 
 from app import errors
 from app.cluster.peers import bodies
-from app.cluster.wire import MAX_CALL_BYTES, Call, decode_answers, decode_calls, encode_answers, encode_call
+from app.cluster.wire import MAX_CALL_BYTES, SettleCall, decode_answers, decode_calls, encode_answers, encode_call
 from app.errors import BabelgateError, BrokerError
 from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 
@@ -36,7 +36,7 @@ def told(error: BabelgateError) -> tuple[object, ...]:
 
 def test_a_settlement() -> None:
     asked = Settlement(["a"], [Nack(["b"], 0.5, "é", "E"), Nack(["c"])], [Reject(["d"], "x")], [Extend(["e"], 60)])
-    assert decode_calls(b"[%b]" % encode_call("q", asked)) == [Call("q", asked)]
+    assert decode_calls(b"[%b]" % encode_call("q", asked)) == [SettleCall("q", asked)]
 
 
 def test_results() -> None:

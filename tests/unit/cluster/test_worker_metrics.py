@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.cluster.sockets import SocketDirectory
-from app.cluster.worker_metrics import KEPT_FILES, Siblings
+from app.cluster.worker_metrics import KEPT_FILES, Workers
 from app.observe.events import Event
 from app.observe.metrics import catalogue
 from app.observe.metrics.instruments import Snapshot, encode, merged
@@ -32,14 +32,14 @@ def dead_pid() -> int:
 
 
 @pytest.fixture
-def siblings(tmp_path: Path) -> Siblings:
+def siblings(tmp_path: Path) -> Workers:
     sockets = SocketDirectory(tmp_path / "peers")
     sockets.open()
     (tmp_path / "workers").mkdir()
-    return Siblings("f" * 16, tmp_path / "workers", sockets, SIGNER)
+    return Workers("f" * 16, tmp_path / "workers", sockets, SIGNER)
 
 
-async def published(siblings: Siblings) -> object:
+async def published(siblings: Workers) -> object:
     """The sum over the others; none of them is there."""
     told = await siblings.ask()
     assert (told.up, told.silent) == (0, 0)
@@ -48,7 +48,7 @@ async def published(siblings: Siblings) -> object:
     return total.get(catalogue.PUBLISHED.otel, {}).get(("q", "b"), 0.0)
 
 
-async def test_many_deaths_make_few_files_and_the_sum_stays(siblings: Siblings, tmp_path: Path, dead_pid: int) -> None:
+async def test_many_deaths_make_few_files_and_the_sum_stays(siblings: Workers, tmp_path: Path, dead_pid: int) -> None:
     files = tmp_path / "workers"
     total = 0
     for number in range(3 * KEPT_FILES):
@@ -61,7 +61,7 @@ async def test_many_deaths_make_few_files_and_the_sum_stays(siblings: Siblings, 
 
 
 async def test_a_death_between_the_sum_and_the_removal_counts_nothing_twice(
-    siblings: Siblings, tmp_path: Path, dead_pid: int
+    siblings: Workers, tmp_path: Path, dead_pid: int
 ) -> None:
     files = tmp_path / "workers"
     names = [f"{number:016x}-{dead_pid}" for number in range(KEPT_FILES + 1)]
@@ -80,7 +80,7 @@ async def test_a_death_between_the_sum_and_the_removal_counts_nothing_twice(
     await siblings.close()
 
 
-async def test_who_still_runs_keeps_its_file(siblings: Siblings, tmp_path: Path) -> None:
+async def test_who_still_runs_keeps_its_file(siblings: Workers, tmp_path: Path) -> None:
     """Its socket is gone because it stops; its last numbers are still to come."""
     files = tmp_path / "workers"
     for number in range(KEPT_FILES + 1):
@@ -90,7 +90,7 @@ async def test_who_still_runs_keeps_its_file(siblings: Siblings, tmp_path: Path)
     await siblings.close()
 
 
-async def test_what_is_not_readable_is_left_out(siblings: Siblings, tmp_path: Path, dead_pid: int) -> None:
+async def test_what_is_not_readable_is_left_out(siblings: Workers, tmp_path: Path, dead_pid: int) -> None:
     (tmp_path / "workers" / f"{1:016x}-{dead_pid}").write_bytes(b"[[")
     (tmp_path / "workers" / f"{2:016x}-{dead_pid}").write_bytes(encode(snapshot(2)))
     (tmp_path / "workers" / "something else").write_bytes(b"")
@@ -98,7 +98,7 @@ async def test_what_is_not_readable_is_left_out(siblings: Siblings, tmp_path: Pa
     await siblings.close()
 
 
-async def test_without_its_directory_a_worker_is_alone(siblings: Siblings, tmp_path: Path) -> None:
+async def test_without_its_directory_a_worker_is_alone(siblings: Workers, tmp_path: Path) -> None:
     (tmp_path / "workers").rmdir()
     await siblings.keep(b"[]")
     assert await published(siblings) == 0

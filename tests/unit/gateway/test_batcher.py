@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
-from app.gateway.batcher import BATCH_BYTES, Budget, Coalescer
+from app.gateway.batcher import BATCH_BYTES, Batcher, Budget
 
 
 class Flusher:
@@ -36,14 +36,14 @@ async def turn() -> None:
 
 async def test_calls_of_one_turn_share_a_batch_in_their_order() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 100)
+    coalescer = Batcher(flusher, 100)
     assert await asyncio.gather(*(coalescer.submit(n) for n in range(5))) == [0, 2, 4, 6, 8]
     assert flusher.batches == [[0, 1, 2, 3, 4]]
 
 
 async def test_what_arrives_while_a_batch_is_in_flight_is_the_next_one() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 100)
+    coalescer = Batcher(flusher, 100)
     flusher.gate.clear()
     first = coalescer.submit(1)
     await turn()
@@ -57,7 +57,7 @@ async def test_what_arrives_while_a_batch_is_in_flight_is_the_next_one() -> None
 
 async def test_a_lone_call_starts_in_the_same_turn() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 100)
+    coalescer = Batcher(flusher, 100)
     flusher.gate.clear()
     future = coalescer.submit(1)
     await asyncio.sleep(0)
@@ -68,14 +68,14 @@ async def test_a_lone_call_starts_in_the_same_turn() -> None:
 
 async def test_a_batch_has_its_limit() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 2)
+    coalescer = Batcher(flusher, 2)
     assert await asyncio.gather(*(coalescer.submit(n) for n in range(5))) == [0, 2, 4, 6, 8]
     assert flusher.batches == [[0, 1], [2, 3], [4]]
 
 
 async def test_an_error_of_the_whole_batch_is_the_result_of_each() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 2)
+    coalescer = Batcher(flusher, 2)
     flusher.error = BrokerUnavailable("local", "it is down")
     results = await asyncio.gather(*(coalescer.submit(n) for n in range(3)))
     assert results == [flusher.error] * 3
@@ -87,13 +87,13 @@ async def test_an_error_of_one_item_is_its_own() -> None:
     async def flush(items: list[int]) -> Sequence[int | BabelgateError]:
         return [rejected if item == 1 else item for item in items]
 
-    coalescer = Coalescer(flush, 100)
+    coalescer = Batcher(flush, 100)
     assert await asyncio.gather(*(coalescer.submit(n) for n in range(3))) == [0, rejected, 2]
 
 
 async def test_an_unforeseen_error_is_raised_and_the_next_batch_goes_on() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 1)
+    coalescer = Batcher(flusher, 1)
     flusher.gate.clear()
     flusher.error = RuntimeError("unforeseen")
     first, second = coalescer.submit(1), coalescer.submit(2)
@@ -111,7 +111,7 @@ async def test_an_answer_of_the_wrong_length_leaves_nobody_waiting() -> None:
     async def flush(items: list[int]) -> Sequence[int]:
         return items[:-1]
 
-    coalescer = Coalescer(flush, 2)
+    coalescer = Batcher(flush, 2)
     futures = [coalescer.submit(n) for n in range(3)]
     done, pending = await asyncio.wait(futures, timeout=5)
     assert not pending
@@ -120,7 +120,7 @@ async def test_an_answer_of_the_wrong_length_leaves_nobody_waiting() -> None:
 
 async def test_a_cancelled_call_stays_in_its_batch() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 100)
+    coalescer = Batcher(flusher, 100)
     flusher.gate.clear()
     cancelled, kept = coalescer.submit(1), coalescer.submit(2)
     await turn()
@@ -133,7 +133,7 @@ async def test_a_cancelled_call_stays_in_its_batch() -> None:
 
 async def test_idle_waits_for_everything_submitted() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 1)
+    coalescer = Batcher(flusher, 1)
     flusher.gate.clear()
     futures = [coalescer.submit(n) for n in range(3)]
     assert coalescer.busy
@@ -163,7 +163,7 @@ def test_calls_that_would_wait_too_long_are_refused_by_what_batches_take() -> No
         return items
 
     async def scenario() -> None:
-        coalescer = Coalescer(slow, 10, max_wait_seconds=2.45)
+        coalescer = Batcher(slow, 10, max_wait_seconds=2.45)
         assert not coalescer.crowded, "of a broker that was never asked nothing bad is known"
         assert await coalescer.submit(0) == 0
         accepted = []
@@ -190,7 +190,7 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
         return items
 
     async def scenario() -> None:
-        coalescer = Coalescer(hanging, 10, max_wait_seconds=2.5)
+        coalescer = Batcher(hanging, 10, max_wait_seconds=2.5)
         first = coalescer.submit(0)
         await turn()
         waiting = [coalescer.submit(1) for _ in range(20)]
@@ -209,7 +209,7 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
 
 async def test_a_batch_of_large_items_is_cut_short() -> None:
     flusher = Flusher()
-    coalescer = Coalescer(flusher, 100, size=lambda item: item)
+    coalescer = Batcher(flusher, 100, size=lambda item: item)
     sizes = [BATCH_BYTES, 1, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1]
     assert await asyncio.gather(*(coalescer.submit(size) for size in sizes)) == [size * 2 for size in sizes]
     assert flusher.batches == [sizes[:1], sizes[1:3], sizes[3:4], sizes[4:5], sizes[5:]]
@@ -230,7 +230,7 @@ def test_a_call_has_one_budget_however_long_the_batch_before_it_takes() -> None:
         await asyncio.sleep(0.01)
 
     async def scenario() -> None:
-        coalescer = Coalescer(hanging, 10, budget=Budget("local", 5))
+        coalescer = Batcher(hanging, 10, budget=Budget("local", 5))
         first = coalescer.submit(0)
         await forward(3)
         second = coalescer.submit(1)
@@ -259,7 +259,7 @@ def test_a_batch_that_answers_in_its_time_is_believed() -> None:
         raise BrokerUnavailable("local", "not connected")
 
     async def scenario() -> None:
-        coalescer = Coalescer(failing, 10, budget=Budget("local", 5))
+        coalescer = Batcher(failing, 10, budget=Budget("local", 5))
         assert isinstance(await coalescer.submit(0), BrokerUnavailable)
 
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -29,8 +29,8 @@ async def test_a_lease_that_runs_out_is_a_counted_copy_in_place_of_the_original(
     await kept.pass_seconds(0.001)
     (copy,) = kept.binding.ready(queue)
     assert copy == Outgoing(body(1, attempts=3), {"a": "1"}, failure=Failure(3, "lease expired"), carried=carried)
-    assert (await kept.out(), kept.holdings.count, kept.expired()) == (0, 0, 1)
-    assert kinds(await kept.keeper.ack([delivery.handle])) == [LeaseLost]
+    assert (await kept.out(), kept.broker_usage.count, kept.expired()) == (0, 0, 1)
+    assert kinds(await kept.lease_manager.ack([delivery.handle])) == [LeaseLost]
 
 
 async def test_a_count_of_the_broker_that_is_larger_goes_on(queue: str) -> None:
@@ -45,7 +45,7 @@ async def test_a_count_of_the_broker_that_is_larger_goes_on(queue: str) -> None:
 async def test_only_what_was_not_settled_runs_out_and_in_few_calls(queue: str) -> None:
     kept = Kept(queue, max_batch=1000)
     handles = await kept.handles(3 * EXPIRING)
-    await kept.keeper.ack(handles[::3])
+    await kept.lease_manager.ack(handles[::3])
     kept.binding.calls.clear()
     await kept.pass_seconds()
     assert kept.binding.calls["publish"] == kept.binding.calls["ack"] == [EXPIRING, EXPIRING]
@@ -97,10 +97,10 @@ async def test_with_the_broker_away_it_is_tried_again_after_a_while(queue: str) 
         kept.binding.fail_after(verb, 0)
     await kept.pass_seconds()
     await kept.pass_seconds(4.999)
-    assert (kept.binding.calls["release"], kept.holdings.count, kept.expired()) == ([1], 1, 1)
+    assert (kept.binding.calls["release"], kept.broker_usage.count, kept.expired()) == ([1], 1, 1)
     kept.binding.faults.clear()
     await kept.pass_seconds(0.001)
-    assert (kept.ready(), kept.holdings.count, kept.expired()) == ([(0, 1)], 0, 1)
+    assert (kept.ready(), kept.broker_usage.count, kept.expired()) == ([(0, 1)], 0, 1)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -121,12 +121,12 @@ async def test_a_lease_ends_at_its_deadline_before_anybody_has_looked(queue: str
     kept = Kept(queue)
     in_time, late = await kept.handles(2)
     kept.now += round(LEASE * 1000) - 1
-    assert await kept.keeper.ack([in_time]) == [None]
+    assert await kept.lease_manager.ack([in_time]) == [None]
     kept.now += 1
     assert kinds(await kept.settle(verb, late)) == [LeaseLost]
-    assert await kept.keeper.ack([in_time]) == [None], "what was acked in time stays so"
-    await kept.keeper.expire()
-    assert (kept.ready(), kept.expired(), kept.holdings.count) == ([(1, 1)], 1, 0)
+    assert await kept.lease_manager.ack([in_time]) == [None], "what was acked in time stays so"
+    await kept.lease_manager.expire()
+    assert (kept.ready(), kept.expired(), kept.broker_usage.count) == ([(1, 1)], 1, 0)
 
 
 async def test_a_copy_whose_original_is_not_acked_counts_as_run_out(queue: str) -> None:
@@ -149,7 +149,7 @@ async def test_what_is_being_settled_does_not_run_out(queue: str) -> None:
     kept = Kept(queue)
     handles = await kept.handles(2)
     gate = kept.binding.gates["ack"] = asyncio.Event()
-    ack = asyncio.create_task(kept.keeper.ack(handles))
+    ack = asyncio.create_task(kept.lease_manager.ack(handles))
     await asyncio.sleep(0)
     await kept.pass_seconds()
     gate.set()
@@ -163,14 +163,14 @@ async def test_what_ran_out_while_a_settle_failed_is_ended_then(queue: str) -> N
     (handle,) = await kept.handles(1)
     gate = kept.binding.gates["ack"] = asyncio.Event()
     kept.binding.fail_after("ack", 0)
-    ack = asyncio.create_task(kept.keeper.ack([handle]))
+    ack = asyncio.create_task(kept.lease_manager.ack([handle]))
     await asyncio.sleep(0)
     await kept.pass_seconds()
     gate.set()
     assert kinds(await ack) == [BrokerUnavailable]
     kept.binding.faults.clear()
     await kept.pass_seconds(0)
-    await kept.keeper.idle()
+    await kept.lease_manager.idle()
     assert (kept.ready(), kept.expired()) == ([(0, 1)], 1)
 
 
@@ -180,7 +180,7 @@ async def test_a_settle_that_comes_while_the_lease_is_being_ended_is_late(queue:
     gate = kept.binding.gates["publish"] = asyncio.Event()
     ending = asyncio.create_task(kept.pass_seconds())
     await asyncio.sleep(0)
-    ack = asyncio.create_task(kept.keeper.ack([handle]))
+    ack = asyncio.create_task(kept.lease_manager.ack([handle]))
     await asyncio.sleep(0)
     gate.set()
     await ending
@@ -192,9 +192,9 @@ async def test_an_extend_counts_from_now_and_the_last_one_holds(queue: str) -> N
     kept = Kept(queue)
     longer, shorter = await kept.handles(2)
     await kept.pass_seconds(20)
-    assert await kept.keeper.extend([longer], 100) == [kept.now + 100_000]
-    assert await kept.keeper.extend([shorter], 100) == [kept.now + 100_000]
-    assert await kept.keeper.extend([shorter], 1) == [kept.now + 1_000]
+    assert await kept.lease_manager.extend([longer], 100) == [kept.now + 100_000]
+    assert await kept.lease_manager.extend([shorter], 100) == [kept.now + 100_000]
+    assert await kept.lease_manager.extend([shorter], 1) == [kept.now + 1_000]
     await kept.pass_seconds(99)
     assert kept.ready() == [(1, 1)]
     await kept.pass_seconds(1)
@@ -205,12 +205,12 @@ async def test_all_extends_together_last_no_longer_than_the_broker_allows(queue:
     kept = Kept(queue, max_lease_seconds=100)
     (handle,) = await kept.handles(1)
     await kept.pass_seconds(20)
-    (refusal,) = await kept.keeper.extend([handle], 81)
+    (refusal,) = await kept.lease_manager.extend([handle], 81)
     assert isinstance(refusal, UnsupportedByBroker)
     assert (refusal.problem_code, refusal.maximum) == ("lease_too_long", 80)
     await kept.pass_seconds(9.999)
     assert await kept.out() == 1, "the lease stays as it was"
-    assert await kept.keeper.extend([handle], 70.001) == [kept.now + 70_001]
+    assert await kept.lease_manager.extend([handle], 70.001) == [kept.now + 70_001]
     await kept.pass_seconds(0.001)
     assert await kept.out() == 1
 
@@ -218,11 +218,11 @@ async def test_all_extends_together_last_no_longer_than_the_broker_allows(queue:
 async def test_an_extend_of_what_is_over_is_lost(queue: str) -> None:
     kept = Kept(queue)
     acked, expired, held = await kept.handles(3)
-    await kept.keeper.ack([acked])
-    await kept.keeper.extend([held], 60)
+    await kept.lease_manager.ack([acked])
+    await kept.lease_manager.extend([held], 60)
     await kept.pass_seconds()
     deadline = kept.now + 10_000
-    fates = await kept.keeper.extend([acked, held, expired, held, "no handle"], 10)
+    fates = await kept.lease_manager.extend([acked, held, expired, held, "no handle"], 10)
     assert [fate if isinstance(fate, int) else type(fate) for fate in fates] == [
         LeaseLost,
         deadline,
@@ -236,7 +236,7 @@ async def test_deadlines_of_the_settled_do_not_pile_up_or_hide_the_others(queue:
     kept = Kept(queue)
     await kept.handles(1, lease=1000)
     for _ in range(60):
-        await kept.keeper.ack(await kept.handles(100, lease=1500))
+        await kept.lease_manager.ack(await kept.handles(100, lease=1500))
     await kept.pass_seconds(1000)
     assert (kept.ready(), kept.expired()) == ([(0, 1)], 1)
 
@@ -256,25 +256,25 @@ async def test_leases_run_out_by_themselves_each_in_its_time(queue: str) -> None
             seen.append(loop.time() - started)
     assert seen[0] >= 0.099
     assert seen[1] >= 0.299
-    await kept.keeper.close()
+    await kept.lease_manager.close()
     assert kept.expired() == 2
 
 
 async def test_an_extended_lease_does_not_run_out_in_its_first_time(queue: str) -> None:
     kept = Kept(queue, clock=now_ms)
     extended, _ = await kept.handles(2, lease=0.1)
-    await kept.keeper.extend([extended], 60)
+    await kept.lease_manager.extend([extended], 60)
     (delivery,) = await kept.binding.reserve(kept.route.native, 1, SOON, LEASE)
     assert json.loads(delivery.body)["data"] == {"n": 1}
-    await kept.keeper.idle()
-    assert kept.holdings.count == 1
-    await kept.keeper.close()
+    await kept.lease_manager.idle()
+    assert kept.broker_usage.count == 1
+    await kept.lease_manager.close()
 
 
 async def test_after_a_close_no_lease_runs_out(queue: str) -> None:
     kept = Kept(queue, clock=now_ms)
     await kept.handles(1, lease=0.05)
-    await kept.keeper.close()
+    await kept.lease_manager.close()
     await kept.handles(1, lease=0.05)
     assert await kept.binding.reserve(kept.route.native, 1, 0.2, LEASE) == []
     assert await kept.out() == 2

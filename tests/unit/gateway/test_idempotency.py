@@ -12,12 +12,12 @@ import pytest
 
 from app.brokers import registry
 from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import Claim, KeepsKeys, KeyStore, Settling, Terms, Verdict
+from app.brokers.idempotency_store import Claim, ClaimResult, KeepsKeys, KeySettlement, KeyStore, Terms
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
-from app.gateway.idempotency import NONE, OWN, KeyPolicy, Keys, Once, Pair, fingerprint
+from app.gateway.idempotency import NONE, OWN, IdempotentPublisher, KeyPolicy, Keys, Pair, fingerprint
 from app.gateway.routing import Rule
-from app.gateway.settlement_retries import MAX_OWED, Debts
+from app.gateway.settlement_retries import MAX_OWED, SettlementRetries
 from tests.harness.passing import Passing
 from tests.harness.world import until
 
@@ -29,18 +29,18 @@ class Deaf:
 
     def __init__(self) -> None:
         self.down = True
-        self.heard: list[Settling] = []
+        self.heard: list[KeySettlement] = []
         self.swept = 0
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
-    ) -> Sequence[Verdict]:
+    ) -> Sequence[ClaimResult]:
         raise NotImplementedError
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         raise NotImplementedError
 
-    async def settle(self, settlings: Sequence[Settling], terms: Terms) -> None:
+    async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         if self.down:
             raise BrokerUnavailable("deaf", "it is down")
         self.heard += settlings
@@ -60,8 +60,8 @@ class KeptBy(Passing):
         self.keys = keys
 
 
-def settlings(count: int) -> list[Settling]:
-    return [Settling(Claim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
+def settlings(count: int) -> list[KeySettlement]:
+    return [KeySettlement(Claim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
 
 
 def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
@@ -80,45 +80,45 @@ def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
 
 async def test_a_store_is_told_again_until_it_hears() -> None:
     store = Deaf()
-    debts = Debts("deaf", store, TERMS)
-    await debts.settle(settlings(3))
+    retries = SettlementRetries("deaf", store, TERMS)
+    await retries.settle(settlings(3))
     store.down = False
-    await debts.settle(settlings(1))
+    await retries.settle(settlings(1))
 
     async def all_heard() -> bool:
         return len(store.heard) == 4
 
     await until(all_heard)
-    await debts.close()
+    await retries.close()
     assert len(store.heard) == 4, "told twice what it had heard"
 
 
 async def test_the_end_is_the_last_try() -> None:
     store = Deaf()
-    debts = Debts("deaf", store, TERMS)
-    await debts.settle(settlings(3))
+    retries = SettlementRetries("deaf", store, TERMS)
+    await retries.settle(settlings(3))
     store.down = False
-    await debts.close()
+    await retries.close()
     assert store.heard == settlings(3)
-    deaf = Debts("deaf", Deaf(), TERMS)
+    deaf = SettlementRetries("deaf", Deaf(), TERMS)
     await deaf.settle(settlings(1))
     await deaf.close()
 
 
 async def test_what_is_owed_is_bounded() -> None:
     store = Deaf()
-    debts = Debts("deaf", store, TERMS)
-    debts.owe(settlings(MAX_OWED - 1))
-    debts.owe(settlings(5))
+    retries = SettlementRetries("deaf", store, TERMS)
+    retries.owe(settlings(MAX_OWED - 1))
+    retries.owe(settlings(5))
     store.down = False
-    await debts.close()
+    await retries.close()
     assert len(store.heard) == MAX_OWED
 
 
 class Forgetful(Deaf):
     """A store that reserves, and cannot say whether it did: as a file does whose commit failed half way."""
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[Verdict]:
+    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         return [OutcomeUnknown("forgetful", "disk I/O error")] * len(claims)
 
 
@@ -134,10 +134,10 @@ async def test_a_reservation_that_may_have_been_made_is_given_back_and_nothing_i
         sent.extend(message.body for message in messages)
         return [None] * len(messages)
 
-    async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[Verdict]:
+    async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[ClaimResult]:
         raise AssertionError("the queue is on another broker")
 
-    once = Once(Rule("*", binding).route("q"), keys, send, send_once)
+    once = IdempotentPublisher(Rule("*", binding).route("q"), keys, send, send_once)
     claims = [settling.claim for settling in settlings(2)]
     outcomes = await once.publish([(Outgoing(b"0"), claims[0]), (Outgoing(b"1"), None), (Outgoing(b"2"), claims[1])])
     assert [type(outcome) for outcome in outcomes] == [BrokerUnavailable, type(None), BrokerUnavailable]

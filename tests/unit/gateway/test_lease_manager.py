@@ -9,7 +9,7 @@ import pytest
 from app.brokers.binding import Failure, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.admission import Admission
-from app.gateway.lease_table import Holdings
+from app.gateway.lease_table import BrokerUsage
 from tests.harness.kept import LEASE, Kept, body
 from tests.harness.memory import BuryingMemory, ConnectedMemory
 from tests.harness.world import kinds
@@ -29,10 +29,10 @@ async def test_what_is_kept_is_counted_and_has_its_deadline(queue: str) -> None:
     await kept.put(Outgoing(body(0)), Outgoing(body(1)))
     deliveries = await kept.take(2, 7.5)
     assert [delivery.lease_expires_at for delivery in deliveries] == [kept.now + 7_500] * 2
-    assert (kept.holdings.count, kept.holdings.size) == (2, len(body(0)) * 2)
-    assert kept.keeper.busy
-    assert await kept.keeper.ack([delivery.handle for delivery in deliveries]) == [None, None]
-    assert (kept.holdings.count, kept.holdings.size, kept.keeper.busy) == (0, 0, False)
+    assert (kept.broker_usage.count, kept.broker_usage.size) == (2, len(body(0)) * 2)
+    assert kept.lease_manager.busy
+    assert await kept.lease_manager.ack([delivery.handle for delivery in deliveries]) == [None, None]
+    assert (kept.broker_usage.count, kept.broker_usage.size, kept.lease_manager.busy) == (0, 0, False)
 
 
 async def test_a_nack_puts_a_counted_copy_in_place_of_the_original(queue: str) -> None:
@@ -43,7 +43,7 @@ async def test_a_nack_puts_a_counted_copy_in_place_of_the_original(queue: str) -
     assert await kept.nack(delivery.handle, delay=5) == [None]
     (copy,) = kept.binding.ready(queue)
     assert copy == Outgoing(body(1, attempts=1), headers, delay_seconds=5, failure=Failure(1), carried=carried)
-    assert (await kept.out(), kept.holdings.count) == (0, 0)
+    assert (await kept.out(), kept.broker_usage.count) == (0, 0)
 
 
 async def test_many_nacks_are_one_publish_and_one_ack(queue: str) -> None:
@@ -72,13 +72,13 @@ async def test_without_a_confirm_the_lease_goes_on(queue: str, verb: str, error:
     kept = Kept(queue)
     handles = await kept.handles(2)
     kept.binding.calls.clear()
-    kept.binding.fail_after("publish" if verb == "nack" else "bury", 0, error)
+    kept.binding.fail_after("publish" if verb == "nack" else "publish_dead_letters", 0, error)
     assert kinds(await kept.settle(verb, *handles)) == [type(error) if error else BrokerUnavailable] * 2
     assert "ack" not in kept.binding.calls
-    assert (await kept.out(), kept.holdings.count) == (2, 2)
+    assert (await kept.out(), kept.broker_usage.count) == (2, 2)
     kept.binding.faults.clear()
     assert await kept.settle(verb, *handles) == [None] * 2
-    assert (await kept.out(), kept.holdings.count) == (0, 0)
+    assert (await kept.out(), kept.broker_usage.count) == (0, 0)
 
 
 async def test_a_copy_that_is_refused_fails_alone_and_its_lease_goes_on(queue: str) -> None:
@@ -87,7 +87,7 @@ async def test_a_copy_that_is_refused_fails_alone_and_its_lease_goes_on(queue: s
     kept.binding.refused = body(1, attempts=1)
     assert kinds(await kept.nack(first, second, third)) == [None, BrokerRejected, None]
     assert kept.ready() == [(0, 1), (2, 1)]
-    assert await kept.keeper.ack([second]) == [None]
+    assert await kept.lease_manager.ack([second]) == [None]
 
 
 @pytest.mark.parametrize("verb", ["nack", "reject"])
@@ -113,7 +113,7 @@ async def test_what_the_broker_has_back_is_lost_and_never_copied(queue: str, ver
     assert kinds(await kept.settle(verb, handle)) == [LeaseLost]
     assert kept.ready() == [(0, 0)]
     assert kept.binding.dead(queue) == []
-    assert kept.holdings.count == 0
+    assert kept.broker_usage.count == 0
 
 
 async def test_an_expiry_of_what_the_broker_has_back_copies_nothing(queue: str) -> None:
@@ -122,33 +122,33 @@ async def test_an_expiry_of_what_the_broker_has_back_copies_nothing(queue: str) 
     kept.binding.disconnect(queue)
     await kept.pass_seconds()
     assert kept.ready() == [(0, 0), (1, 0), (2, 0)]
-    assert (kept.holdings.count, kept.expired()) == (0, 0)
+    assert (kept.broker_usage.count, kept.expired()) == (0, 0)
 
 
 async def test_an_ack_that_is_not_answered_is_left_to_the_broker(queue: str) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
     kept.binding.fail_after("ack", 0, UNKNOWN)
-    assert kinds(await kept.keeper.ack([handle])) == [OutcomeUnknown]
+    assert kinds(await kept.lease_manager.ack([handle])) == [OutcomeUnknown]
     kept.binding.faults.clear()
     await kept.pass_seconds()
-    assert (kept.ready(), kept.holdings.count) == ([], 0)
+    assert (kept.ready(), kept.broker_usage.count) == ([], 0)
 
 
 async def test_an_ack_that_was_not_made_may_be_repeated(queue: str) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
     kept.binding.fail_after("ack", 0)
-    assert kinds(await kept.keeper.ack([handle])) == [BrokerUnavailable]
+    assert kinds(await kept.lease_manager.ack([handle])) == [BrokerUnavailable]
     kept.binding.faults.clear()
-    assert await kept.keeper.ack([handle]) == [None]
+    assert await kept.lease_manager.ack([handle]) == [None]
 
 
 async def test_acked_twice_is_done_and_every_other_verb_comes_too_late(queue: str) -> None:
     kept = Kept(queue)
     first, second = await kept.handles(2)
-    assert await kept.keeper.ack([first, second, first]) == [None] * 3
-    assert await kept.keeper.ack([second]) == [None]
+    assert await kept.lease_manager.ack([first, second, first]) == [None] * 3
+    assert await kept.lease_manager.ack([second]) == [None]
     for verb in VERBS[1:]:
         assert kinds(await kept.settle(verb, first)) == [LeaseLost]
     assert kept.ready() == []
@@ -159,7 +159,7 @@ async def test_an_ack_of_what_ended_otherwise_is_lost(queue: str, verb: str) -> 
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
     assert await kept.settle(verb, handle) == [None]
-    assert kinds(await kept.keeper.ack([handle])) == [LeaseLost]
+    assert kinds(await kept.lease_manager.ack([handle])) == [LeaseLost]
     assert kinds(await kept.settle(verb, handle, handle)) == [LeaseLost] * 2
 
 
@@ -175,7 +175,7 @@ async def test_two_acks_at_once_share_one_outcome(queue: str) -> None:
     (handle,) = await kept.handles(1)
     gate = kept.binding.gates["ack"] = asyncio.Event()
     kept.binding.fail_after("ack", 0, UNKNOWN)
-    acks = [asyncio.create_task(kept.keeper.ack([handle])) for _ in range(2)]
+    acks = [asyncio.create_task(kept.lease_manager.ack([handle])) for _ in range(2)]
     await turn()
     gate.set()
     assert [kinds(await ack) for ack in acks] == [[OutcomeUnknown]] * 2
@@ -201,8 +201,8 @@ async def test_of_two_verbs_at_once_one_acts(queue: str, verb: str) -> None:
 async def test_of_two_verbs_at_once_the_second_acts_when_the_first_could_not(queue: str, verb: str) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
-    gate = kept.binding.gates["bury"] = asyncio.Event()
-    kept.binding.fail_after("bury", 0)
+    gate = kept.binding.gates["publish_dead_letters"] = asyncio.Event()
+    kept.binding.fail_after("publish_dead_letters", 0)
     reject = asyncio.create_task(kept.reject(handle))
     await turn()
     other = asyncio.create_task(kept.settle(verb, handle))
@@ -210,7 +210,7 @@ async def test_of_two_verbs_at_once_the_second_acts_when_the_first_could_not(que
     gate.set()
     assert kinds(await reject) == [BrokerUnavailable]
     assert (await other)[0] in (None, kept.now + round(LEASE * 1000))
-    assert kept.holdings.count == (verb == "extend")
+    assert kept.broker_usage.count == (verb == "extend")
 
 
 async def test_a_settle_goes_on_when_its_caller_is_gone(queue: str) -> None:
@@ -222,20 +222,20 @@ async def test_a_settle_goes_on_when_its_caller_is_gone(queue: str) -> None:
     nack.cancel()
     await asyncio.wait([nack])
     gate.set()
-    await kept.keeper.idle()
-    assert (kept.ready(), await kept.out(), kept.holdings.count) == ([(0, 1)], 0, 0)
+    await kept.lease_manager.idle()
+    assert (kept.ready(), await kept.out(), kept.broker_usage.count) == ([(0, 1)], 0, 0)
 
 
 async def test_an_unforeseen_error_leaves_the_lease_as_it_was(queue: str) -> None:
     class Broken(BuryingMemory):
-        async def bury(self, queue, records):
+        async def publish_dead_letters(self, queue, records):
             raise RuntimeError("unforeseen")
 
     kept = Kept(queue, Broken)
     (handle,) = await kept.handles(1)
     with pytest.raises(RuntimeError, match="unforeseen"):
         await kept.reject(handle)
-    assert await kept.keeper.ack([handle]) == [None]
+    assert await kept.lease_manager.ack([handle]) == [None]
 
 
 async def test_a_reject_puts_a_record_in_the_dead_letter_queue(queue: str) -> None:
@@ -256,19 +256,19 @@ async def test_without_a_dead_letter_queue_a_reject_is_refused_and_the_lease_goe
     (refusal,) = await kept.reject(handle)
     assert refusal is not None
     assert refusal.problem_code == "unsupported_by_broker"
-    assert await kept.keeper.ack([handle]) == [None]
+    assert await kept.lease_manager.ack([handle]) == [None]
 
 
 async def test_a_give_back_is_uncounted_and_native(queue: str) -> None:
     kept = Kept(queue)
     handles = await kept.handles(2)
-    assert await kept.keeper.give_back(handles) == [None, None]
+    assert await kept.lease_manager.give_back(handles) == [None, None]
     assert kept.ready() == [(0, 0), (1, 0)]
-    assert kept.holdings.count == 0
+    assert kept.broker_usage.count == 0
 
 
 async def test_a_process_forgets_the_oldest_acks_first(queue: str) -> None:
-    holdings = Holdings("memory", Admission())
+    broker_usage = BrokerUsage("memory", Admission())
     for n in range(100_001):
-        holdings.remember(str(n))
-    assert [holdings.was_acked(str(n)) for n in (0, 1, 100_000)] == [False, True, True]
+        broker_usage.remember(str(n))
+    assert [broker_usage.was_acked(str(n)) for n in (0, 1, 100_000)] == [False, True, True]

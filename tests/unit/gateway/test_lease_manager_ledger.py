@@ -37,7 +37,9 @@ class Ledger:
                 await kept.pass_seconds(chance.choice([1, LEASE]))
             case 2 | 3:
                 lease = chance.choice([2.0, LEASE])
-                for delivery in kept.keeper.keep(await kept.binding.reserve(kept.route.native, 5, 0, lease), lease):
+                for delivery in kept.lease_manager.keep(
+                    await kept.binding.reserve(kept.route.native, 5, 0, lease), lease
+                ):
                     self.handles[delivery.handle] = json.loads(delivery.body)["data"]["n"]
             case 4:
                 kept.binding.faults.clear()
@@ -72,27 +74,31 @@ async def run(queue: str, seed: int, faults: tuple[str, ...], unknown: bool = Fa
     for _ in range(STEPS):
         await ledger.step()
     ledger.kept.binding.faults.clear()
-    await ledger.kept.keeper.idle()
+    await ledger.kept.lease_manager.idle()
     return ledger
 
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_with_a_broker_that_answers_each_message_is_in_one_place(queue: str, seed: int) -> None:
-    ledger = await run(queue, seed, ("publish", "bury", "release"))
+    ledger = await run(queue, seed, ("publish", "publish_dead_letters", "release"))
     assert sorted([*ledger.acked, *ledger.left()]) == list(range(MESSAGES))
 
 
 @pytest.mark.parametrize("seed", range(30))
 async def test_with_one_that_does_not_none_is_lost(queue: str, seed: int) -> None:
-    ledger = await run(queue, seed, ("publish", "bury", "release", "ack"))
+    ledger = await run(queue, seed, ("publish", "publish_dead_letters", "release", "ack"))
     assert ledger.acked | set(ledger.left()) == set(range(MESSAGES))
-    ledger = await run(f"{queue}.unknown", seed, ("publish", "bury"), unknown=True)
+    ledger = await run(f"{queue}.unknown", seed, ("publish", "publish_dead_letters"), unknown=True)
     assert ledger.acked | set(ledger.left()) == set(range(MESSAGES))
 
 
 @pytest.mark.parametrize("seed", range(10))
 async def test_in_the_end_nothing_is_held(queue: str, seed: int) -> None:
-    ledger = await run(queue, seed, ("publish", "bury", "release", "ack"))
+    ledger = await run(queue, seed, ("publish", "publish_dead_letters", "release", "ack"))
     ledger.kept.binding.disconnect(queue)
     await ledger.kept.pass_seconds(2 * LEASE)
-    assert (ledger.kept.holdings.count, ledger.kept.holdings.size, ledger.kept.keeper.busy) == (0, 0, False)
+    assert (ledger.kept.broker_usage.count, ledger.kept.broker_usage.size, ledger.kept.lease_manager.busy) == (
+        0,
+        0,
+        False,
+    )

@@ -192,10 +192,10 @@ async def test_a_full_disk_is_a_gap(make: Make, landing: Path, opened: Path) -> 
 async def test_callers_may_be_held_back_instead(make: Make, landing: Path) -> None:
     recording = make(buffer_bytes=65_536, wait=True)
     recording.start()
-    await recording.room()
+    await recording.capacity()
     recording.observe(happened("delivered", *[MESSAGE] * 120))
     assert recording.crowded
-    await asyncio.gather(*(recording.room() for _ in range(10)))
+    await asyncio.gather(*(recording.capacity() for _ in range(10)))
     await recording.close()
     assert len(read(landing)) == 120
     assert recording.stats().dropped == 0
@@ -205,7 +205,7 @@ async def test_callers_do_not_wait_for_ever(make: Make) -> None:
     recording = make(buffer_bytes=65_536, wait=True)
     recording.observe(happened("delivered", *[MESSAGE] * 120))
     with pytest.raises(Overloaded):
-        await recording.room(0.05)
+        await recording.capacity(0.05)
 
 
 async def test_a_process_that_never_started_closes_too(make: Make, opened: Path) -> None:
@@ -300,7 +300,7 @@ async def test_a_gateway_holds_its_callers_back(tmp_path: Path, queue: str) -> N
         if full:
             raise Overloaded(reason="The journal is full.")
 
-    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), room=room)
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), capacity=room)
     process = Process(queue, lambda _: gateway, tmp_path)
     with pytest.raises(Overloaded):
         await process.publish()

@@ -19,7 +19,7 @@ import pytest
 from app.config import settings
 from app.errors import BrokerUnavailable, ConfigError
 from app.observe import logs
-from app.observe.log_throttle import MAX_KINDS, SECONDS, Sparing
+from app.observe.log_throttle import MAX_KINDS, SECONDS, LogThrottle
 from app.observe.logs import MAX_CAUSES, MAX_FRAMES, MAX_VALUE, formatter, get_logger
 
 NAME = "babelgate.tested"
@@ -302,7 +302,7 @@ class TestSparing:
 
     @pytest.fixture
     def sparing(self, lines, now):
-        return Sparing(log, lambda: now[0])
+        return LogThrottle(log, lambda: now[0])
 
     def test_the_first_at_once_and_then_a_count(self, lines, now, sparing):
         for code in ("a", "b", "c"):
