@@ -83,7 +83,7 @@ class Peeked(Struct, frozen=True):
     headers: Mapping[str, str] = {}
 
 
-class DeadLetter(Struct, frozen=True):
+class DeadLetterRequest(Struct, frozen=True):
     """A reserved message to dead-letter: its ``handle``, and the ``dead_letter`` block to add to its body."""
 
     handle: str
@@ -229,7 +229,7 @@ class Purges(Protocol):
 class DeadLetters(Protocol):
     """A broker that dead-letters in one step."""
 
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         """Move reserved messages to the dead-letter queue, atomically with the end of the lease.
 
         The record is ``app.envelope.dead_letter_record(body, block)``.

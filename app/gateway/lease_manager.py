@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app import envelope
-from app.brokers.binding import DeadLetter, DeadLetters, Delivery, Failure, Outcome, Outstanding
+from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, Failure, Outcome, Outstanding
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
@@ -67,7 +67,7 @@ class LeaseManager(Protocol):
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
         """Available again at once, and uncounted."""
 
-    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         """To the dead-letter queue."""
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
@@ -125,7 +125,7 @@ class BrokerLeaseManager:
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
         return await self._binding.release(self._native, handles, 0, failed=False)
 
-    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         return await offering(self._route, DeadLetters).dead_letter(self._native, letters)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
@@ -188,7 +188,7 @@ class GatewayLeaseManager:
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
         return await self._holder.settle(handles, self._give_back)
 
-    async def dead_letter(self, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         by_handle = {letter.handle: letter for letter in letters}
 
         async def publish_dead_letters(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
@@ -303,7 +303,7 @@ class GatewayLeaseManager:
             return Facts(size=len(delivery.body))
         return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 
-    async def _bury(self, letters: Sequence[tuple[HeldLease, DeadLetter]]) -> Sequence[Outcome]:
+    async def _bury(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
         if isinstance(self._binding, DeadLetters):
             return await self._binding.dead_letter(self._native, [letter for _, letter in letters])
         return await publish_dead_letters(self._route, letters)

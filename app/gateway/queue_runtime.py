@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from app import envelope
-from app.brokers.binding import DeadLetter, Delivery, Outcome, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, Outcome, Outgoing
 from app.brokers.idempotency_store import Claim, ClaimResult, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Poison, Publication, Received
@@ -211,7 +211,7 @@ class QueueRuntime:
 
     async def _admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
         good: list[Admitted] = []
-        letters: list[tuple[DeadLetter, Event]] = []
+        letters: list[tuple[DeadLetterRequest, Event]] = []
         expired: list[Facts] = []
         read = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
         for delivery, received in zip(deliveries, read, strict=True):
@@ -252,7 +252,7 @@ class QueueRuntime:
             return "message expired"
         return None
 
-    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetter, Event]:
+    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
         route = self.route
         attempts = route.attempts(0, delivery.delivery_count)
         error = f"{poison.code}: {poison.detail}"
@@ -260,18 +260,18 @@ class QueueRuntime:
         self._warn("poison", 1, code=poison.code)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
-        return DeadLetter(delivery.handle, block), Event(
+        return DeadLetterRequest(delivery.handle, block), Event(
             "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
         )
 
-    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetter, Event]:
+    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
         route = self.route
         block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
-        return DeadLetter(delivery.handle, block), Event(
+        return DeadLetterRequest(delivery.handle, block), Event(
             "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
         )
 
-    async def _dead_letter(self, letters: Sequence[tuple[DeadLetter, Event]]) -> None:
+    async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:
         try:
             outcomes = await self.lease_manager.dead_letter([letter for letter, _ in letters])
         except BabelgateError as error:

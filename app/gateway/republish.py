@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
-from app.brokers.binding import DeadLetter, Failure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
+from app.brokers.binding import DeadLetterRequest, Failure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, chunks, offering
 from app.runtime import turns
 
-Why = TypeVar("Why", Failure, DeadLetter)
+Why = TypeVar("Why", Failure, DeadLetterRequest)
 """What a copy is made for: a failure, or a dead-letter block."""
 
 
@@ -40,13 +40,13 @@ async def publish_again(
     return await _replaced(route, failed, copy, to_dead=False)
 
 
-async def publish_dead_letters(route: Route, letters: Sequence[tuple[HeldLease, DeadLetter]]) -> Sequence[Outcome]:
+async def publish_dead_letters(route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
     """Put dead-letter records in the dead-letter queue in place of the originals; outcomes as of a retry.
 
     Raises UnsupportedByBroker where the broker has no such queue.
     """
 
-    def record(each: tuple[HeldLease, DeadLetter]) -> Outgoing:
+    def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
         held, letter = each
         return Outgoing(
             envelope.dead_letter_record(held.delivery.body, letter.block),
@@ -76,7 +76,7 @@ async def _replaced(
     return outcomes
 
 
-def _size(each: tuple[HeldLease, Failure | DeadLetter]) -> int:
+def _size(each: tuple[HeldLease, Failure | DeadLetterRequest]) -> int:
     held, why = each
     error = why.error if isinstance(why, Failure) else why.block["error"]
     return len(held.delivery.body) + len(error or "")

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from app import envelope
-from app.brokers.binding import DeadLetter, Failure, Outcome
+from app.brokers.binding import DeadLetterRequest, Failure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.ack_tokens import NO_FACTS, Lease, TokenSealer
@@ -114,7 +114,7 @@ class Settler:
     ) -> Sequence[Outcome]:
         route, now = runtime.route, self._clock()
         letters = [
-            DeadLetter(
+            DeadLetterRequest(
                 lease.handle,
                 envelope.dead_letter_block("failed", route.queue, lease.attempts + counted, now, error, exception),
             )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.brokers.binding import DeadLetter, Delivery, Failure, Outcome, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, Failure, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import Limits, dead_letter_block
 from app.errors import BabelgateError
@@ -66,7 +66,7 @@ class Kept:
 
     async def reject(self, *handles: str) -> Sequence[Outcome]:
         block = dead_letter_block("failed", self.queue, 0, self.now, "no stock", "Empty")
-        return await self.lease_manager.dead_letter([DeadLetter(handle, block) for handle in handles])
+        return await self.lease_manager.dead_letter([DeadLetterRequest(handle, block) for handle in handles])
 
     async def settle(self, verb: str, *handles: str) -> Sequence[int | BabelgateError | None]:
         """By the name of the verb."""

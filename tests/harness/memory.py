@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.brokers.binding import Capabilities, DeadLetter, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.binding import Capabilities, DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.clock import Clock, now_ms
 from app.envelope import dead_letter_record
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
@@ -253,7 +253,7 @@ class BuryingMemory(ConnectedMemory):
 class MovingMemory(MemoryBinding):
     """DeadLetters."""
 
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         await self._called("dead_letter", len(letters))
         held = self._standing(queue)
         outcomes: list[Outcome] = []

@@ -15,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 
 from app.brokers.binding import (
     Capabilities,
-    DeadLetter,
+    DeadLetterRequest,
     DeadRecord,
     Delivery,
     NativeQueue,
@@ -229,7 +229,7 @@ class RedisBinding:
         self._upkeep.due_in(lease_seconds)
         return deadlines
 
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         """Read what the leases hold, then end them and write the records in one step."""
         return await settling.dead_letter(self.server, _queue(queue), letters)
 

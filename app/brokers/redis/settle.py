@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from app.brokers.binding import DeadLetter, Outcome
+from app.brokers.binding import DeadLetterRequest, Outcome
 from app.brokers.redis.layouts.layout import RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.errors import BabelgateError, LeaseLost
@@ -46,7 +46,7 @@ async def give_back(
     return await _settle(server, queue, "late" if late else "back", handles, bodies, delay_seconds)
 
 
-async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadLetter]) -> list[Outcome]:
+async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadLetterRequest]) -> list[Outcome]:
     """To the dead letters."""
     outcomes: list[Outcome] = []
     for chunk in _chunks(letters):

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.brokers.binding import (
     Capabilities,
-    DeadLetter,
+    DeadLetterRequest,
     DeadRecord,
     Delivery,
     NativeQueue,
@@ -161,7 +161,7 @@ class SqliteBinding:
     async def purge(self, queue: NativeQueue) -> int:
         return await self._purged(lambda last_id: Purge(queue.name, last_id=last_id))
 
-    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetter]) -> Sequence[Outcome]:
+    async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         items = ((parse(letter.handle), letter.block) for letter in letters)
         return await self._all([Bury(queue.name, part) for part in parts(items)])
 

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from app import envelope
-from app.brokers.binding import DeadLetter, Delivery, NativeQueue, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
@@ -67,8 +67,8 @@ async def put(one: RedisBinding, native: NativeQueue, *raws: bytes, delay: float
     assert outcomes == [None] * len(raws)
 
 
-def letter(handle: str, reason: str = "failed", count: int = 3) -> DeadLetter:
-    return DeadLetter(handle, envelope.dead_letter_block(reason, "q", count, now_ms(), "why"))
+def letter(handle: str, reason: str = "failed", count: int = 3) -> DeadLetterRequest:
+    return DeadLetterRequest(handle, envelope.dead_letter_block(reason, "q", count, now_ms(), "why"))
 
 
 def state(plain: redis.Redis, native: NativeQueue) -> dict[str | bytes, bytes | None]:

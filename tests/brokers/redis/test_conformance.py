@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from app import envelope
-from app.brokers.binding import DeadLetter, Delivery, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis import settle as settling
 from app.brokers.redis.binding import RedisBinding, connect
 from app.brokers.redis.layouts.layout import RedisQueue
@@ -165,7 +165,7 @@ class Scenario:
                 await settling.ack(server, self.queue, [self.handle(step)])
             case "dead_letter":
                 block = envelope.dead_letter_block("failed", "orders", 3, 0)
-                await settling.dead_letter(server, self.queue, [DeadLetter(self.handle(step), block)])
+                await settling.dead_letter(server, self.queue, [DeadLetterRequest(self.handle(step), block)])
             case other:
                 raise AssertionError(f"an op that is not known: {other}")
 

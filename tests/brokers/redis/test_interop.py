@@ -13,7 +13,7 @@ from babelqueue.redis_transport import RedisTransport
 from babelqueue.transport import ReceivedMessage
 
 from app import envelope
-from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
+from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding
 from app.clock import now_ms
 from app.errors import LeaseLost
@@ -241,7 +241,7 @@ async def test_the_sdk_reads_our_dead_letters(
     await one.publish(native, [Outgoing(body)])
     (delivery,) = await one.reserve(native, 1, 0, 30)
     block = envelope.dead_letter_block(reason, queue, 3 if reason == "failed" else 0, now_ms(), "why")
-    assert await one.dead_letter(native, [DeadLetter(delivery.handle, block)]) == [None]
+    assert await one.dead_letter(native, [DeadLetterRequest(delivery.handle, block)]) == [None]
     message = popped(sdk, f"{queue}.dlq")
     decoded = EnvelopeCodec.decode(message.body)
     assert decoded["dead_letter"] == dict(block) and decoded["data"] == DATA | {"n": 3}

@@ -8,7 +8,7 @@ import pytest
 import redis
 
 from app import envelope
-from app.brokers.binding import DeadLetter, NativeQueue, Outgoing
+from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.frame import frame, unframe
 from app.errors import LeaseLost
@@ -46,7 +46,7 @@ class TestAnyBytes:
         assert await one.release(native, [await reserved(one, native)], 0.01, failed=True) == [None]
         (delivery,) = await one.reserve(native, 1, 5, 30)
         assert delivery.body == element
-        assert await one.dead_letter(native, [DeadLetter(delivery.handle, POISON)]) == [None]
+        assert await one.dead_letter(native, [DeadLetterRequest(delivery.handle, POISON)]) == [None]
         ((record,), _) = await one.read_dead(native, None, 10)
         assert record.body == envelope.dead_letter_record(element, POISON)
         assert await one.remove_dead(native, [record], None) == ([True], None)
@@ -91,7 +91,7 @@ class TestFrames:
         assert await one.release(native, [await reserved(one, native)], 0, failed=True) == [None]
         retried = envelope.with_attempts(BODY, 3)
         assert plain.lrange(queue, 0, -1) == [frame(retried, {"a": "b"})]
-        assert await one.dead_letter(native, [DeadLetter(await reserved(one, native), BLOCK)]) == [None]
+        assert await one.dead_letter(native, [DeadLetterRequest(await reserved(one, native), BLOCK)]) == [None]
         ((record,), _) = await one.read_dead(native, None, 1)
         assert record.headers == {"a": "b"}
         assert record.body == envelope.dead_letter_record(retried, BLOCK)
@@ -99,7 +99,7 @@ class TestFrames:
     async def test_a_poison_record_is_bare(self, one: RedisBinding, queue: str, plain: redis.Redis) -> None:
         native = one.native_queue(queue, {})
         plain.rpush(queue, frame(b"not json", {"a": "b"}))
-        assert await one.dead_letter(native, [DeadLetter(await reserved(one, native), POISON)]) == [None]
+        assert await one.dead_letter(native, [DeadLetterRequest(await reserved(one, native), POISON)]) == [None]
         (record,) = plain.lrange(f"{queue}.dlq", 0, -1)
         assert isinstance(record, bytes) and unframe(record) == (record, {})
         assert json.loads(record)["raw"] == "not json"
@@ -202,7 +202,7 @@ class TestLaravel:
         assert plain.lrange(ready, 0, -1) == [before.encode()]
         assert await one.release(native, [await reserved(one, native)], 0, failed=True) == [None]
         assert plain.lrange(ready, 0, -1) == [after.encode()]
-        dead = DeadLetter(await reserved(one, native), POISON)
+        dead = DeadLetterRequest(await reserved(one, native), POISON)
         assert await one.dead_letter(native, [dead]) == [None]
         assert plain.lrange(f"{ready}.dlq", 0, -1) == [envelope.dead_letter_record(after.encode(), POISON)]
 
@@ -231,7 +231,7 @@ class TestLaravel:
         await one.release(native, [first.handle], 0, failed=False)
         await one.release(native, [second.handle], 0, failed=True)
         assert plain.llen(ready) == 4 and tokens()
-        await one.dead_letter(native, [DeadLetter(third.handle, BLOCK)])
+        await one.dead_letter(native, [DeadLetterRequest(third.handle, BLOCK)])
         assert plain.llen(f"{ready}.dlq") == plain.llen(f"{ready}.dlq:notify") == 1
         assert await one.purge(native) == 4 and tokens()
 

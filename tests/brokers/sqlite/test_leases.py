@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import DeadLetter, Delivery
+from app.brokers.binding import DeadLetterRequest, Delivery
 from app.brokers.sqlite.settle import FORGET_EVERY, SETTLED_FOR_MS
 from app.errors import LeaseLost
 from tests.brokers.sqlite.support import Hands, Line, opened
@@ -54,7 +54,7 @@ async def test_a_lease_hides_a_message_until_it_ends(line: Line, clock: Hands) -
 async def test_a_lease_ends_at_its_deadline_also_before_redelivery(line: Line, clock: Hands) -> None:
     await line.publish(b"a")
     taken = await line.reserve(lease=10)
-    letter = DeadLetter(taken[0].handle, BLOCK)
+    letter = DeadLetterRequest(taken[0].handle, BLOCK)
     clock.forward(10)
     for settle in (line.ack(*taken), line.release(*taken, failed=True), line.extend(*taken)):
         assert lost(await settle) == [True]
@@ -113,7 +113,7 @@ async def test_a_settle_of_another_kind_is_not_done(line: Line) -> None:
     await line.ack(*taken)
     assert lost(await line.release(*taken)) == [True]
     assert lost(await line.extend(*taken)) == [True]
-    assert lost(list(await line.binding.dead_letter(line.queue, [DeadLetter(taken[0].handle, BLOCK)]))) == [True]
+    assert lost(list(await line.binding.dead_letter(line.queue, [DeadLetterRequest(taken[0].handle, BLOCK)]))) == [True]
 
 
 @pytest.mark.parametrize("handle", ["", "1", "x.y", "1.1", "ffffffffffffffffffff.1", "-1.-1", "1.2.3"])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import DeadLetter, NativeQueue, Outgoing, Stats
+from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, Stats
 from app.envelope import dead_letter_record
 from app.errors import InvalidParameter, LeaseLost
 from tests.brokers.sqlite.support import BODY, Hands, Line, opened
@@ -31,7 +31,7 @@ async def publish_dead_letters(line: Line, count: int) -> list[bytes]:
     """Dead-letter ``count`` messages; their records."""
     bodies = [BODY.replace(b'"data":{}', b'"data":{"n":%d}' % number) for number in range(count)]
     await line.publish(*bodies)
-    letters = [DeadLetter(delivery.handle, BLOCK) for delivery in await line.reserve(250)]
+    letters = [DeadLetterRequest(delivery.handle, BLOCK) for delivery in await line.reserve(250)]
     assert list(await line.binding.dead_letter(line.queue, letters)) == [None] * count
     return [dead_letter_record(body, BLOCK) for body in bodies]
 
@@ -48,7 +48,7 @@ async def test_stats_of_a_queue_in_every_state(line: Line, clock: Hands) -> None
     clock.forward(10)
     assert await line.binding.stats(line.queue) == Stats(4, 0, 2, 0, 17.0)
     assert await line.ack(*await line.reserve(2)) == [None, None]
-    await line.binding.dead_letter(line.queue, [DeadLetter((await line.reserve(1))[0].handle, BLOCK)])
+    await line.binding.dead_letter(line.queue, [DeadLetterRequest((await line.reserve(1))[0].handle, BLOCK)])
     clock.forward(90)
     assert await line.binding.stats(line.queue) == Stats(3, 0, 0, 1, 100.0)
 
@@ -94,7 +94,7 @@ async def test_purge_removes_ready_and_delayed_and_leaves_leases(line: Line) -> 
 async def test_a_dead_letter_keeps_its_block_and_headers(line: Line) -> None:
     await line.binding.publish(line.queue, [Outgoing(BODY, {"traceparent": "00-1-2-03"})])
     (taken,) = await line.reserve()
-    assert list(await line.binding.dead_letter(line.queue, [DeadLetter(taken.handle, BLOCK)])) == [None]
+    assert list(await line.binding.dead_letter(line.queue, [DeadLetterRequest(taken.handle, BLOCK)])) == [None]
     ((record,), cursor) = await line.binding.read_dead(line.queue, None, 10)
     assert json.loads(record.body)["dead_letter"] == BLOCK
     assert record.headers == {"traceparent": "00-1-2-03"}
@@ -105,7 +105,7 @@ async def test_a_dead_letter_keeps_its_block_and_headers(line: Line) -> None:
 async def test_dead_lettered_twice_is_one_dead_letter(line: Line) -> None:
     await line.publish(BODY)
     (taken,) = await line.reserve()
-    letter = DeadLetter(taken.handle, BLOCK)
+    letter = DeadLetterRequest(taken.handle, BLOCK)
     assert list(await line.binding.dead_letter(line.queue, [letter, letter])) == [None, None]
     assert list(await line.binding.dead_letter(line.queue, [letter])) == [None]
     assert [type(outcome) for outcome in await line.ack(taken)] == [LeaseLost]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
+from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
@@ -74,7 +74,7 @@ class LaravelLayout:
             end += 1
         return member[:start] + b"%d" % (int(member[start:end]) - 1) + member[end:]
 
-    def record(self, letter: DeadLetter, stored: Stored) -> bytes:
+    def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
         """Made of the job as it was queued."""
         return envelope.dead_letter_record(self.returned(letter.handle, stored), letter.block)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.brokers.binding import Capabilities, DeadLetter, Delivery, Outgoing
+from app.brokers.binding import Capabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.server import Server
 from app.envelope import Limits
 
@@ -85,7 +85,7 @@ class Layout(Protocol):
     def returned(self, handle: str, stored: Stored) -> bytes:
         """The bytes to write for a give-back: as if it had not been reserved."""
 
-    def record(self, letter: DeadLetter, stored: Stored) -> bytes:
+    def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
         """The dead letter."""
 
     def read(self, value: bytes) -> tuple[bytes, Mapping[str, str]]:

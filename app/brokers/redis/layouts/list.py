@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetter, Delivery, Outgoing
+from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.layouts.frame import MARK, frame, unframe
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
@@ -77,7 +77,7 @@ class ListLayout:
         """The element itself."""
         return stored.value
 
-    def record(self, letter: DeadLetter, stored: Stored) -> bytes:
+    def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
         """Headers stay with a record, in a frame; that of a poison message is bare."""
         body, headers = unframe(stored.value)
         record = envelope.dead_letter_record(body, letter.block)
