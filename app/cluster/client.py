@@ -40,19 +40,19 @@ class Address(NamedTuple):
         return f"{host}:{self.port}" if self.port else self.host
 
 
-class Gone(Exception):
+class PeerGone(Exception):
     """Nobody listens there."""
 
 
-class Unreachable(Exception):
+class PeerUnreachable(Exception):
     """No connection came about in time, or the peer does not take the call: it did nothing."""
 
 
-class Stranger(Exception):
+class NotAPeer(Exception):
     """Who answered there is no peer, or not the one that was meant; it did nothing."""
 
 
-class Silent(Exception):
+class PeerSilent(Exception):
     """The call was written, and no answer of the peer came."""
 
 
@@ -76,7 +76,7 @@ class PeerClient:
         """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
 
         Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress, and never for
-        more than 2 s beyond these. Raises Gone, Unreachable, Stranger, Silent.
+        more than 2 s beyond these. Raises PeerGone, PeerUnreachable, NotAPeer, PeerSilent.
         """
         proof = self._signer.sign(method, path, target, body)
         headers = [(HEADER, proof.header), ("content-type", "application/json")]
@@ -89,23 +89,23 @@ class PeerClient:
             ):
                 answer = await _read(response)
         except (httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
-            raise Unreachable(f"no connection to {address} within {CONNECT_SECONDS} s") from error
+            raise PeerUnreachable(f"no connection to {address} within {CONNECT_SECONDS} s") from error
         except httpcore.ConnectError as error:
             if not _is_gone(error):
-                raise Unreachable(f"no connection to {address}: {error}") from error
-            raise Gone(str(address)) from error
+                raise PeerUnreachable(f"no connection to {address}: {error}") from error
+            raise PeerGone(str(address)) from error
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, TimeoutError) as error:
-            raise Silent(f"{address}: {str(error) or type(error).__name__}") from error
+            raise PeerSilent(f"{address}: {str(error) or type(error).__name__}") from error
         status = response.status
         if proof.is_answered_by(_signature(response), status, answer) and status in (200, 409):
             if status == 409:
-                raise Stranger(f"{address} is another incarnation")
+                raise NotAPeer(f"{address} is another incarnation")
             return answer
         if reason := _NOT_NOW.get(status):
-            raise Unreachable(f"{address} {reason}")
+            raise PeerUnreachable(f"{address} {reason}")
         if 400 <= status < 500:
-            raise Stranger(f"{address} answered {status}")
-        raise Silent(f"{address} answered {status}, unsigned")
+            raise NotAPeer(f"{address} answered {status}")
+        raise PeerSilent(f"{address} answered {status}, unsigned")
 
     async def close(self) -> None:
         """Close all connections; idempotent."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from app.cluster.client import Address, Gone, PeerClient, Silent, Stranger, Unreachable
+from app.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.signing import ANYBODY
 from app.cluster.sockets import SocketDirectory
 from app.cluster.wire import IDENTITY_PATH, Identity
@@ -37,10 +37,10 @@ class Addresses:
         self._asked_at = float("-inf")
 
     async def find(self, incarnation: str) -> Address | None:
-        """Where ``incarnation`` listens; None: nowhere. Raises Unreachable when a peer that may be it did not answer.
+        """Where ``incarnation`` listens; None when no peer has that incarnation.
 
-        One that is not known yet has all peers asked, at most once a second, by all who wait together: blocks at most
-        10 s.
+        An unknown incarnation makes this process query all peers, at most once per second; concurrent callers share
+        one query. Blocks at most 10 s. Raises PeerUnreachable when a peer that may be the owner did not answer.
         """
         place = self._directory.find(incarnation)
         if place is not None:
@@ -59,7 +59,7 @@ class Addresses:
         found = self._known.get(incarnation)
         if found is None:
             if self._silent:
-                raise Unreachable(f"{', '.join(self._silent)} did not say who they are")
+                raise PeerUnreachable(f"{', '.join(self._silent)} did not say who they are")
             self._missing[incarnation] = loop.time()
         return found
 
@@ -101,11 +101,11 @@ class Addresses:
             async with asyncio.timeout(ASK_SECONDS):
                 answer = await self._client.call(address, "GET", IDENTITY_PATH, ANYBODY)
             return msgspec.json.decode(answer, type=Identity).incarnation
-        except Gone:
+        except PeerGone:
             return None
-        except (Unreachable, Silent, TimeoutError) as error:
+        except (PeerUnreachable, PeerSilent, TimeoutError) as error:
             self._silent.append(str(address))
             log.warning("peer silent", address=address, error=str(error) or f"no answer within {ASK_SECONDS} s")
-        except (Stranger, msgspec.MsgspecError) as error:
+        except (NotAPeer, msgspec.MsgspecError) as error:
             log.warning("no peer with a key of ours", address=address, error=error)
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from app.cluster.client import ANSWER_SECONDS, Address, Gone, PeerClient, Silent, Stranger, Unreachable
+from app.cluster.client import ANSWER_SECONDS, Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.discovery import Addresses
 from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
@@ -94,14 +94,14 @@ class Peers:
             if address is None:
                 raise LeaseLost
             answers = decode_answers(await self._client.call(address, "POST", SETTLE_PATH, owner, body))
-        except (Gone, Stranger):
+        except (PeerGone, NotAPeer):
             self._addresses.forget(owner)
             raise LeaseLost from None
-        except Unreachable as error:
+        except PeerUnreachable as error:
             # Whoever takes its place will say so; without being asked again the owner would be there for ever.
             self._addresses.forget(owner)
             raise OwnerUnreachable(reason=str(error)) from error
-        except (Silent, msgspec.MsgspecError) as error:
+        except (PeerSilent, msgspec.MsgspecError) as error:
             raise OutcomeUnknown(broker, f"the replica that holds the lease gave no answer: {error}") from error
         if len(answers) != count:
             raise OutcomeUnknown(broker, f"the replica answered {len(answers)} of {count} settlements")

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from app.cluster.client import Address, Gone, PeerClient, Silent, Stranger, Unreachable
+from app.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
 from app.cluster.wire import METRICS_PATH
@@ -105,9 +105,9 @@ class Workers:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     text = await self._client.call(Address(place), "GET", METRICS_PATH, incarnation)
                 return await asyncio.to_thread(decode, text), "up"
-            except (Gone, Stranger):
+            except (PeerGone, NotAPeer):
                 pass
-            except (Unreachable, Silent, TimeoutError, msgspec.MsgspecError) as error:
+            except (PeerUnreachable, PeerSilent, TimeoutError, msgspec.MsgspecError) as error:
                 state = "silent"
                 log.warning("a worker did not tell its numbers", incarnation=incarnation, error=error)
         return _kept(self._directory / name), state

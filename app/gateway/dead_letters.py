@@ -10,7 +10,7 @@ from app.brokers.binding import NO_HEADERS, DeadRecord, DeadStore, Outcome, Outg
 from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
-from app.gateway.model import DeadLetterFilter, DeadLetterView, RedriveResult
+from app.gateway.model import DeadLetter, DeadLetterFilter, RedriveResult
 from app.gateway.routing import PAGE_BYTES, Route, affordable, chunks, offering
 from app.observe.events import Event, Facts, Observe
 from app.runtime import turns
@@ -37,10 +37,10 @@ def matches(summary: DeadSummary, where: DeadLetterFilter) -> bool:
 
 async def list_dead(
     route: Route, where: DeadLetterFilter, limit: int, cursor: str | None
-) -> tuple[list[DeadLetterView], str | None]:
+) -> tuple[list[DeadLetter], str | None]:
     """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
     store = offering(route, DeadStore)
-    views: list[DeadLetterView] = []
+    views: list[DeadLetter] = []
     scanned = scanned_bytes = held_bytes = 0
     while len(views) < limit and scanned < _MAX_SCANNED and held_bytes < PAGE_BYTES:
         # Never more than is still wanted: the cursor points behind a page, not into it.
@@ -184,8 +184,8 @@ def _size(record: DeadRecord) -> int:
     return len(record.body)
 
 
-def _view(record: DeadRecord, summary: DeadSummary) -> DeadLetterView:
-    return DeadLetterView(
+def _view(record: DeadRecord, summary: DeadSummary) -> DeadLetter:
+    return DeadLetter(
         id=summary.id,
         job=summary.job,
         trace_id=summary.trace_id,

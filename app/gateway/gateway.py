@@ -25,8 +25,8 @@ from app.gateway.idempotency import KeyPolicy, Keys
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.maintenance import Maintenance
 from app.gateway.model import (
+    DeadLetter,
     DeadLetterFilter,
-    DeadLetterView,
     Message,
     Projection,
     Receipt,
@@ -293,7 +293,7 @@ class Gateway:
 
     async def dead_letters(
         self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
-    ) -> tuple[list[DeadLetterView], str | None]:
+    ) -> tuple[list[DeadLetter], str | None]:
         """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
         caller.require(Right.LISTEN, queue)
         return await list_dead(self._runtime(queue).route, where, limit, cursor)

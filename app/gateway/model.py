@@ -112,7 +112,7 @@ class DeadLetterFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetterView:
+class DeadLetter:
     """A dead letter as listed. ``record`` is the stored bytes, which a foreign program may have put there."""
 
     id: str | None

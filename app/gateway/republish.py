@@ -40,7 +40,9 @@ async def publish_again(
     return await _replaced(route, failed, copy, to_dead=False)
 
 
-async def publish_dead_letters(route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
+async def publish_dead_letters(
+    route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]
+) -> Sequence[Outcome]:
     """Put dead-letter records in the dead-letter queue in place of the originals; outcomes as of a retry.
 
     Raises UnsupportedByBroker where the broker has no such queue.

@@ -9,7 +9,7 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 
 from app.gateway.gateway import Gateway
-from app.gateway.model import DeadLetterFilter, DeadLetterView
+from app.gateway.model import DeadLetter, DeadLetterFilter
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, listed
 
@@ -66,7 +66,7 @@ def routes(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _encoded(view: DeadLetterView) -> bytes:
+def _encoded(view: DeadLetter) -> bytes:
     letter = {
         "id": view.id,
         "job": view.job,

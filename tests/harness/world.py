@@ -21,8 +21,8 @@ from app.gateway.authorization import ANYONE
 from app.gateway.gateway import Gateway
 from app.gateway.idempotency import OWN, KeyPolicy
 from app.gateway.model import (
+    DeadLetter,
     DeadLetterFilter,
-    DeadLetterView,
     Extend,
     Message,
     Nack,
@@ -150,7 +150,7 @@ class Process:
     async def stats(self) -> Stats:
         return (await self.gateway.overview.queue(ANYONE, self.queue)).stats
 
-    async def dead(self, **where: Any) -> list[DeadLetterView]:
+    async def dead(self, **where: Any) -> list[DeadLetter]:
         return (await self.gateway.dead_letters(ANYONE, self.queue, DeadLetterFilter(**where), 100, None))[0]
 
     async def redrive(

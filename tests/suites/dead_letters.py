@@ -12,7 +12,7 @@ import pytest
 from app.clock import now_ms
 from app.gateway.authorization import ANYONE
 from app.gateway.maintenance import Maintenance
-from app.gateway.model import DeadLetterFilter, DeadLetterView
+from app.gateway.model import DeadLetter, DeadLetterFilter
 from app.gateway.routing import Policy, Route
 from tests.harness.world import JOB, Process, World, data, draft, until
 
@@ -60,7 +60,7 @@ async def block(process: Process) -> dict[str, Any]:
     return json.loads(letter.record)["dead_letter"]
 
 
-async def is_dead(process: Process, count: int = 1) -> list[DeadLetterView]:
+async def is_dead(process: Process, count: int = 1) -> list[DeadLetter]:
     """Receive nothing until ``count`` dead letters are there."""
 
     async def moved() -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.clock import now_ms
-from app.cluster.client import Address, PeerClient, Silent, Unreachable
+from app.cluster.client import Address, PeerClient, PeerSilent, PeerUnreachable
 from app.cluster.discovery import ASK_EVERY_SECONDS, Addresses
 from app.cluster.signing import ANYBODY, Signer
 from app.cluster.sockets import SocketDirectory
@@ -117,7 +117,7 @@ async def test_one_that_does_not_say_who_it_is_may_be_the_owner(client: PeerClie
     async with hosts[0].replica() as owner, proxy(*hosts[0].address) as between:
         between.hold_replies = True
         peers = addresses(client, Address(HOST, between.port), hosts[1].address)
-        with pytest.raises(Unreachable, match=str(between.port)):
+        with pytest.raises(PeerUnreachable, match=str(between.port)):
             await peers.find(owner.gateway.incarnation)
         between.hold_replies = False
         between.cut()
@@ -161,9 +161,9 @@ async def test_an_answer_without_end_is_none(client: PeerClient) -> None:
 
     async with await asyncio.start_server(drip, HOST, 0) as server:
         place = Address(*server.sockets[0].getsockname())
-        with pytest.raises(Silent):
+        with pytest.raises(PeerSilent):
             await client.call(place, "GET", IDENTITY_PATH, ANYBODY)
-        with pytest.raises(Unreachable, match="did not say who they are"):
+        with pytest.raises(PeerUnreachable, match="did not say who they are"):
             await addresses(client, place).find(STRANGE)
         await gone.acquire()
         await gone.acquire()
@@ -181,7 +181,7 @@ async def test_a_stranger_is_no_peer(client: PeerClient) -> None:
 
 async def test_a_name_that_nobody_has(client: PeerClient) -> None:
     peers = addresses(client, Address("no-such-name.invalid", 1))
-    with contextlib.suppress(Unreachable):
+    with contextlib.suppress(PeerUnreachable):
         # Whether it does not exist or cannot be asked about is for the resolver of this machine to say.
         assert await peers.find(STRANGE) is None
 
