@@ -10,14 +10,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.cluster.scrape import Scraping
 from app.errors import InvalidParameter
 from app.gateway.gateway import Gateway
+from app.http import docs, health
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.consume import Consuming
 from app.http.exchange import Exchange, carry_out
-from app.http.health import READYZ
+from app.http.openapi import document
 from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
-from app.http.rest import OPEN, create_rest, serve_rest
+from app.http.rest import create_rest, serve_rest
 from app.http.traced import RequestTrace
 from app.observe.tracing.request import travels
 
@@ -25,6 +26,8 @@ Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]
 """Takes a request that is over, and the seconds it took; must not block, and must not raise."""
 
+OPEN = health.PROBES | docs.PATHS
+"""Paths that need no credential."""
 _QUEUES = "/queues/"
 
 
@@ -65,7 +68,8 @@ class Api:
         self._limits = limits
         self._admission = gateway.admission
         self._prefix = prefix
-        self._rest = create_rest(gateway, scraping, prefix)
+        self._rest = rest = create_rest(gateway, scraping)
+        rest.include_router(docs.routes(lambda: document(rest, prefix)))
         publishing, consuming = Publishing(gateway, limits), Consuming(gateway)
         self._hot: dict[str, dict[str, Handler]] = {
             "messages": {"POST": publishing.one},
@@ -90,7 +94,7 @@ class Api:
         exchange = Exchange(scope, receive, send, path)
         trace = None
         if self._records or travels(exchange.headers):
-            trace = exchange.trace = RequestTrace(self._tracing, exchange)
+            trace = exchange.trace = RequestTrace(self._tracing, scope, exchange.headers)
             if path in OPEN and trace.context is None:
                 # Probes would be most of all traces.
                 trace.decline()
@@ -104,15 +108,13 @@ class Api:
             took = time.perf_counter() - began
             if trace is not None:
                 # Its span ends first: the others may ask for its ids.
-                trace.end()
+                trace.end(exchange.route, exchange.status, exchange.error)
             for tell in self._ended:
                 tell(exchange, took)
-            # They know each other; without this each request would be left to the collector of cycles.
-            exchange.trace = None
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path
-        if path == READYZ:
+        if path == health.READYZ:
             exchange.caller = self._auth.prober(exchange.headers)
         elif path not in OPEN:
             exchange.caller = self._auth.admit(exchange.headers)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.resources import files
+from typing import Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from app.http.openapi import document
 from app.http.problems import NotFound
 
 # Addresses are relative, so that a path prefix needs no mention; the script stands in a file of its own, so that the
@@ -36,15 +37,15 @@ _ASSETS = {"swagger-ui-bundle.js": "text/javascript", "swagger-ui.css": "text/cs
 PATHS = frozenset({"/", "/openapi.json", "/docs", "/docs/start.js", *(f"/docs/{name}" for name in _ASSETS)})
 
 
-def routes(rest: FastAPI, prefix: str) -> APIRouter:
-    """The routes; the document describes ``rest`` and the hot endpoints."""
+def routes(document: Callable[[], dict[str, Any]]) -> APIRouter:
+    """The routes. ``document`` makes the OpenAPI document; it is called once, at the first request for it."""
     router = APIRouter(include_in_schema=False)
     made: list[bytes] = []
 
     @router.get("/openapi.json")
     async def openapi() -> Response:
         if not made:
-            made.append(msgspec.json.encode(document(rest, prefix)))
+            made.append(msgspec.json.encode(document()))
         return Response(made[0], media_type="application/json")
 
     @router.get("/")

@@ -48,8 +48,7 @@ class Exchange:
     """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler.
 
     ``status`` of its answer, 0 before that begins; ``sent``: the bytes of the answer's body; ``route``: the template of
-    the path, empty where nothing serves it; ``error``: the code of its problem; ``sampled``: trace and span id
-    in hex where the request is traced; ``trace``: what it is a part of, None where nobody needs to know.
+    the path, empty where nothing serves it; ``error``: the code of its problem; ``trace``: None where nobody needs it.
     """
 
     __slots__ = (
@@ -61,7 +60,6 @@ class Exchange:
         "receive",
         "request_id",
         "route",
-        "sampled",
         "scope",
         "send",
         "sent",
@@ -85,9 +83,13 @@ class Exchange:
         self.sent = 0
         self.route = ""
         self.error: str | None = None
-        self.sampled: tuple[str, str] | None = None
         self.trace: RequestTrace | None = None
         self.unread = True
+
+    @property
+    def sampled(self) -> tuple[str, str] | None:
+        """The trace id and span id in hexadecimal; None when the request is not traced."""
+        return None if self.trace is None else self.trace.sampled
 
     @property
     def has_body(self) -> bool:
@@ -145,7 +147,8 @@ class Exchange:
     def ids(self) -> dict[str, str]:
         """What log lines name this request by."""
         ids = {"request_id": self.request_id.decode("ascii")}
-        return ids if self.sampled is None else ids | {"trace_id": self.sampled[0], "span_id": self.sampled[1]}
+        sampled = self.sampled
+        return ids if sampled is None else ids | {"trace_id": sampled[0], "span_id": sampled[1]}
 
     def gone(self) -> bool:
         """Whether the client has hung up, as far as the server has noticed; never waits. The body has been read."""

@@ -15,10 +15,17 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
 from app import __version__
+from app.cluster.scrape import Scraping
+from app.gateway.ack_tokens import TokenKey, TokenSealer
+from app.gateway.gateway import Gateway
+from app.gateway.gauges import Gauges
+from app.gateway.routing import Router
 from app.http.envelopes import SCHEMAS
 from app.http.health import READYZ
 from app.http.operations import COMPONENTS, OPERATIONS
 from app.http.problems import MEANINGS
+from app.http.rest import create_rest
+from app.observe.metrics.recorder import Metrics
 
 Json = dict[str, Any]
 
@@ -188,18 +195,10 @@ class _Dumper(yaml.SafeDumper):
 
 def main() -> None:
     """Print the document."""
-    from app.cluster.scrape import Scraping
-    from app.gateway.ack_tokens import TokenKey, TokenSealer
-    from app.gateway.gateway import Gateway
-    from app.gateway.gauges import Gauges
-    from app.gateway.routing import Router
-    from app.http.rest import create_rest
-    from app.observe.metrics.recorder import Metrics
-
     # The document depends on no configuration: a gateway without brokers has all the routes.
     gateway = Gateway({}, Router([]), TokenSealer([TokenKey("none", bytes(32))]))
     metrics = Metrics()
-    made = document(create_rest(gateway, Scraping(metrics, Gauges(gateway, metrics)), ""))
+    made = document(create_rest(gateway, Scraping(metrics, Gauges(gateway, metrics))))
     yaml.dump(made, sys.stdout, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
 
 

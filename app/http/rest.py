@@ -16,15 +16,12 @@ from app.cluster.scrape import Scraping
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
-from app.http import dead_letters, docs, health, queues
+from app.http import dead_letters, health, queues
 from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
 from app.http.schemas import MAX_RECEIVE_BYTES
-
-OPEN = health.PROBES | docs.PATHS
-"""Paths that need no credential."""
 
 _FAILURE = "babelgate.failure"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -44,7 +41,7 @@ class _Failures:
             scope[_FAILURE].append(error)
 
 
-def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> FastAPI:
+def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
     """The FastAPI application; it raises its errors instead of answering with them."""
     rest = FastAPI(
         title="babelgate",
@@ -61,7 +58,6 @@ def create_rest(gateway: Gateway, scraping: Scraping | None, prefix: str) -> Fas
     rest.include_router(queues.routes(gateway))
     rest.include_router(dead_letters.routes(gateway))
     rest.include_router(health.routes(gateway, scraping))
-    rest.include_router(docs.routes(rest, prefix))
     return rest
 
 

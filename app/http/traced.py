@@ -5,14 +5,16 @@ https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-server
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from starlette.types import Scope
 
 from app.http.problems import RawHeaders
 from app.observe.tracing.context import Context
 from app.observe.tracing.request import TRACEPARENT, Trace, Tracing, of_request, travels
 
 if TYPE_CHECKING:
-    from app.http.exchange import Exchange
     from app.observe.tracing.recorder import Recorded
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
@@ -20,64 +22,66 @@ GONE = "client_gone"
 
 
 class RequestTrace(Trace):
-    """The trace of an exchange. Its span is made when it is decided that there is one, and begins with the request."""
+    """The trace of one HTTP request. Its span is created when the request is sampled, and starts with the request."""
 
-    __slots__ = ("_exchange", "_server")
+    __slots__ = ("_headers", "_scope", "_server")
 
-    def __init__(self, tracing: Tracing, exchange: Exchange) -> None:
-        headers = exchange.headers
+    def __init__(self, tracing: Tracing, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
+        """``headers``: those of ``scope``, by name."""
         if travels(headers):
-            super().__init__(tracing, *of_request(headers, exchange.scope["headers"]))
+            super().__init__(tracing, *of_request(headers, scope["headers"]))
         else:
             super().__init__(tracing)
-        self._exchange = exchange
+        self._scope = scope
+        self._headers = headers
         self._server: Recorded | None = None
 
+    @property
+    def sampled(self) -> tuple[str, str] | None:
+        """The trace id and span id in hexadecimal; None when the request is not sampled, or not decided yet."""
+        return None if self._server is None else (self._server.context.trace_id, self._server.context.span_id)
+
     def head(self) -> RawHeaders:
-        """What the answer says of it: the request's span, else the context that the request came with."""
+        """The answer's ``traceparent``: the request's span, else the context of the request's own headers."""
         if self.is_undecided:
             self.decide()
         context = self.context if self._server is None else self._server.context
         return [] if context is None else [(TRACEPARENT, context.traceparent.encode())]
 
-    def end(self) -> None:
-        """The request is over."""
+    def end(self, route: str, status: int, error: str | None) -> None:
+        """End the span. ``route``: path template, or empty; ``status``: 0 without an answer; ``error``: its code."""
         if self.is_undecided:
             self.decide()
-        server, exchange = self._server, self._exchange
+        server = self._server
         if server is None:
             return
-        method = _method(exchange.scope)
-        if exchange.route:
-            server.span.update_name(f"{method} {exchange.route}")
-            server.add({"http.route": exchange.route})
-        if not exchange.status:
+        if route:
+            server.span.update_name(f"{_method(self._scope)} {route}")
+            server.add({"http.route": route})
+        if not status:
             server.fail(GONE)
         else:
-            server.add({"http.response.status_code": exchange.status})
-            # What the client did wrong is no error of the server.
-            if exchange.status >= 500:
-                server.fail(exchange.error or str(exchange.status))
+            server.add({"http.response.status_code": status})
+            # A client's mistake (4xx) is no error of the server.
+            if status >= 500:
+                server.fail(error or str(status))
         server.end()
 
     def _begin(self, parent: Context | None, root: int) -> Recorded:
         recorder = self.tracing.recorder
         assert recorder is not None
-        exchange = self._exchange
-        method = _method(exchange.scope)
-        name = f"{method} {exchange.route}" if exchange.route else method
-        attributes = _attributes(exchange.scope, exchange.headers, method)
-        self._server = server = recorder.start(name, "SERVER", parent, self.began, attributes, root=root)
-        exchange.sampled = (server.context.trace_id, server.context.span_id)
-        return server
+        method = _method(self._scope)
+        attributes = _attributes(self._scope, self._headers, method)
+        self._server = recorder.start(method, "SERVER", parent, self.began, attributes, root=root)
+        return self._server
 
 
-def _method(scope: Any) -> str:
+def _method(scope: Scope) -> str:
     method: str = scope["method"]
     return method if method in _METHODS else "_OTHER"
 
 
-def _attributes(scope: Any, headers: dict[bytes, bytes], method: str) -> dict[str, str | int | bool]:
+def _attributes(scope: Scope, headers: Mapping[bytes, bytes], method: str) -> dict[str, str | int | bool]:
     attributes: dict[str, str | int | bool] = {
         "http.request.method": method,
         "url.path": scope["path"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.gateway.authorization import Right
-from app.http.rest import OPEN
+from app.http.api import OPEN
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
 
