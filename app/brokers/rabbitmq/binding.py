@@ -19,16 +19,14 @@ from app.brokers.rabbitmq.dead_letters import Resting
 from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq.errors import reason_of
 from app.brokers.rabbitmq.management import Management
-from app.brokers.rabbitmq.nacks import Nacks
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
 from app.brokers.rabbitmq.profile import Addressed, Topology
-from app.brokers.rabbitmq.publish import Publisher
+from app.brokers.rabbitmq.publish import Nacks, Publisher
 from app.brokers.rabbitmq.receive import Reserving
 from app.brokers.rabbitmq.settle import Settling
-from app.brokers.rabbitmq.stats import Counting
+from app.brokers.rabbitmq.stats import Counting, warnings_of
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.brokers.rabbitmq.url import Parameters, parameters_of
-from app.brokers.rabbitmq.warnings import warnings_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected
 from app.runtime import turns

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -21,11 +21,10 @@ from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
 from pamqp import commands as spec
 
-from app.brokers.rabbitmq import encoding
+from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.confirms import Confirms
 from app.brokers.rabbitmq.frames import FrameReader, properties_of, size_of
 from app.brokers.rabbitmq.profile import Addressed, Native
-from app.brokers.rabbitmq.unsettled import Unsettled
 
 _CLOSE_SECONDS = 2.0
 
@@ -40,6 +39,37 @@ class Arrived(Struct, frozen=True):
 
 class ChannelGone(Exception):
     """The channel or its connection ended before the answer; the text, and ``__cause__``, are the broker's reason."""
+
+
+class Unsettled:
+    """Delivery tags in the order of their arrival, which is their own."""
+
+    def __init__(self) -> None:
+        self._tags: OrderedDict[int, None] = OrderedDict()
+
+    def arrived(self, tag: int) -> None:
+        """A message has come."""
+        self._tags[tag] = None
+
+    def settle(self, tags: Sequence[int]) -> list[tuple[int, bool]]:
+        """What to write to settle ``tags``: tag, and whether it stands for all before it.
+
+        All from the oldest on are one frame, and one command where the queue has replicas. Nothing that arrived is
+        unknown here, so a frame for many never settles what somebody else still has.
+        """
+        wanted = set(tags)
+        run = 0
+        count = 0
+        for tag in self._tags:
+            if tag not in wanted:
+                break
+            run = tag
+            count += 1
+        for tag in wanted:
+            self._tags.pop(tag, None)
+        if count < 2:
+            return [(tag, False) for tag in tags]
+        return [(run, True), *((tag, False) for tag in tags if tag > run)]
 
 
 class _Gets(Struct):
@@ -108,7 +138,7 @@ class Channel:
             future: asyncio.Future[None] = loop.create_future()
             futures.append(future)
             try:
-                written.append(encoding.publish(message, self._number, self._frame_max))
+                written.append(frames.publish(message, self._number, self._frame_max))
             except Exception as error:
                 # Whatever it is: the others, which are counted already, must be written.
                 future.set_exception(error)
@@ -163,12 +193,12 @@ class Channel:
     def ack(self, tags: Sequence[int]) -> None:
         """Write acks; AMQP answers none of them (see :meth:`barrier`)."""
         self._check()
-        self._write(encoding.acks(self._unsettled.settle(tags), self._number))
+        self._write(frames.acks(self._unsettled.settle(tags), self._number))
 
     def requeue(self, tags: Sequence[int]) -> None:
         """Write nacks that put the messages back where they were."""
         self._check()
-        self._write(encoding.requeues(self._unsettled.settle(tags), self._number))
+        self._write(frames.requeues(self._unsettled.settle(tags), self._number))
 
     async def barrier(self) -> None:
         """A round trip behind all that was written before: the broker has read it. Callers of one turn share it."""

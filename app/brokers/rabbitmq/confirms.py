@@ -16,7 +16,7 @@ class Returned(Exception):
 
 
 class Nacked(Exception):
-    """The broker refused the message (``basic.nack``), and gave no reason; see :mod:`app.brokers.rabbitmq.nacks`."""
+    """The broker refused the message (``basic.nack``), and gave no reason; see :mod:`app.brokers.rabbitmq.publish`."""
 
 
 class _Unconfirmed(Struct):

@@ -15,7 +15,7 @@ from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Outcom
 # had been written, that is BrokerUnavailable.
 BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     Returned: BrokerRejected,
-    # Where more is known of the queue, app.brokers.rabbitmq.nacks says more.
+    # Where more is known of the queue, app.brokers.rabbitmq.publish says more.
     Nacked: OutcomeUnknown,
     ChannelGone: OutcomeUnknown,
     aiormq.AMQPError: OutcomeUnknown,

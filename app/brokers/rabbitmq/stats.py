@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 
-from aiormq.exceptions import ChannelNotFoundEntity
+from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
+from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.options import RabbitQueue
 from app.errors import BabelgateError, BrokerUnavailable
 
 
@@ -70,3 +73,73 @@ class Counting:
             raise
         except Exception as error:
             raise translate(self._link.broker, error, written=False) from error
+
+
+CONFIRMED_HOPS = (3, 10)
+"""Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
+
+_LOOKED_AT = 50
+_SECONDS = 1.8
+
+_OLD = (
+    "RabbitMQ {version} does not confirm the hops of a delayed message: a crash between two of them can lose it. "
+    "3.10 and newer do."
+)
+_LOST = (
+    "{count} delayed messages rest in the queue {queue}: when they were due, the queue they are for was not bound to "
+    "the exchange babelgate.delay.done any more."
+)
+_BLOCKED = "The server takes no messages just now: {reason}."
+_DROPS = (
+    "The quorum queue {queue} has no dead-letter exchange: a message that is given out again too often "
+    "(x-delivery-limit) is dropped."
+)
+_TRANSIENT = "The queue {queue} is not durable: a restart of the server takes its messages."
+
+
+async def warnings_of(link: Link, management: Management | None, queues: Iterable[RabbitQueue]) -> list[str]:
+    """Sentences on the server and on ``queues``, those that are used; at most 2 s, and less is found where that passes.
+
+    How a queue was made, only the management API tells; at most 50 are looked at.
+    """
+    found: list[str] = []
+    if (reason := link.blocked) is not None:
+        found.append(_BLOCKED.format(reason=reason))
+    try:
+        async with asyncio.timeout(_SECONDS):
+            found += await _on_delays(link)
+            if management is not None:
+                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:_LOOKED_AT]
+                for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
+                    found += warnings
+    except (TimeoutError, BabelgateError):
+        # A server that does not answer is told of elsewhere.
+        pass
+    return found
+
+
+async def _on_delays(link: Link) -> list[str]:
+    await link.open()
+    version = link.server_version
+    found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
+    channel = await link.channel()
+    try:
+        declared = await channel.rpc.queue_declare(LOST, passive=True)
+        if declared.message_count:
+            found.append(_LOST.format(count=declared.message_count, queue=LOST))
+    except AMQPError:
+        # No such queue: nothing was ever delayed here.
+        pass
+    finally:
+        await channel.close()
+    return found
+
+
+async def _on_queue(management: Management, name: str) -> list[str]:
+    counts = await management.counts(name)
+    if counts is None:
+        return []
+    found = [] if counts.durable else [_TRANSIENT.format(queue=name)]
+    if counts.type == "quorum" and not counts.has_dead_letter_exchange:
+        found.append(_DROPS.format(queue=name))
+    return found

@@ -11,7 +11,7 @@ from pamqp.commands import Basic
 
 from app.brokers.rabbitmq.channel import Arrived, Channel, ChannelGone
 from app.brokers.rabbitmq.confirms import Confirms, Nacked, Returned
-from app.brokers.rabbitmq.encoding import publish
+from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.profile import Addressed
 from tests.brokers.rabbitmq.harness import RabbitServer, client, count
 from tests.brokers.rabbitmq.support import linked

@@ -20,7 +20,7 @@ from app.brokers.rabbitmq.delays import (
     needs,
 )
 from app.brokers.rabbitmq.profile import Topology
-from app.brokers.rabbitmq.warnings import warnings_of
+from app.brokers.rabbitmq.stats import warnings_of
 from tests.brokers.rabbitmq.harness import RabbitServer, client, count
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, virtual_host
 

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pamqp.frame
 import pytest
 from aiormq.connection import FrameReceiver
+from hypothesis import given
+from hypothesis import strategies as st
 from pamqp import commands as spec
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from app.brokers.rabbitmq.frames import FrameReader, properties_of, size_of
+from app.brokers.rabbitmq.frames import FrameReader, acks, properties_of, publish, requeues, size_of
+from app.brokers.rabbitmq.profile import Addressed
 from tests.brokers.rabbitmq.support import FULL
 
 
@@ -148,3 +153,129 @@ def test_one_property_that_cannot_be_read_costs_only_itself(type_: bytes, timest
 def test_a_header_that_ends_too_early_raises_nothing(cut: int) -> None:
     whole = broken(b"\xff\xfe", b"\xff" * 8)
     assert cut > len(whole) or properties_of(whole[:cut]) is not None
+
+
+def frames_of(data: bytes) -> list[tuple[int, Any]]:
+    found = []
+    while data:
+        size, channel, frame = pamqp.frame.unmarshal(data)
+        found.append((channel, frame))
+        data = data[size:]
+    return found
+
+
+@pytest.mark.parametrize(("size", "bodies"), [(0, 0), (1, 1), (192, 1), (193, 2), (500, 3)])
+def test_a_body_is_cut_to_frames_of_the_agreed_size(size: int, bodies: int) -> None:
+    body = bytes(range(256)) * 2
+    method, header, *rest = frames_of(publish(Addressed("e", "k", FULL, body[:size]), 4, frame_max=200))
+    assert {channel for channel, _ in (method, header, *rest)} == {4}
+    assert method[1].mandatory and (method[1].exchange, method[1].routing_key) == ("e", "k")
+    assert header[1].properties == FULL and header[1].body_size == size
+    assert len(rest) == bodies and b"".join(frame.value for _, frame in rest) == body[:size]
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        spec.Basic.Properties(headers={"n" * 256: "x"}),
+        spec.Basic.Properties(headers={"ü" * 128: "x"}),
+        spec.Basic.Properties(headers={"CC": "other"}),
+        spec.Basic.Properties(headers={"BCC": "other"}),
+        spec.Basic.Properties(message_type="x" * 256),
+        spec.Basic.Properties(headers={"x-attempts": 1 << 64}),
+        spec.Basic.Properties(priority=256),
+    ],
+    ids=["long name", "long name in UTF-8", "CC", "BCC", "long property", "large number", "large priority"],
+)
+def test_what_amqp_cannot_carry_is_refused_before_it_is_written(properties: spec.Basic.Properties) -> None:
+    with pytest.raises((ValueError, TypeError, struct.error)):
+        publish(Addressed("", "q", properties, b"x"), 1, frame_max=4096)
+
+
+def test_the_longest_name_of_a_header_is_kept_whole() -> None:
+    properties = spec.Basic.Properties(headers={"n" * 255: "x"})
+    _, (_, header) = frames_of(publish(Addressed("", "q", properties, b""), 1, frame_max=0))
+    assert header.properties.headers == {"n" * 255: "x"}
+
+
+def test_headers_that_do_not_fit_into_a_frame_are_refused() -> None:
+    # Of the 92 bytes for a payload, 14 tell the size of the body and the flags, 4 the size of the table, and 7 the
+    # name, the kind and the size of the text.
+    for length, fits in ((67, True), (68, False)):
+        message = Addressed("", "q", spec.Basic.Properties(headers={"n": "x" * length}), b"")
+        if fits:
+            assert len(publish(message, 1, frame_max=100).split(b"\xce")[1]) == 7 + 92
+        else:
+            with pytest.raises(ValueError, match="93 bytes, and at most 92"):
+                publish(message, 1, frame_max=100)
+
+
+@pytest.mark.parametrize(
+    ("number", "written"),
+    [
+        (0, b"I\0\0\0\0"),
+        (-(1 << 31), b"I\x80\0\0\0"),
+        ((1 << 31) - 1, b"I\x7f\xff\xff\xff"),
+        (1 << 31, b"l\0\0\0\0\x80\0\0\0"),
+        (-(1 << 63), b"l\x80" + b"\0" * 7),
+    ],
+)
+def test_a_whole_number_is_an_int32_where_it_fits(number: int, written: bytes) -> None:
+    properties = spec.Basic.Properties(headers={"n": number})
+    assert b"\x01n" + written + b"\xce" in publish(Addressed("", "q", properties, b""), 1, frame_max=0)
+
+
+def sent(properties: spec.Basic.Properties) -> spec.Basic.Properties:
+    _, (_, header), *_ = frames_of(publish(Addressed("e", "k", properties, b"x"), 1, frame_max=0))
+    assert isinstance(header, ContentHeader)
+    return header.properties
+
+
+COPIES = {"CC", "BCC"}
+NAMES = st.text(max_size=30).filter(lambda name: name not in COPIES)
+TEXTS = st.text(max_size=40)
+SHORT = st.none() | st.text(max_size=60)
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False)
+    | TEXTS
+    | st.binary(min_size=1, max_size=20).map(lambda value: value + b"\xff")
+    | st.just(Decimal("1.5"))
+    | st.just(datetime(2026, 1, 1, tzinfo=UTC)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    headers=st.dictionaries(NAMES, VALUES, max_size=5),
+    texts=st.tuples(SHORT, SHORT, SHORT),
+    priority=st.none() | st.integers(0, 255),
+)
+def test_what_is_read_is_what_was_written(headers: Any, texts: Any, priority: int | None) -> None:
+    properties = spec.Basic.Properties(
+        headers=headers, message_type=texts[0], correlation_id=texts[1], app_id=texts[2], priority=priority
+    )
+    found = sent(properties)
+    assert (found.headers or {}) == headers
+    assert (found.message_type or None, found.correlation_id or None) == (texts[0] or None, texts[1] or None)
+    assert (found.app_id or None, found.priority) == (texts[2] or None, priority)
+
+
+@given(headers=st.dictionaries(NAMES, st.booleans() | TEXTS, max_size=5))
+def test_it_is_what_the_library_would_write(headers: Any) -> None:
+    # The library sorts the names.
+    properties = spec.Basic.Properties(headers=dict(sorted(headers.items())), message_type="urn:x", delivery_mode=2)
+    frames = (spec.Basic.Publish(exchange="e", routing_key="k", mandatory=True), ContentHeader(0, 0, properties))
+    theirs = b"".join(pamqp.frame.marshal(frame, 9) for frame in frames)
+    assert publish(Addressed("e", "k", properties, b""), 9, frame_max=0) == theirs
+
+
+def test_settling_is_what_the_library_would_write() -> None:
+    tags = [(1, False), (1 << 40, True)]
+    theirs = [pamqp.frame.marshal(spec.Basic.Ack(tag, many), 9) for tag, many in tags]
+    assert acks(tags, 9) == b"".join(theirs)
+    theirs = [pamqp.frame.marshal(spec.Basic.Nack(tag, many, requeue=True), 9) for tag, many in tags]
+    assert requeues(tags, 9) == b"".join(theirs)

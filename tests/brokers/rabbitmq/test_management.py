@@ -10,8 +10,8 @@ import pytest
 
 from app.brokers.rabbitmq.management import Management
 from app.brokers.rabbitmq.options import queue_of
+from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
-from app.brokers.rabbitmq.warnings import warnings_of
 from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
 from tests.brokers.rabbitmq.support import linked
 

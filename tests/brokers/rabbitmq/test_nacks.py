@@ -14,9 +14,9 @@ import pytest
 from pamqp.commands import Basic
 
 from app.brokers.rabbitmq.management import Management
-from app.brokers.rabbitmq.nacks import Nacks
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.profile import Addressed, Topology
+from app.brokers.rabbitmq.publish import Nacks
 from app.brokers.rabbitmq.topology import Declare
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, StorageFull

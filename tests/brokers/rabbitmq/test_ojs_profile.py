@@ -15,7 +15,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
 from app.brokers.rabbitmq.binding import connect
-from app.brokers.rabbitmq.encoding import publish
+from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.ojs.message import level_of
 from app.brokers.rabbitmq.ojs.profile import STEPS_MS, Ojs, profile_of
 from app.brokers.rabbitmq.options import queue_of
