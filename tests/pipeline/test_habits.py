@@ -24,8 +24,7 @@ from pyspark.errors import AnalysisException, PythonException
 from app.pipeline.cli.main import COMMANDS
 from app.pipeline.errors import JobFailed
 from app.pipeline.spark import console, session
-from app.pipeline.spark.failures import explain
-from app.pipeline.spark.launch import Launch
+from app.pipeline.spark.launch import Launch, explain
 
 TASK_MODULES = {
     "app.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
