@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from app.brokers.rabbitmq.profile import Bound, Exchange, Queue, Topology
+from app.brokers.rabbitmq.profile import UNLIMITED, Bound, Exchange, Queue, Topology, confirmed
 
 TICK_MS = 100
 RUNGS = 25
@@ -42,15 +42,8 @@ def _arguments(number: int) -> dict[str, object]:
 
 def _queue(number: int) -> Queue:
     classic = _arguments(number)
-    # A hop that is confirmed; https://www.rabbitmq.com/docs/quorum-queues#dead-lettering, since RabbitMQ 3.10.
-    quorum = {
-        **classic,
-        "x-queue-type": "quorum",
-        "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",
-    }
     # Older brokers refuse the quorum queue, and a broker that once was older has the classic one.
-    return Queue(_rung(number), quorum, or_else=(classic,))
+    return Queue(_rung(number), confirmed(classic), or_else=(classic,))
 
 
 def _bindings(number: int) -> tuple[Bound, Bound]:
@@ -69,7 +62,7 @@ LADDER = Topology(
         *(Exchange(_rung(number), "topic") for number in range(RUNGS)),
     ),
     queues=(
-        Queue(LOST, {"x-queue-type": "quorum", "x-delivery-limit": -1}, or_else=({},)),
+        Queue(LOST, UNLIMITED, or_else=({},)),
         *(_queue(number) for number in range(RUNGS)),
     ),
     bindings=(Bound(LOST, LOST, ""), *(bound for number in range(RUNGS) for bound in _bindings(number))),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,7 +12,17 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.rabbitmq.delays import addressed
-from app.brokers.rabbitmq.profile import Addressed, Native, Queue, Read, Topology
+from app.brokers.rabbitmq.profile import (
+    UNLIMITED,
+    Addressed,
+    Native,
+    Queue,
+    Read,
+    Topology,
+    confirmed,
+    quorum_limit,
+)
+from app.errors import ConfigError
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
 """The contract's: written from the body, whatever else a client or a copy has under these names."""
@@ -33,6 +44,8 @@ OF_THE_JOURNEY = frozenset(
         "BCC",
     }
 )
+
+_OPTIONS = ("queue_type", "delivery_limit")
 
 
 class _Meta(Struct):
@@ -93,6 +106,26 @@ class Plain:
     def read_dead(self, native: Native) -> Read:
         """As any other: a record rests as it was written."""
         return self.read(native)
+
+
+def profile_of(name: str, options: Mapping[str, Any]) -> Plain:
+    """The profile of the queue ``name``.
+
+    ``queue_type``: ``classic`` (the default, declared without arguments as the SDKs do) or ``quorum``, which breaks
+    peers that declare without arguments; ``delivery_limit`` of a quorum queue (default 20; null: none) is how often the
+    broker gives a message out again before it dead-letters it. Raises ConfigError, ``key`` the option's name.
+    """
+    for key in options:
+        if key not in _OPTIONS:
+            raise ConfigError(
+                key=key, reason=f"unknown in the profile plain; known are profile, declare, {', '.join(_OPTIONS)}"
+            )
+    limit = quorum_limit(options)
+    dead_name = f"{name}.dlq"
+    if limit is None:
+        return Plain(Queue(name), Queue(dead_name))
+    arguments = {"x-delivery-limit": limit, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_name}
+    return Plain(Queue(name, confirmed(arguments)), Queue(dead_name, UNLIMITED))
 
 
 def _properties(outgoing: Outgoing) -> Basic.Properties:

@@ -10,6 +10,12 @@ from msgspec import Struct
 from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
+from app.errors import ConfigError
+
+DELIVERY_LIMIT = 20
+"""The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
+
+_QUEUE_TYPES = ("classic", "quorum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +114,45 @@ class Profile(Protocol):
 
     def read_dead(self, native: Native) -> Read:
         """A dead letter at rest, as a dead-letter record where it can be one; else its body as it is."""
+
+
+def one_of(options: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
+    """The option ``key``, one of ``known``; the first of them where it is absent. Raises ConfigError."""
+    value = options.get(key, known[0])
+    if not isinstance(value, str) or value not in known:
+        raise ConfigError(key=key, reason=f"{', '.join(known[:-1])} or {known[-1]} is expected")
+    return value
+
+
+def quorum_limit(options: Mapping[str, Any]) -> int | None:
+    """The delivery limit of a quorum queue, -1 for none, by ``queue_type`` and ``delivery_limit``.
+
+    None for a classic queue. Raises ConfigError.
+    """
+    if one_of(options, "queue_type", _QUEUE_TYPES) == "classic":
+        if "delivery_limit" in options:
+            raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
+        return None
+    limit = options.get("delivery_limit", DELIVERY_LIMIT)
+    if limit is None:
+        return -1
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise ConfigError(key="delivery_limit", reason="a number from 1, or null for none, is expected")
+    return limit
+
+
+def confirmed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """``arguments`` for a quorum queue that dead-letters at least once, which RabbitMQ 3.10 and newer can.
+
+    The strategy needs this overflow: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering
+    """
+    return {
+        **arguments,
+        "x-queue-type": "quorum",
+        "x-dead-letter-strategy": "at-least-once",
+        "x-overflow": "reject-publish",
+    }
+
+
+UNLIMITED: Mapping[str, Any] = {"x-queue-type": "quorum", "x-delivery-limit": -1}
+"""Arguments of a quorum queue whose messages are taken and put back any number of times."""

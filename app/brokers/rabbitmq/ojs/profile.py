@@ -29,8 +29,18 @@ from app.brokers.rabbitmq.ojs.message import (
     properties_of,
 )
 from app.brokers.rabbitmq.ojs.names import Names, names_of
-from app.brokers.rabbitmq.options import DELIVERY_LIMIT, TYPES, limit_of, one_of
-from app.brokers.rabbitmq.profile import Addressed, Bound, Exchange, Native, Queue, Read, Topology
+from app.brokers.rabbitmq.profile import (
+    UNLIMITED,
+    Addressed,
+    Bound,
+    Exchange,
+    Native,
+    Queue,
+    Read,
+    Topology,
+    confirmed,
+    quorum_limit,
+)
 from app.clock import Clock, now_ms
 from app.errors import ConfigError
 from app.jsontext import decode_object
@@ -47,8 +57,6 @@ STEPS_MS = tuple(
 )
 """The delays of the retry exchange: a queue each, so a fixed number of them. A delay is rounded up to the next."""
 
-_DEAD_QUORUM = {"x-queue-type": "quorum", "x-delivery-limit": -1}
-"""Dead letters are read by getting them and putting them back, any number of times."""
 _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
 
@@ -67,7 +75,7 @@ class Ojs:
         job, dead = Exchange(names.job_exchange, "direct"), Exchange(names.dead_exchange, "direct")
         self.dead_topology = Topology(
             (dead,),
-            (Queue(names.dead_queue, _DEAD_QUORUM if "x-queue-type" in arguments else {}),),
+            (Queue(names.dead_queue, UNLIMITED if "x-queue-type" in arguments else {}),),
             (Bound(names.dead_exchange, names.dead_queue, names.dead_key),),
         )
         # The net below all that the gateway does itself: jobs that expire, or that another consumer rejects.
@@ -174,16 +182,9 @@ class Ojs:
                 "x-dead-letter-routing-key": names.job_key,
                 "x-message-ttl": delay_ms,
             }
-            # A hop that is confirmed; https://www.rabbitmq.com/docs/quorum-queues#dead-lettering, since RabbitMQ 3.10.
-            quorum = {
-                **classic,
-                "x-queue-type": "quorum",
-                "x-dead-letter-strategy": "at-least-once",
-                "x-overflow": "reject-publish",
-            }
             found = self._steps[delay_ms] = Topology(
                 (Exchange(names.retry_exchange, "direct"),),
-                (Queue(queue, quorum, or_else=(classic,)),),
+                (Queue(queue, confirmed(classic), or_else=(classic,)),),
                 (Bound(names.retry_exchange, queue, key),),
             )
         return found
@@ -211,22 +212,15 @@ _MAX_PRIORITY = 255
 
 def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of the job queue."""
-    quorum = one_of(options, "queue_type", TYPES) == "quorum"
+    limit = quorum_limit(options)
     levels = options.get("max_priority")
     if levels is not None and not (type(levels) is int and 1 <= levels <= _MAX_PRIORITY):
         raise ConfigError(key="max_priority", reason=f"a whole number from 1 to {_MAX_PRIORITY} is expected")
-    if not quorum:
-        if "delivery_limit" in options:
-            raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
+    if limit is None:
         return {} if levels is None else {"x-max-priority": levels}
     if levels is not None:
         raise ConfigError(key="max_priority", reason="a quorum queue has no such levels: leave out one of the two")
-    return {
-        "x-queue-type": "quorum",
-        "x-delivery-limit": limit_of(options.get("delivery_limit", DELIVERY_LIMIT)),
-        "x-dead-letter-strategy": "at-least-once",
-        "x-overflow": "reject-publish",
-    }
+    return confirmed({"x-delivery-limit": limit})
 
 
 def _declared(native: Native) -> bool:
