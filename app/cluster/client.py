@@ -13,6 +13,7 @@ import httpcore
 from app.cluster.joined_writes import SingleWriteBackend
 from app.cluster.signing import HEADER, Signer
 from app.cluster.wire import MAX_CALL_BYTES
+from app.runtime.background import BackgroundTasks
 
 CONNECT_SECONDS = 1
 ANSWER_SECONDS = 5
@@ -70,7 +71,7 @@ class PeerClient:
         self._whole_seconds = 2 * CONNECT_SECONDS + answer_seconds
         self._pools: dict[Address, httpcore.AsyncConnectionPool] = {}
         self._used_at: dict[Address, float] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     async def call(self, address: Address, method: str, path: str, target: str, body: bytes = b"") -> bytes:
         """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
@@ -131,9 +132,7 @@ class PeerClient:
 
     def _drop(self, address: Address) -> None:
         del self._used_at[address]
-        task = asyncio.get_running_loop().create_task(self._pools.pop(address).aclose())
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
+        self._closing.start(self._pools.pop(address).aclose())
 
 
 async def _read(response: httpcore.Response) -> bytes:

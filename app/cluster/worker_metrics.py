@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import os
 import re
 from collections.abc import Sequence
@@ -21,6 +20,7 @@ from app.cluster.wire import METRICS_PATH
 from app.observe.logs import get_logger
 from app.observe.metrics.catalogue import CATALOGUE
 from app.observe.metrics.instruments import Snapshot, decode, encode, merged
+from app.runtime.files import FileLock
 
 ANSWER_SECONDS = 1.0
 """How long a sibling has to tell its numbers."""
@@ -149,10 +149,8 @@ def _folded(directory: Path) -> _Folded:
 
 def _fold(directory: Path, dead: Sequence[str]) -> None:
     """Make one file of the files of ``dead``, and of what was folded before; one process at a time does it."""
-    with (directory / "folding").open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with FileLock(directory / "folding", create_mode=0o666) as lock:
+        if not lock.try_acquire():
             return
         before = _folded(directory)
         names = [name for name in dead if name not in before.names and (directory / name).exists()]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 from app.observe.logs import get_logger
+from app.runtime.files import FileLock
 
 log = get_logger("babelgate.server")
 
@@ -30,37 +30,28 @@ def workers_directory(state_dir: Path) -> Iterator[Path | None]:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        os.close(held)
+        held.close()
 
 
-def _made(parent: Path) -> tuple[Path, int]:
+def _made(parent: Path) -> tuple[Path, FileLock]:
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     # Another gateway with this state directory must not take a directory for a dead one's before it is held.
-    everyone = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(everyone, fcntl.LOCK_EX)
+    with FileLock(parent) as everyone:
+        everyone.acquire()
         for left in parent.iterdir():
             if left.is_dir() and _is_free(left):
                 shutil.rmtree(left, ignore_errors=True)
         directory = parent / os.urandom(8).hex()
         directory.mkdir(mode=0o700)
-        held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(held, fcntl.LOCK_EX)
-    finally:
-        os.close(everyone)
+        held = FileLock(directory)
+        held.acquire()
     return directory, held
 
 
 def _is_free(directory: Path) -> bool:
     try:
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+        with FileLock(directory) as lock:
+            return lock.try_acquire()
     except FileNotFoundError:
-        # Its gateway has just ended, and taken it away.
+        # Its gateway has ended in the meantime and has removed the directory.
         return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    finally:
-        os.close(descriptor)
-    return True

@@ -11,7 +11,7 @@ from pathlib import Path
 from app.config.settings import Settings
 from app.errors import ConfigError
 from app.gateway.ack_tokens import TokenKey
-from app.runtime.directories import check_writable
+from app.runtime.files import check_writable
 
 KEY_FILE = "token.key"
 _SECRET_BYTES = 32

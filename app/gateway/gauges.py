@@ -37,6 +37,7 @@ from app.observe.metrics.catalogue import (
 from app.observe.metrics.instruments import Labels, Snapshot, Value
 from app.observe.metrics.recorder import Metrics
 from app.runtime import turns
+from app.runtime.background import BackgroundTasks
 
 READ_SECONDS = 2.0
 """How long the brokers have to answer."""
@@ -167,7 +168,7 @@ class _Broker:
         self._left: deque[Route] = deque()
         self._ping: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking: BackgroundTasks[None] = BackgroundTasks()
 
     def told(self) -> Mapping[str, Stats]:
         """What is known of its queues; of a broker that is down, nothing."""
@@ -186,9 +187,7 @@ class _Broker:
         waiting = [route for route in routes if route.queue not in self._under_way]
         self._left.extend(sorted(waiting, key=lambda route: self._asked_at.get(route.queue, 0.0)))
         for _ in range(min(AT_ONCE - len(self._asking), len(waiting))):
-            task = loop.create_task(self._ask())
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            self._asking.start(self._ask())
         ping = self._ping
         await asyncio.wait(
             {ping, *self._asking, *([self._listing] if self._listing is not None else [])}, timeout=seconds

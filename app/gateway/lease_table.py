@@ -12,6 +12,7 @@ from app.brokers.binding import Delivery, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.admission import Admission
+from app.runtime.background import BackgroundTasks
 
 REMEMBERED = 100_000
 """Acked handles that a process remembers for each broker, the newest: a second ack of one of them is done as well."""
@@ -106,7 +107,7 @@ class LeaseTable:
         self._timer: asyncio.TimerHandle | None = None
         self._rings_at = 0
         self._closed = False
-        self._ending: set[asyncio.Task[Sequence[Outcome]]] = set()
+        self._ending: BackgroundTasks[Sequence[Outcome]] = BackgroundTasks()
 
     def __len__(self) -> int:
         return len(self._held)
@@ -165,9 +166,7 @@ class LeaseTable:
                     mine.append(position)
                     claimed.append(held)
             if claimed:
-                ending = asyncio.get_running_loop().create_task(self._end(claimed, act))
-                self._ending.add(ending)
-                ending.add_done_callback(self._ending.discard)
+                ending = self._ending.start(self._end(claimed, act))
                 for position, outcome in zip(mine, await asyncio.shield(ending), strict=True):
                     outcomes[position] = outcome
             if claims:
@@ -196,7 +195,7 @@ class LeaseTable:
     async def idle(self) -> None:
         """Wait until no settle is under way."""
         while self._ending:
-            await asyncio.wait(self._ending)
+            await self._ending.wait()
 
     def close(self) -> None:
         """No lease runs out any more."""

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.gateway.routing import Route
 from app.observe.logs import get_logger
+from app.runtime.background import BackgroundTasks
+from app.runtime.backoff import Backoff
 
 log = get_logger("babelgate.maintenance")
 
 RETENTION_SECONDS = 60.0
 """How often dead letters and idempotency keys past their retention are removed."""
 
-_REOPEN_SECONDS = (1.0, 2.0, 5.0, 10.0)
+_FIRST_REOPEN_SECONDS = 1.0
+_LAST_REOPEN_SECONDS = 10.0
 
 
 class Maintenance:
@@ -32,21 +35,19 @@ class Maintenance:
         self._routes = routes
         self._clock = clock
         self._sweep_keys = sweep_keys
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
         """Begin; needs a running loop."""
-        self._spawn(self._retain())
+        self._tasks.start(self._retain())
 
     def reopen(self, binding: Binding) -> None:
         """Keep trying to open a broker that was down at the start."""
-        self._spawn(self._reopen(binding))
+        self._tasks.start(self._reopen(binding))
 
     async def stop(self) -> None:
         """End all work; idempotent."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     async def expire(self) -> int:
         """Remove dead letters past their queue's retention now; the number removed."""
@@ -64,11 +65,6 @@ class Maintenance:
                 log.warning("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
         return removed
 
-    def _spawn(self, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
     async def _retain(self) -> None:
         while True:
             await asyncio.sleep(RETENTION_SECONDS)
@@ -79,10 +75,9 @@ class Maintenance:
                 log.exception("expiring failed; tried again later")
 
     async def _reopen(self, binding: Binding) -> None:
-        attempt = 0
+        backoff = Backoff(_FIRST_REOPEN_SECONDS, _LAST_REOPEN_SECONDS)
         while True:
-            await asyncio.sleep(_REOPEN_SECONDS[min(attempt, len(_REOPEN_SECONDS) - 1)])
-            attempt += 1
+            await asyncio.sleep(backoff.failed())
             try:
                 await binding.open()
             except BrokerError as error:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from app.brokers.binding import Binding
 from app.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
 from app.observe.logs import get_logger
+from app.runtime.background import BackgroundTasks
 
 LOOK_SECONDS = 1.0
 """How often a lost broker is pinged."""
@@ -41,7 +42,7 @@ class Outages:
         self._bindings = bindings
         self._clock = clock
         self._lost: dict[str, _Outage] = {}
-        self._watching: set[asyncio.Task[None]] = set()
+        self._watching: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
 
     def ended(self, broker: str, outcome: object) -> None:
@@ -59,9 +60,7 @@ class Outages:
                 return
             outage = self._lost[broker] = _Outage(self._clock())
             log.warning("broker lost", broker=broker, reason=error.reason)
-            watching = asyncio.get_running_loop().create_task(self._watch(broker))
-            self._watching.add(watching)
-            watching.add_done_callback(self._watching.discard)
+            self._watching.start(self._watch(broker))
         outage.reason = error.reason
         outage.answers_since = None
 
@@ -92,9 +91,7 @@ class Outages:
     async def close(self) -> None:
         """Look no more; idempotent."""
         self._closed = True
-        for task in self._watching:
-            task.cancel()
-        await asyncio.gather(*self._watching, return_exceptions=True)
+        await self._watching.cancel()
 
     async def _watch(self, broker: str) -> None:
         while True:

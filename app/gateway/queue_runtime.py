@@ -27,6 +27,7 @@ from app.observe.events import Call, Event, Facts, Observe, Operation
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
+from app.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
 """How long a publish may wait for others of its queue before it is its turn; past that, it is refused at once."""
@@ -81,7 +82,7 @@ class QueueRuntime:
 
         self._keys = keys
         self._ended = ended
-        self._publishing: set[asyncio.Future[Sequence[Published]]] = set()
+        self._publishing: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
         self._once = IdempotentPublisher(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
         self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
@@ -103,8 +104,7 @@ class QueueRuntime:
         """Wait until nothing is in flight."""
         await self.publisher.idle()
         await self.keyed.idle()
-        if self._publishing:
-            await asyncio.wait(self._publishing)
+        await self._publishing.wait()
         await self.receiver.idle()
         await self.acker.idle()
         await self.lease_manager.idle()
@@ -127,10 +127,7 @@ class QueueRuntime:
     async def once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
         """Publish as one batch of its own what has not been published under its key before, and report it. Never
         cancelled: a key would stay reserved."""
-        publishing = asyncio.ensure_future(self._publish_once(pendings))
-        self._publishing.add(publishing)
-        publishing.add_done_callback(self._publishing.discard)
-        return await asyncio.shield(publishing)
+        return await asyncio.shield(self._publishing.start(self._publish_once(pendings)))
 
     async def timed(
         self,

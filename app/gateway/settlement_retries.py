@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from app.brokers.idempotency_store import KeySettlement, KeyStore, Terms
 from app.errors import BabelgateError
 from app.observe.logs import get_logger
+from app.runtime.backoff import Backoff
 
 MAX_OWED = 10_000
 """Past so many a reservation is left as it is, and once its time is over its key is answered as cut off."""
 
-_PAUSE_SECONDS = (0.1, 0.5, 1.0, 2.0, 5.0)
+_FIRST_PAUSE_SECONDS = 0.1
+_LAST_PAUSE_SECONDS = 5.0
 _CLOSE_SECONDS = 2.0
 
 log = get_logger("babelgate.idempotency")
@@ -62,11 +64,10 @@ class SettlementRetries:
                 attempt.cancel()
 
     async def _repay(self) -> None:
-        attempt = 0
+        backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
         try:
             while self._owed:
-                await asyncio.sleep(_PAUSE_SECONDS[min(attempt, len(_PAUSE_SECONDS) - 1)])
-                attempt += 1
+                await asyncio.sleep(backoff.failed())
                 trying = self._owed[:]
                 try:
                     await self._store.settle(trying, self._terms)

@@ -38,11 +38,13 @@ from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.durations import Durations
-from app.observe.events import Observe, fan_out
+from app.observe.events import Observe
 from app.observe.metrics import otlp as metrics_otlp
 from app.observe.metrics.recorder import Metrics
-from app.observe.tracing.trace import Tracing, check_env, tracing_from_env
-from app.runtime.directories import check_writable
+from app.observe.observers import fan_out
+from app.observe.tracing import setup as tracing_setup
+from app.observe.tracing.request import Tracing
+from app.runtime.files import check_writable
 from app.server.application import App, Part
 from app.server.journal import check_journal, journal
 from app.server.pacing import Pacer
@@ -65,7 +67,7 @@ def check_settings(settings: Settings) -> list[tuple[str, Route]]:
     key of the configuration, or a variable of OpenTelemetry.
     """
     routes = check(resolve(settings))
-    check_env()
+    tracing_setup.check()
     if settings.metrics:
         metrics_otlp.check()
     check_token_keys(settings)
@@ -111,7 +113,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
     """
     systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
-    traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
+    traced = tracing_setup.tracing({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
     metrics = Metrics(clock, systems) if settings.metrics else None
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections import deque
 from pathlib import Path
 from threading import Condition, Thread
 
+from app.observe.journal.claims import Claim, orphans
 from app.observe.journal.record import parse_segment
-from app.observe.journal.segments import Claim, first_at, orphans, sync
+from app.observe.journal.segments import first_at, sync
 from app.observe.journal.stores import Store
 from app.observe.logs import get_logger
+from app.runtime.backoff import Backoff
 
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
@@ -69,7 +70,7 @@ class Landing:
         return True
 
     def _run(self) -> None:
-        pause, adopt_at = FIRST_RETRY_SECONDS, 0.0
+        backoff, adopt_at = Backoff(FIRST_RETRY_SECONDS, LAST_RETRY_SECONDS), 0.0
         while self._until is None:
             if time.monotonic() >= adopt_at:
                 self._adopt()
@@ -77,10 +78,9 @@ class Landing:
             if not self._waiting:
                 self._wait(adopt_at - time.monotonic())
             elif self._land():
-                pause = FIRST_RETRY_SECONDS
+                backoff.succeeded()
             else:
-                self._wait(pause * random.uniform(0.5, 1), unless_added=False)
-                pause = min(pause * 2, LAST_RETRY_SECONDS)
+                self._wait(backoff.failed(), unless_added=False)
         for _ in range(len(self._waiting)):
             if time.monotonic() < self._until:
                 self._land()

@@ -1,17 +1,15 @@
-"""The directory of open segments: writes segments, locks those of each process, and closes those of dead processes."""
+"""The segment that is being written, and those that are done, in the directory of open segments."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import mmap
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from app.observe.journal.record import OPEN, PART, Segment, decode, parse_segment
-from app.observe.logs import get_logger
+from app.observe.journal.record import OPEN, Segment, decode
 
 
 class Segments:
@@ -134,92 +132,3 @@ def _is_record(line: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-_LOCK = ".lock"
-
-log = get_logger("babelgate.journal")
-
-
-class Claim:
-    """The right to the segments of one process; it ends with the process that holds it, however that ends.
-
-    A lock of flock(2): ``directory`` lies on a disk of this host.
-    """
-
-    def __init__(self, owner: str, path: Path, descriptor: int) -> None:
-        self.owner = owner
-        self._path = path
-        self._descriptor = descriptor
-
-    @classmethod
-    def take(cls, directory: Path, owner: str) -> Claim | None:
-        """The claim to what ``owner`` wrote; None: it is alive, or another took its claim. Raises OSError."""
-        try:
-            return cls._taken(directory, owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return None
-
-    @classmethod
-    def own(cls, directory: Path, owner: str) -> Claim:
-        """The claim of this process, before it writes anything. Raises OSError.
-
-        Blocks for the moment in which another that looks for orphans may hold it, between the file and the lock.
-        """
-        return cls._taken(directory, owner, fcntl.LOCK_EX)
-
-    @classmethod
-    def _taken(cls, directory: Path, owner: str, how: int) -> Claim:
-        path = directory / f"{owner}{_LOCK}"
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, how)
-                # Whoever held it may have removed the file in between: that lock would be nobody's.
-                if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-                    return cls(owner, path, descriptor)
-            except FileNotFoundError:
-                pass
-            except OSError:
-                os.close(descriptor)
-                raise
-            os.close(descriptor)
-
-    def release(self) -> None:
-        """Nothing is left of these segments here. Raises OSError."""
-        self._path.unlink(missing_ok=True)
-        os.close(self._descriptor)
-
-
-def orphans(directory: Path) -> Iterator[tuple[Claim, list[Path]]]:
-    """The segments of each process that is dead, trimmed and closed, with the claim to them. Raises OSError.
-
-    Those of one process come in order. A claim without segments is released already, and does not come.
-    """
-    owners = {found.owner for path in directory.iterdir() if (found := parse_segment(path.name))}
-    owners |= {path.name.removesuffix(_LOCK) for path in directory.glob(f"*{_LOCK}")}
-    for owner in sorted(owners):
-        claim = Claim.take(directory, owner)
-        if claim is None:
-            continue
-        for path in directory.glob(f"{owner}-*{PART}"):
-            path.unlink()
-        paths = [path for path in directory.iterdir() if (found := parse_segment(path.name)) and found.owner == owner]
-        closed = [path for path in map(_closed, sorted(paths)) if path is not None]
-        if closed:
-            yield claim, closed
-        else:
-            claim.release()
-
-
-def _closed(path: Path) -> Path | None:
-    """The complete file of a dead process; None where nothing of it can be read."""
-    if path.suffix != OPEN:
-        return path
-    cut = trim(path)
-    if cut:
-        log.warning("the end of a segment was no record and is cut off", file=path.name, bytes=cut)
-    if not path.stat().st_size:
-        path.unlink()
-        return None
-    return path.rename(path.with_suffix(""))

@@ -19,7 +19,7 @@ from app.errors import ConfigError
 from app.masking import mask_url
 from app.observe.journal.record import COMPRESSED, PART
 from app.observe.journal.segments import sync
-from app.runtime.directories import check_writable
+from app.runtime.files import check_writable
 
 Compression = Literal["gzip", "zstd"]
 

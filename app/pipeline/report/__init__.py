@@ -1,1 +1,0 @@
-"""Renders the measured datasets as HTML, JSON or CSV. Only ``cli`` imports this package."""

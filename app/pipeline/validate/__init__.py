@@ -1,1 +1,0 @@
-"""Sorts stored bodies into accepted and quarantined ones. ``send``, ``source`` and ``cli`` import it."""

@@ -1,0 +1,42 @@
+"""What Spark raises, in words: a sentence in place of a page of Java."""
+
+from __future__ import annotations
+
+import re
+
+_LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_PYTHON_ERROR = re.compile(r"^(?!java|org\.|scala|py4j)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$", re.M)
+
+
+def explain(error: BaseException) -> str | None:
+    """Why a job failed; None for an error of this program, whose stack trace tells more."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
+
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return (
+            "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
+        )
+    if not isinstance(error, Py4JError | PySparkException):
+        return None
+    text = str(error)
+    lacking = _LACKING.search(text)
+    if lacking:
+        return (
+            f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there "
+            "(pip install 'babelgate[spark]'), or name another Python with PYSPARK_PYTHON."
+        )
+    no_python = _NO_PYTHON.search(text)
+    if no_python:
+        return f"The executors have no {no_python[1]}: name their Python with PYSPARK_PYTHON."
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return "The executors' Python is of another version than this one: name a like one with PYSPARK_PYTHON."
+    raised = _PYTHON_ERROR.findall(text)
+    java = _JAVA_ERROR.findall(text)
+    if isinstance(error, PySparkException) and not raised:
+        return text.partition("\n")[0] or type(error).__name__
+    if raised:
+        return f"A task failed: {raised[-1]}"
+    return f"Spark failed: {java[-1][1]}" if java else text.partition("\n")[0]
