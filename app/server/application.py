@@ -13,8 +13,8 @@ from app.cluster.peers import Peers
 from app.errors import ConfigError
 from app.gateway.gateway import Gateway
 from app.observe.journal.writer import Journal
+from app.server.overload import SHEDDER, Shedder
 from app.server.peer_port import PeerPort
-from app.server.shedding import SHEDDER, Shedder
 
 
 class Part(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -23,9 +24,8 @@ from app.http.exchange import DISCARDED_BYTES
 from app.http.heads import check_head
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, problem
-from app.server.patience import Patience, ReadingClock
-from app.server.shedding import SHEDDER, Shedder
-from app.server.transport import BufferedTransport
+from app.server.overload import SHEDDER, Shedder
+from app.server.transport import BufferedTransport, ReadingClock
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
@@ -38,6 +38,25 @@ CHECK_SECONDS = 0.1
 """A connection is looked at no more often, however little time is left for it."""
 _INVALID = "The bytes received are not a valid HTTP request."
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Time that a client may take to send one request, counted only while the server reads.
+
+    A head must be complete ``head_seconds`` after its first bytes. A body must be complete ``body_seconds`` after its
+    head, and one second later for each ``body_bytes_per_second`` bytes that have arrived after the head.
+    """
+
+    head_seconds: float = 30
+    body_seconds: float = 30
+    body_bytes_per_second: float = 1024
+
+    def rule(self, head: bool) -> str:
+        """The rule for a head, or else for a body, as a clause."""
+        if head:
+            return f"a head may take {self.head_seconds:g} s"
+        return f"a body may take {self.body_seconds:g} s, and 1 s more for each {self.body_bytes_per_second:g} bytes"
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -68,7 +87,7 @@ class GatewayProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-        patience: Patience = Patience(),  # noqa: B008 - it is immutable
+        patience: Patience = Patience(),
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._patience = patience

@@ -28,8 +28,7 @@ from app.errors import ConfigError
 from app.observe import logs
 from app.server.healthcheck import reachable
 from app.server.lifecycle import GracefulStop
-from app.server.patience import Patience
-from app.server.protocol import GatewayProtocol
+from app.server.protocol import GatewayProtocol, Patience
 
 log = logs.get_logger("babelgate.server")
 

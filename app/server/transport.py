@@ -1,9 +1,11 @@
-"""One write a turn: uvicorn writes the head and the body of an answer apart, and each write is a system call."""
+"""The transport and the flow control of a connection, on top of those of asyncio and uvicorn."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
 
 _HELD_BYTES = 65_536
 
@@ -45,3 +47,27 @@ class BufferedTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+class ReadingClock(FlowControl):
+    """Flow control with a clock that stands still while the server does not read from the client."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(transport)
+        self._loop = loop
+        self._paused_at = 0.0
+        self._paused_seconds = 0.0
+
+    def time(self) -> float:
+        """Seconds during which the server has read, from an arbitrary origin."""
+        return (self._paused_at if self.read_paused else self._loop.time()) - self._paused_seconds
+
+    def pause_reading(self) -> None:
+        if not self.read_paused:
+            self._paused_at = self._loop.time()
+            super().pause_reading()
+
+    def resume_reading(self) -> None:
+        if self.read_paused:
+            self._paused_seconds += self._loop.time() - self._paused_at
+            super().resume_reading()

@@ -33,12 +33,12 @@ from app.gateway.gauges import Gauges
 from app.gateway.idempotency import NONE, OWN, KeyPolicy
 from app.gateway.route_checks import check
 from app.gateway.routing import Policy, Route, Router, Rule
-from app.http.access import AccessLog
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
-from app.http.durations import Durations
+from app.http.observers import AccessLog, Durations
 from app.observe.events import Observe
+from app.observe.journal.writer import Journal, Options
 from app.observe.metrics import otlp as metrics_otlp
 from app.observe.metrics.recorder import Metrics
 from app.observe.observers import fan_out
@@ -46,10 +46,8 @@ from app.observe.tracing import setup as tracing_setup
 from app.observe.tracing.request import Tracing
 from app.runtime.files import check_writable
 from app.server.application import App, Part
-from app.server.journal import check_journal, journal
-from app.server.pacing import Pacer
+from app.server.overload import Pacer, Shedder
 from app.server.peer_port import PeerPort
-from app.server.shedding import Shedder
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
@@ -166,6 +164,32 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     tell = scraping.tell if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, _needs_directory(settings, routes), tell)
     return App(api, gateway, shedder, parts, journaled, port, peers)
+
+
+def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
+    """The journal, not yet started; None where none is configured. Raises ConfigError naming a key of ``journal``."""
+    asked = settings.journal
+    if asked.landing is None:
+        return None
+    options = Options(
+        landing=asked.landing,
+        open_directory=asked.open_directory or settings.state_dir / "journal",
+        node=asked.node,
+        compression=asked.compression,
+        segment_bytes=asked.segment_bytes,
+        segment_seconds=asked.segment_seconds,
+        bodies=asked.bodies,
+        buffer_bytes=asked.buffer_bytes,
+        wait=asked.when_full == "wait",
+    )
+    return Journal(options, clock)
+
+
+def check_journal(settings: Settings) -> None:
+    """Raise ConfigError naming a key of ``journal`` where it could not start; makes nothing."""
+    configured = journal(settings)
+    if configured is not None:
+        configured.check()
 
 
 def _peers_directory(settings: Settings) -> Path:

@@ -11,10 +11,9 @@ import time
 import pytest
 
 from app.config import settings
-from app.server.pacing import Pacer
+from app.server.overload import RESTED, SHEDDER, Pacer, Shedder
 from app.server.protocol import MAX_HEAD_BYTES, MAX_PIPELINED, GatewayProtocol
 from app.server.server import uvicorn_config
-from app.server.shedding import RESTED, SHEDDER, Shedder
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving
 

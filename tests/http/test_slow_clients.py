@@ -11,9 +11,8 @@ from functools import partial
 import pytest
 
 from app.config import settings
-from app.server.pacing import Pacer
+from app.server.overload import SHEDDER, Pacer, Shedder
 from app.server.server import raise_file_limit, uvicorn_config
-from app.server.shedding import SHEDDER, Shedder
 from app.server.wiring import build_app
 from tests.harness.problems import MEMBERS
 from tests.harness.sockets import Connection, echo, serving

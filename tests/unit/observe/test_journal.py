@@ -24,8 +24,7 @@ from app.gateway.routing import Router, Rule
 from app.observe.events import Event
 from app.observe.journal.record import Record
 from app.observe.journal.writer import WRITE_SECONDS, Journal, Options, host_node
-from app.server.journal import journal
-from app.server.wiring import build_app
+from app.server.wiring import build_app, journal
 from tests.harness.journal import MESSAGE, happened, landed, read
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding

@@ -13,8 +13,7 @@ from app.gateway.gateway import Gateway
 from app.gateway.routing import Router, Rule
 from app.observe.journal.writer import Journal, Options
 from app.server.application import App
-from app.server.pacing import Pacer
-from app.server.shedding import Shedder
+from app.server.overload import Pacer, Shedder
 from tests.harness.journal import read
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS, draft
