@@ -1,13 +1,16 @@
 # On Debian with Python 3.11: `make run` serves, `make test` tests. Both install what they need, once.
+# `make test-fast` tests in a minute: units, HTTP, and the contract on SQLite and Redis.
 PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
+PARALLEL := --numprocesses 4 --dist loadscope --no-loadscope-reorder
+FAST := -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-deps test-broker bench check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast test-deps test-broker bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -35,8 +38,14 @@ install: .venv/installed
 	$(PIP) --require-hashes -r requirements-dev.txt
 	@touch $@
 
+# Most tests wait for leases, delays and servers, so that four at a time are no burden to two cores. ARGS=-n0: one by one.
 test: test-deps
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(ARGS)
+
+test-fast: .venv/installed-dev
+	@command -v redis-server >/dev/null || .ci/packages redis-server
+	@command -v openssl >/dev/null || .ci/packages openssl
+	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
 # What the tests need beside Python: real brokers, Java, a browser, Prometheus (its programs; no service), the official
 # conformance suite, a generator of clients, and Go for what it generates.

@@ -1,4 +1,4 @@
-"""Fixtures that every test may ask for, and the table of the official conformance suite."""
+"""Fixtures for every test, the table of the official conformance suite, and how workers share the tests."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import hypothesis
 import pytest
 
 from tests.suites import conformance
 
 if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
+
     from tests.brokers.rabbitmq.harness import RabbitServer
+
+# A busy machine is no defect.
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("any machine")
 
 
 @pytest.fixture
@@ -34,6 +43,25 @@ def rabbit(rabbit_of_the_session: RabbitServer) -> RabbitServer:
     """A running RabbitMQ server, without management. A test may stop it, and need not start it again."""
     rabbit_of_the_session.ensure()
     return rabbit_of_the_session
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config) -> object:
+    from tests.harness.scheduling import ByServer
+
+    return ByServer(config)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker hands its part of the table to the process that prints it."""
+    if (output := getattr(session.config, "workeroutput", None)) is not None:
+        output["conformance"] = [tuple(outcome) for outcome in conformance.outcomes.values()]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: WorkerController) -> None:
+    for outcome in getattr(node, "workeroutput", {}).get("conformance", ()):
+        conformance.record(*outcome)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

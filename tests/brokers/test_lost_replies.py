@@ -19,8 +19,6 @@ from tests.harness.broker import Broker
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.world import Process, World, data, draft, until
 
-pytestmark = pytest.mark.timeout(90)
-
 
 class ProxiedRedis(RedisBroker):
     """The server as it is reached through a proxy."""

@@ -17,7 +17,7 @@ from tests.harness.ci import missing
 from tests.harness.gateway import gateway
 from tests.harness.openapi_generator import classpath, generate
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.slow
 
 ROUNDTRIP = Path(__file__).parent / "clients" / "roundtrip.go"
 MODULE = ("--git-user-id", "example", "--git-repo-id", "babelgate")

@@ -23,7 +23,7 @@ import pytest
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import certify, free_port
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 60

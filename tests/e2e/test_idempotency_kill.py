@@ -23,7 +23,7 @@ import pytest
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.harness.gateway import GatewayProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 KILLS = int(os.environ.get("TEST_KILLS", "2"))
 """How many blows a test deals; more of them by hand."""

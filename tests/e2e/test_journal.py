@@ -18,7 +18,7 @@ from tests.harness.journal import landed, lines, read, unpacked
 from tests.harness.local import free_port
 from tests.harness.s3 import s3_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 TOKEN = "a token that nobody may see"
 SHA256 = hashlib.sha256(TOKEN.encode()).hexdigest()

@@ -15,7 +15,7 @@ from tests.harness.gateway import GatewayProcess
 from tests.harness.journal import read
 from tests.harness.traffic import Client
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 PATH = "/queues/orders/messages"
 SURE_SECONDS = 1.0

@@ -17,7 +17,7 @@ from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess
 from tests.harness.traffic import Tally, Traffic
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 LEASE = 3.0
 """Seconds: what a killed gateway had handed out comes again after so long."""

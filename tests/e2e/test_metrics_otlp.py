@@ -12,7 +12,7 @@ from app.observe.metrics import catalogue
 from tests.harness.gateway import gateway
 from tests.harness.otlp import otlp_receiver
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.slow
 
 
 def test_it_sends_them_and_what_its_brokers_tell(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.gateway import GatewayProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 DRAFT = {"job": "urn:babel:test:x", "data": {}}
 PATIENCE_SECONDS = 40

@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.rabbitmq,
     pytest.mark.redis,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
 ]
 
 FASTER = 60

@@ -109,14 +109,12 @@ def check(lines: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.redis
-@pytest.mark.timeout(120)
 async def test_redis(tmp_path: Path, queue: str, hung: bool) -> None:
     with redis_server() as server:
         check(await outage(tmp_path, RedisBroker(server), queue, hung=hung))
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.timeout(180)
 async def test_rabbitmq(tmp_path: Path, queue: str, hung: bool) -> None:
     with rabbit_server() as server:
         check(await outage(tmp_path, RabbitBroker(server), queue, hung=hung))

@@ -27,7 +27,7 @@ from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import free_ports
 from tests.harness.otlp import OtlpReceiver, Span, otlp_receiver, tree
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.slow
 
 URN = "urn:babel:orders:created"
 UUID = "7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b"

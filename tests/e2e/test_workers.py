@@ -18,7 +18,7 @@ from tests.brokers.rabbitmq.harness import RabbitServer
 from tests.harness.gateway import GatewayProcess
 from tests.harness.local import free_ports
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.rabbitmq, pytest.mark.slow]
 
 DRAFT = {"job": "x", "data": {}}
 KEYS = [{"id": "shared", "secret": "a secret that all the replicas share"}]

@@ -17,7 +17,6 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
 def test_the_service_keeps_its_document(tmp_path):
     with gateway(tmp_path) as server:
         command = [

@@ -84,7 +84,6 @@ def _check(gateway: WatchedGateway, case: Case) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_request_leaves_others_their_turn(over_sqlite: WatchedGateway, case: Case) -> None:
     _check(over_sqlite, case)
@@ -92,7 +91,6 @@ def test_a_request_leaves_others_their_turn(over_sqlite: WatchedGateway, case: C
 
 @pytest.mark.slow
 @pytest.mark.redis
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", ABOUT_MESSAGES, ids=lambda case: case.name)
 def test_work_for_redis_leaves_others_their_turn(over_redis: WatchedGateway, case: Case) -> None:
     _check(over_redis, case)
@@ -100,13 +98,11 @@ def test_work_for_redis_leaves_others_their_turn(over_redis: WatchedGateway, cas
 
 @pytest.mark.slow
 @pytest.mark.rabbitmq
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("case", ABOUT_MESSAGES, ids=lambda case: case.name)
 def test_work_for_rabbitmq_leaves_others_their_turn(over_rabbitmq: WatchedGateway, case: Case) -> None:
     _check(over_rabbitmq, case)
 
 
-@pytest.mark.timeout(120)
 def test_a_stop_signal_is_obeyed_during_a_long_upload(tmp_path: Path) -> None:
     gateway = WatchedGateway(tmp_path, {"shutdown_seconds": 1})
     under_way, ended = threading.Event(), threading.Event()

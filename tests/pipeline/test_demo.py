@@ -6,7 +6,6 @@ from collections import Counter
 from random import Random
 
 import msgspec
-import pytest
 
 from app.demo import shop
 from app.demo.clockwork import Clock, gateway
@@ -17,7 +16,6 @@ START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 
 
-@pytest.mark.timeout(120)
 def test_the_journal_tells_what_the_clients_were_told(tmp_path):
     clock = Clock(START)
     hours: list[float] = []

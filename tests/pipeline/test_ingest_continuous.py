@@ -28,7 +28,6 @@ def killed(process):
         process.kill()
 
 
-@pytest.mark.timeout(240)
 def test_readers_see_every_record_once_while_both_are_at_work(spark, tmp_path):
     run = Run(spark, tmp_path)
     writer = Writer(run.landing)

@@ -30,7 +30,6 @@ def runs_of(run, dataset):
     return run.store.manifest(dataset)["parts"][dataset]
 
 
-@pytest.mark.timeout(240)
 def test_a_late_event_restates_what_it_touches(run):
     rows = land(run.landing, Days(150, days=3).rows(), "a")
     rows += land(run.landing, [row("accepted", START + 9, 0, **FACTS)], "b")
@@ -70,7 +69,6 @@ def test_a_late_event_restates_what_it_touches(run):
     assert {run.store.current(name) for name in DATASETS} == {second["run_id"]}, "it was killed, and all is read now"
 
 
-@pytest.mark.timeout(240)
 def test_what_is_not_stated_again_stays(run):
     rows = land(run.landing, Days(100, days=2).rows(), "a")
     run()
@@ -91,7 +89,6 @@ def test_what_is_not_stated_again_stays(run):
     check_open(run, rows, START + DAY - 2)
 
 
-@pytest.mark.timeout(240)
 def test_what_was_stated_again_is_removed_in_time(run):
     rows = land(run.landing, Days(100, days=2).rows(), "a")
     run()
@@ -134,7 +131,6 @@ def test_there_is_no_day_before_the_first():
     assert before(date(2026, 1, 1), 10**9) == date.min
 
 
-@pytest.mark.timeout(240)
 def test_what_is_missing_makes_it_at_least(run):
     rows = [row("accepted", START + 1000 * number, 0, **{**FACTS, "message_id": f"m{number}"}) for number in range(200)]
     kept = land(run.landing, rows[:90], "a") + land(run.landing, rows[100:], "a", first_seq=101)

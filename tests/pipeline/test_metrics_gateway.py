@@ -74,7 +74,6 @@ def counters(text):
     return found
 
 
-@pytest.mark.timeout(240)
 async def test_the_sums_are_those_of_the_gateway(spark, tmp_path):
     run = Run(spark, tmp_path)
     broker = SqliteBroker(tmp_path)

@@ -119,7 +119,6 @@ def abroad(spark):
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-@pytest.mark.timeout(240)
 def test_days_of_plausible_traffic(spark, abroad, tmp_path):
     rows = list(Days(2500, seed=7).rows())
     as_of = START + 2 * DAY
@@ -154,7 +153,6 @@ histories = st.lists(st.lists(events, min_size=1, max_size=9), min_size=60, max_
 
 @settings(max_examples=2, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories=histories)
-@pytest.mark.timeout(240)
 def test_histories_that_make_no_sense(spark, tmp_path_factory, histories):
     rows: list[Any] = []
     for number, history in enumerate(histories):

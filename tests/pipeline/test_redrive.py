@@ -300,7 +300,6 @@ def test_what_was_cut_off_longer_ago_than_keys_are_kept_is_not_gone_on_with_unas
                 assert of(told) == {"selected": 10, "accepted": 10}
 
 
-@pytest.mark.timeout(240)
 def test_from_the_journal(sends, tmp_path):
     """What was accepted is sent again; of the dead letters, those that still lie there."""
     journal = {"landing": str(tmp_path / "journal"), "compression": "gzip", "bodies": True}

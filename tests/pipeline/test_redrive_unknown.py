@@ -34,7 +34,6 @@ def in_between(host: str, port: int) -> Iterator[Proxy]:
 
 
 @pytest.mark.rabbitmq
-@pytest.mark.timeout(240)
 def test_what_nobody_knows(spark, rabbit, tmp_path, queue):
     sends = Sends(spark, tmp_path)
     write(tmp_path / "in", *(body(number, queue) for number in range(COUNT)))

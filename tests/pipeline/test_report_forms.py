@@ -159,7 +159,6 @@ def test_figures_in_words():
 
 
 @pytest.mark.browser
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)], ids=["wide", "phone, dark"])
 def test_a_browser_draws_the_charts(width, dark):
     page = as_html(INCOMPLETE)
@@ -188,7 +187,6 @@ def test_a_browser_draws_the_charts(width, dark):
 
 
 @pytest.mark.browser
-@pytest.mark.timeout(120)
 def test_a_browser_has_nothing_to_complain_of():
     assert browser.complaints(as_html(INCOMPLETE)) == []
     assert browser.complaints(as_html(FIGURES).replace(b"</body>", b"<script>1</script></body>")), "it would be told"

@@ -35,7 +35,6 @@ def rows_of(spark, *bodies):
     return spark.createDataFrame([(each,) for each in bodies], "body binary")
 
 
-@pytest.mark.timeout(240)
 def test_the_example_of_the_documentation(source, running, tmp_path, capsys):
     """As somebody would paste it, cell by cell."""
     section = DOCS.read_text().partition("## From a notebook")[2].partition("\n## ")[0]
@@ -120,7 +119,6 @@ class Reads:
         return sorted(key for _, found in self.batches for key in found)
 
 
-@pytest.mark.timeout(240)
 def test_a_journal_is_read_once_as_it_lands(source, tmp_path):
     landing = tmp_path / "landing"
     a, b = Writer(landing, "a"), Writer(landing, "b", "zstd")

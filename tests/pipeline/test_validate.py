@@ -71,7 +71,6 @@ def verdict_of_http(answer):
     return problem["code"], problem["pointer"], problem["detail"]
 
 
-@pytest.mark.timeout(180)
 def test_its_verdicts_and_bytes_are_those_of_the_endpoint(run, tmp_path):
     suite = locate()
     if suite is None:

@@ -17,7 +17,7 @@ from tests.brokers.rabbitmq.harness import RabbitServer, client, count
 from tests.brokers.rabbitmq.support import linked
 from tests.harness.local import eventually
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.rabbitmq
 NOTHING = Basic.Properties()
 
 

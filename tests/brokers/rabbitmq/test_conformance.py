@@ -11,7 +11,7 @@ from app.brokers.binding import Outgoing
 from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse
 from tests.suites import conformance as suite
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.brokers.rabbitmq.harness import RabbitServer, rabbit_server
 from tests.brokers.rabbitmq.support import linked, virtual_host
 from tests.harness.local import eventually
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.rabbitmq
 
 
 def connections(rabbit: RabbitServer) -> list[str]:

@@ -33,8 +33,7 @@ __all__ = [
     "TestSettle",
 ]
 
-# A restart of the broker takes three seconds, and many more on a busy machine.
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 
 
 class OjsBroker(RabbitBroker):

@@ -14,7 +14,7 @@ from app.errors import InvalidParameter
 from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse, count
 from tests.harness.world import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
 
 import pytest
 from hypothesis import given
@@ -23,12 +22,6 @@ from app.brokers.rabbitmq.profile import Topology
 from app.brokers.rabbitmq.stats import warnings_of
 from tests.brokers.rabbitmq.harness import RabbitServer, client, count
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, virtual_host
-
-
-def real(test: Callable[..., Coroutine[None, None, None]]) -> Callable[..., Coroutine[None, None, None]]:
-    """Needs a server, which takes its time to start."""
-    return pytest.mark.rabbitmq(pytest.mark.timeout(90)(test))
-
 
 NAMES = st.text("ab01.-_*#", min_size=1, max_size=20).filter(lambda name: {"*", "#"}.isdisjoint(name.split(".")))
 
@@ -103,7 +96,7 @@ def test_no_rung_ever_expires() -> None:
     assert len(LADDER.queues) == 26 and not any("x-expires" in arguments for arguments in said)
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_delays_end_in_their_order_and_not_before_their_time(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         begun = time.monotonic()
@@ -117,7 +110,7 @@ async def test_delays_end_in_their_order_and_not_before_their_time(rabbit: Rabbi
         assert arrivals.left == 0
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_a_queue_whose_name_ends_like_anothers_gets_none_of_its_messages(
     rabbit: RabbitServer, queue: str
 ) -> None:
@@ -130,7 +123,7 @@ async def test_a_queue_whose_name_ends_like_anothers_gets_none_of_its_messages(
         assert (of_short.left, of_long.left) == (0, 0)
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_a_delayed_message_outlives_the_broker(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         assert await line.publish(BODY, delay=1.1) == [None]
@@ -145,7 +138,7 @@ async def test_a_delayed_message_outlives_the_broker(rabbit: RabbitServer, queue
         assert (await arrivals.next()).message.body == b"last"
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_a_message_whose_queue_is_gone_rests_where_it_holds_up_nobody(rabbit: RabbitServer, queue: str) -> None:
     with virtual_host(rabbit) as vhost:
         url = rabbit.url(vhost)
@@ -160,7 +153,7 @@ async def test_a_message_whose_queue_is_gone_rests_where_it_holds_up_nobody(rabb
             assert "40" in warning and LOST in warning
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_a_ladder_that_was_made_otherwise_serves_as_it_is(rabbit: RabbitServer, queue: str) -> None:
     with virtual_host(rabbit) as vhost:
         url = rabbit.url(vhost)
@@ -172,7 +165,7 @@ async def test_a_ladder_that_was_made_otherwise_serves_as_it_is(rabbit: RabbitSe
             assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
 
 
-@real
+@pytest.mark.rabbitmq
 async def test_a_queue_that_was_made_again_is_delayed_to_again(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         assert await line.publish(BODY, delay=0.1) == [None]

@@ -22,7 +22,7 @@ from app.gateway.routing import Policy
 from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer, binding, browse, client
 from tests.harness.world import World, data, kinds, until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 URN = "urn:babel:orders:created"
 DATA = {"order": 1042, "name": "Café — naïve ☕", "price": 1.5, "none": None, "list": [], "object": {}}
 TRACE = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"}

@@ -15,7 +15,7 @@ from tests.brokers.rabbitmq.wire_support import accepted, answers, kinds, messag
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.world import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
 from tests.brokers.rabbitmq.support import linked
 
 QUORUM = {"queue_type": "quorum"}
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from tests.brokers.rabbitmq.wire_support import reserved
 from tests.harness.world import until
 from tests.unit.envelope.support import compact
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 
 MEDIA = "application/openjobspec+json"
 V7 = "01975a1e-3c58-7abc-8def-0123456789ab"

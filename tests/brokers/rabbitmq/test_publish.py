@@ -14,7 +14,7 @@ from tests.brokers.rabbitmq.support import BODY, lined, virtual_host
 from tests.harness.local import eventually
 from tests.harness.world import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.rabbitmq
 
 
 async def test_a_batch_is_written_in_order(rabbit: RabbitServer, queue: str) -> None:

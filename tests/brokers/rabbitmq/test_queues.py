@@ -19,7 +19,7 @@ from tests.brokers.rabbitmq.wire_support import BODY, kinds, message, refusal, r
 from tests.harness.local import certify, free_port
 from tests.harness.world import until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(90)]
+pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.brokers.rabbitmq.harness import RabbitServer, binding, count
 from tests.brokers.rabbitmq.wire_support import kinds, message
 from tests.harness.world import PATIENCE, until
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(60)]
+pytestmark = pytest.mark.rabbitmq
 
 LINGERED = 0.3
 """Seconds after which no consumer is left of those who have waited."""

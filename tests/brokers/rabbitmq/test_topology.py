@@ -18,7 +18,7 @@ from app.errors import BrokerRejected, BrokerUnavailable
 from tests.brokers.rabbitmq.harness import RabbitServer, client
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, linked, virtual_host
 
-pytestmark = [pytest.mark.rabbitmq, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.rabbitmq
 
 
 def exists(channel: BlockingChannel, queue: str) -> bool:

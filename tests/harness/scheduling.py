@@ -1,0 +1,22 @@
+"""Distributes the tests over the workers of pytest-xdist: what shares a server or a Spark session stays together."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER = ("tests/pipeline/",)
+"""Folders that one worker runs: their tests share a Spark session, and another would take its memory twice."""
+
+APART = ("tests/e2e/", "tests/brokers/test_lost_replies.py")
+"""Tests that start processes of their own and take seconds each: any worker takes the next one."""
+
+
+class ByServer(LoadScopeScheduling):  # type: ignore[misc]
+    """Units of work are folders, classes, modules or single tests, in the order of collection."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        for folder in TOGETHER:
+            if path.startswith(folder):
+                return folder
+        return nodeid if path.startswith(APART) else super()._split_scope(nodeid)
