@@ -13,20 +13,20 @@ from weakref import WeakValueDictionary
 
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
-from app.brokers.rabbitmq.channels import Channels
-from app.brokers.rabbitmq.connection import Backoff, Link
-from app.brokers.rabbitmq.dead_letters import Resting
+from app.brokers.rabbitmq.channel_pool import ChannelPool
+from app.brokers.rabbitmq.connection import AmqpConnection, Backoff
+from app.brokers.rabbitmq.dead_letters import DeadLetterQueues
 from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq.errors import reason_of
-from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
-from app.brokers.rabbitmq.profile import Addressed, Topology
-from app.brokers.rabbitmq.publish import Nacks, Publisher
-from app.brokers.rabbitmq.receive import Reserving
-from app.brokers.rabbitmq.settle import Settling
-from app.brokers.rabbitmq.stats import Counting, warnings_of
+from app.brokers.rabbitmq.profile import AddressedMessage, Topology
+from app.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
+from app.brokers.rabbitmq.receive import QueueReceivers
+from app.brokers.rabbitmq.settle import ChannelSettler
+from app.brokers.rabbitmq.stats import StatsChannel, warnings_of
 from app.brokers.rabbitmq.topology import Declare, Declarer
-from app.brokers.rabbitmq.url import Parameters, parameters_of
+from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected
 from app.runtime import turns
@@ -73,22 +73,23 @@ class RabbitBinding:
     Not Peeks: AMQP cannot look at a message without taking it. Dead letters are taken to be listed, and put back.
     """
 
-    def __init__(self, name: str, parameters: Parameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, name: str, parameters: ConnectionParameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.name = name
         self.timeout_seconds = timeout_seconds
         backoff = Backoff()
-        self._publishing = Link(name, parameters, "publish", backoff, timeout_seconds)
-        self._consuming = Link(name, parameters, "consume", backoff, timeout_seconds)
+        publishing = AmqpConnection(name, parameters, "publish", backoff, timeout_seconds)
+        consuming = AmqpConnection(name, parameters, "consume", backoff, timeout_seconds)
+        self._publish_connection, self._consume_connection = publishing, consuming
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._channels = Channels(self._consuming.channel, lambda: self._consuming.channel_max)
-        self._reserving = Reserving(self._consuming, Declarer(self._consuming, locks), self._channels, self._spawn)
-        self._settling = Settling(name, self._channels, timeout_seconds)
-        self._counting = Counting(self._consuming, timeout_seconds)
-        self._resting = Resting(self._consuming, self._spawn, timeout_seconds)
-        where = parameters.management
-        self._management = None if where is None else Management(name, where, parameters.vhost)
-        nacks = Nacks(name, self._management)
-        self._publisher = Publisher(self._publishing, Declarer(self._publishing, locks), timeout_seconds, nacks)
+        self._channels = ChannelPool(consuming.channel, lambda: consuming.channel_max)
+        self._receivers = QueueReceivers(consuming, Declarer(consuming, locks), self._channels, self._spawn)
+        self._settler = ChannelSettler(name, self._channels, timeout_seconds)
+        self._stats = StatsChannel(consuming, timeout_seconds)
+        self._dead_letters = DeadLetterQueues(consuming, self._spawn, timeout_seconds)
+        endpoint = parameters.management
+        self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
+        nacks = NackErrors(name, self._management)
+        self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
         self._used: dict[str, RabbitQueue] = {}
         self._background: set[asyncio.Task[None]] = set()
 
@@ -102,14 +103,14 @@ class RabbitBinding:
 
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""
-        await asyncio.gather(self._consuming.open(), self._publishing.open())
+        await asyncio.gather(self._consume_connection.open(), self._publish_connection.open())
 
     async def close(self) -> None:
         """Disconnect: the broker takes back what is not settled."""
-        self._reserving.close()
-        self._resting.close()
-        await self._settling.flush()
-        await asyncio.gather(self._publishing.close(), self._consuming.close())
+        self._receivers.close()
+        self._dead_letters.close()
+        await self._settler.flush()
+        await asyncio.gather(self._publish_connection.close(), self._consume_connection.close())
         await self._channels.close()
         if self._background:
             await asyncio.wait(self._background, timeout=_CLOSE_SECONDS)
@@ -118,11 +119,11 @@ class RabbitBinding:
 
     async def ping(self) -> None:
         """A round trip on a channel."""
-        await self._counting.ping(_PING_SECONDS)
+        await self._stats.ping(_PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
         """On the server, and on the queues in use as far as the management API tells."""
-        return await warnings_of(self._publishing, self._management, list(self._used.values()))
+        return await warnings_of(self._publish_connection, self._management, list(self._used.values()))
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Persistent, mandatory and confirmed, in one write."""
@@ -135,10 +136,14 @@ class RabbitBinding:
         return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
 
     async def _write(
-        self, messages: Sequence[Outgoing], make: Callable[[Outgoing], Addressed], topology: Topology, declare: Declare
+        self,
+        messages: Sequence[Outgoing],
+        make: Callable[[Outgoing], AddressedMessage],
+        topology: Topology,
+        declare: Declare,
     ) -> Sequence[Outcome]:
         outcomes: list[Outcome] = [None] * len(messages)
-        made: dict[int, Addressed] = {}
+        made: dict[int, AddressedMessage] = {}
         for position, message in enumerate(messages):
             try:
                 made[position] = await turns.run(make, message, size=len(message.body))
@@ -156,11 +161,11 @@ class RabbitBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """What is there; else a consumer waits for it, and is gone soon after the last who waits."""
-        return await self._reserving.reserve(self._use(queue), limit, wait_seconds)
+        return await self._receivers.reserve(self._use(queue), limit, wait_seconds)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """Written in one piece; returns when the broker has read it. OutcomeUnknown where that cannot be told."""
-        return await self._settling.ack(handles)
+        return await self._settler.ack(handles)
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
@@ -168,7 +173,7 @@ class RabbitBinding:
         """Back to their places. Raises ValueError for what AMQP cannot do: count, or wait."""
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
-        return await self._settling.release(handles)
+        return await self._settler.release(handles)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
@@ -178,7 +183,7 @@ class RabbitBinding:
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """By the tags handed out on channels that are open."""
-        return self._settling.outstanding(handles)
+        return self._settler.outstanding(handles)
 
     async def stats(self, queue: NativeQueue) -> Stats:
         """Ready messages and dead letters; in flight only where the management API is configured, up to 5 s late.
@@ -186,30 +191,30 @@ class RabbitBinding:
         What is delayed lies in queues that all share, and is not counted.
         """
         profile = _queue(queue).profile
-        depth, dead = await self._counting.ready(profile.queue, profile.dead_queue)
+        depth, dead = await self._stats.ready(profile.queue, profile.dead_queue)
         counts = await self._management.counts(profile.queue) if self._management is not None else None
         in_flight = counts.messages_unacknowledged if counts is not None else None
-        return Stats(depth, in_flight, None, dead + self._resting.taken(profile.dead_queue))
+        return Stats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
 
     async def purge(self, queue: NativeQueue) -> int:
         """What is ready. What is delayed stays: it lies in queues that all share."""
-        return await self._counting.purge(_queue(queue).profile.queue)
+        return await self._stats.purge(_queue(queue).profile.queue)
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
         """A page; the cursor is a position. While pages follow one another nobody else sees what was read."""
-        return await self._resting.read(_queue(queue).profile, cursor, limit)
+        return await self._dead_letters.read(_queue(queue).profile, cursor, limit)
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
         """Each once, also when it was put back in between."""
-        return await self._resting.remove(_queue(queue).profile, records, cursor)
+        return await self._dead_letters.remove(_queue(queue).profile, records, cursor)
 
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
         """All, or from the head while they are older."""
-        return await self._resting.purge(_queue(queue).profile, before_ms)
+        return await self._dead_letters.purge(_queue(queue).profile, before_ms)
 
     def _use(self, queue: NativeQueue) -> RabbitQueue:
         target = _queue(queue)

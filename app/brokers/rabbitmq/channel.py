@@ -24,16 +24,16 @@ from pamqp import commands as spec
 from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.confirms import Confirms
 from app.brokers.rabbitmq.frames import FrameReader, properties_of, size_of
-from app.brokers.rabbitmq.profile import Addressed, Native
+from app.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 
 _CLOSE_SECONDS = 2.0
 
 
-class Arrived(Struct, frozen=True):
+class ChannelMessage(Struct, frozen=True):
     """A message that came in: its delivery ``tag`` on this channel; ``left`` in the queue when it was got."""
 
     tag: int
-    message: Native
+    message: NativeMessage
     left: int = 0
 
 
@@ -72,10 +72,10 @@ class Unsettled:
         return [(run, True), *((tag, False) for tag in tags if tag > run)]
 
 
-class _Gets(Struct):
+class _PendingGets(Struct):
     waited_for: int
-    arrived: list[Arrived]
-    future: asyncio.Future[list[Arrived]]
+    arrived: list[ChannelMessage]
+    future: asyncio.Future[list[ChannelMessage]]
 
 
 class Channel:
@@ -93,8 +93,8 @@ class Channel:
         self._frame_max = rpc.connection.connection_tune.frame_max
         self._confirms = Confirms()
         self._unsettled = Unsettled()
-        self._gets: deque[_Gets] = deque()
-        self._consumers: dict[str, tuple[Callable[[Arrived], None], Callable[[], None] | None]] = {}
+        self._gets: deque[_PendingGets] = deque()
+        self._consumers: dict[str, tuple[Callable[[ChannelMessage], None], Callable[[], None] | None]] = {}
         self._barrier: asyncio.Future[None] | None = None
         self._barriers: deque[asyncio.Future[None]] = deque()
         self._method: spec.Basic.GetOk | spec.Basic.Deliver | spec.Basic.Return | None = None
@@ -103,7 +103,7 @@ class Channel:
         self._missing = 0
         self._unwritten: list[bytes] = []
         self._writing: asyncio.Task[None] | None = None
-        rpc.frames = cast("asyncio.Queue[Any]", _Frames(rpc.frames, self._take))
+        rpc.frames = cast("asyncio.Queue[Any]", _FrameInterceptor(rpc.frames, self._take))
         reader.contents[self._number] = self
         rpc.closing.add_done_callback(self._ended)
 
@@ -125,7 +125,7 @@ class Channel:
         with contextlib.suppress(Exception):
             await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
-    def publish(self, messages: Sequence[Addressed]) -> list[asyncio.Future[None]]:
+    def publish(self, messages: Sequence[AddressedMessage]) -> list[asyncio.Future[None]]:
         """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked.
 
         The future of a message that AMQP cannot carry raises why (ValueError, TypeError …); it is not written.
@@ -147,11 +147,11 @@ class Channel:
         self._write(b"".join(written))
         return futures
 
-    async def get(self, queue: str, count: int) -> list[Arrived]:
+    async def get(self, queue: str, count: int) -> list[ChannelMessage]:
         """Up to ``count`` messages that are ready: ``count`` pipelined ``basic.get`` in one write."""
         self._check()
-        future: asyncio.Future[list[Arrived]] = asyncio.get_running_loop().create_future()
-        self._gets.append(_Gets(count, [], future))
+        future: asyncio.Future[list[ChannelMessage]] = asyncio.get_running_loop().create_future()
+        self._gets.append(_PendingGets(count, [], future))
         self._write(self._frame(spec.Basic.Get(queue=queue)) * count)
         try:
             return await future
@@ -165,7 +165,7 @@ class Channel:
         self,
         queue: str,
         prefetch: int,
-        arrived: Callable[[Arrived], None],
+        arrived: Callable[[ChannelMessage], None],
         cancelled: Callable[[], None] | None = None,
     ) -> str:
         """Start a consumer that gets at most ``prefetch`` messages until some are settled; its tag.
@@ -240,13 +240,13 @@ class Channel:
         return True
 
     def content_header(self, payload: bytes) -> None:
-        """See :class:`app.brokers.rabbitmq.frames.Content`."""
+        """See :class:`app.brokers.rabbitmq.frames.ContentHandler`."""
         self._header, self._parts, self._missing = payload, [], size_of(payload)
         if not self._missing:
             self._complete()
 
     def content_body(self, payload: bytes) -> None:
-        """See :class:`app.brokers.rabbitmq.frames.Content`."""
+        """See :class:`app.brokers.rabbitmq.frames.ContentHandler`."""
         self._parts.append(payload)
         self._missing -= len(payload)
         if self._missing <= 0:
@@ -262,7 +262,7 @@ class Channel:
         if method is None:
             # aiormq has closed the channel meanwhile, and kept its method to itself.
             return
-        native = Native(
+        native = NativeMessage(
             body,
             properties_of(self._header),
             method.exchange or "",
@@ -272,16 +272,16 @@ class Channel:
         tag = method.delivery_tag or 0
         self._unsettled.arrived(tag)
         if isinstance(method, spec.Basic.GetOk):
-            self._got(Arrived(tag, native, method.message_count or 0))
+            self._got(ChannelMessage(tag, native, method.message_count or 0))
             return
         arrived, _ = self._consumers.get(method.consumer_tag or "", (None, None))
         if arrived is not None:
-            arrived(Arrived(tag, native))
+            arrived(ChannelMessage(tag, native))
         elif self.is_open:
             # Its consumer is gone: nobody would ever settle it.
             self.requeue([tag])
 
-    def _got(self, message: Arrived | None) -> None:
+    def _got(self, message: ChannelMessage | None) -> None:
         gets = self._gets[0]
         gets.waited_for -= 1
         if message is not None:
@@ -340,7 +340,7 @@ class Channel:
             self._writing = None
 
 
-class _Frames:
+class _FrameInterceptor:
     """Stands where aiormq has a channel's queue of frames."""
 
     def __init__(self, inner: asyncio.Queue[Any], take: Callable[[Any], bool]) -> None:

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from msgspec import Struct
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq.profile import Addressed
+from app.brokers.rabbitmq.profile import AddressedMessage
 
 
 class Returned(Exception):
@@ -20,7 +20,7 @@ class Nacked(Exception):
 
 
 class _Unconfirmed(Struct):
-    message: Addressed
+    message: AddressedMessage
     future: asyncio.Future[None]
     returned: str | None = None
 
@@ -32,7 +32,7 @@ class Confirms:
         self._tag = 0
         self._unconfirmed: OrderedDict[int, _Unconfirmed] = OrderedDict()
 
-    def expect(self, message: Addressed, future: asyncio.Future[None]) -> None:
+    def expect(self, message: AddressedMessage, future: asyncio.Future[None]) -> None:
         """``message`` is the next that is written; ``future`` is done at its confirm, or raises Returned or Nacked."""
         self._tag += 1
         self._unconfirmed[self._tag] = _Unconfirmed(message, future)

@@ -20,7 +20,7 @@ from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.errors import reason_of, translate
 from app.brokers.rabbitmq.frames import FrameReader, Transport
-from app.brokers.rabbitmq.url import Parameters
+from app.brokers.rabbitmq.url import ConnectionParameters
 from app.errors import BrokerUnavailable
 from app.observe.logs import get_logger
 
@@ -62,7 +62,7 @@ class Backoff:
         self._cause = str(getattr(error, "reason", error))
 
 
-class Link:
+class AmqpConnection:
     """A connection of ``broker`` for one ``purpose``.
 
     It is not aio-pika's robust one, which restores itself: consumers would come back with a prefetch that nobody waits
@@ -73,7 +73,7 @@ class Link:
     def __init__(
         self,
         broker: str,
-        parameters: Parameters,
+        parameters: ConnectionParameters,
         purpose: Literal["publish", "consume"],
         backoff: Backoff | None = None,
         timeout_seconds: float = TIMEOUT_SECONDS,

@@ -15,12 +15,12 @@ from msgspec import Struct
 from app import envelope
 from app.brokers.binding import DeadRecord
 from app.brokers.options import TIMEOUT_SECONDS
-from app.brokers.rabbitmq.channel import Arrived, Channel
-from app.brokers.rabbitmq.channels import Held
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.channel import Channel, ChannelMessage
+from app.brokers.rabbitmq.channel_pool import ReceivingChannel
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.profile import Profile
-from app.brokers.rabbitmq.receive import Spawn, Waiting
+from app.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
 from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter, OutcomeUnknown
 from app.runtime import turns
 
@@ -50,11 +50,11 @@ _SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 has taken."""
 
 
-class Found(Struct, frozen=True):
+class TakenLetter(Struct, frozen=True):
     """A message that was looked at, and on which channel."""
 
     generation: str
-    arrived: Arrived
+    arrived: ChannelMessage
 
     @property
     def identity(self) -> tuple[str | None, bytes]:
@@ -62,7 +62,7 @@ class Found(Struct, frozen=True):
         return self.arrived.message.properties.message_id, self.arrived.message.body
 
 
-class Browsing:
+class QueueBrowser:
     """What was taken from the head of ``queue`` on a channel of its own, by consumers that are gone at once.
 
     It goes back to its places, but on a quorum queue without a delivery limit behind what was not taken
@@ -78,9 +78,9 @@ class Browsing:
         self._putting_seconds = putting_seconds
         self.at_end = False
         """Whether nothing was left when it was last looked for more."""
-        self._held = Held(channel)
+        self._receiving = ReceivingChannel(channel)
         self._queue = queue
-        self._taken: dict[int, Found | None] = {}
+        self._taken: dict[int, TakenLetter | None] = {}
         self._forgotten = 0
         self._runs: list[list[int]] = []
 
@@ -91,7 +91,7 @@ class Browsing:
         """Whether a page from ``start`` on can be shown without taking anything twice."""
         return start >= self._forgotten
 
-    def page(self, start: int, limit: int) -> list[Found]:
+    def page(self, start: int, limit: int) -> list[TakenLetter]:
         """What stands from ``start`` on, as far as it was taken."""
         return [found for found in list(self._taken.values())[start : start + limit] if found is not None]
 
@@ -103,7 +103,7 @@ class Browsing:
             await self._take(min(_PAGE, count - len(self._taken)))
         return len(self._taken) > before
 
-    async def search(self, wanted: Mapping[int, Found], bound: int) -> dict[int, int]:
+    async def search(self, wanted: Mapping[int, TakenLetter], bound: int) -> dict[int, int]:
         """The tags of what is ``wanted``, under the same keys; looks through at most ``bound`` messages."""
         found = {
             key: each.arrived.tag
@@ -177,54 +177,54 @@ class Browsing:
 
     async def _take(self, count: int) -> None:
         ready = await self.ready()
-        arrived: list[Arrived] = []
+        arrived: list[ChannelMessage] = []
         if ready:
-            waiting = Waiting(self._held, self._queue, min(ready, count))
+            consumer = TemporaryConsumer(self._receiving, self._queue, min(ready, count))
             try:
-                await waiting.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
+                await consumer.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
             finally:
-                arrived = await waiting.stop()
+                arrived = await consumer.stop()
         self.at_end = not arrived or len(arrived) >= ready
-        self._taken.update((each.tag, Found(self.channel.generation, each)) for each in arrived)
+        self._taken.update((each.tag, TakenLetter(self.channel.generation, each)) for each in arrived)
         self._runs.append([each.tag for each in arrived])
         for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:
             self._taken[tag] = None
             self._forgotten += 1
 
 
-class _Shelf:
+class _DeadLetterQueue:
     """A dead-letter queue: one operation at a time."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-        self.browsing: Browsing | None = None
+        self.browsing: QueueBrowser | None = None
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Resting:
+class DeadLetterQueues:
     """The dead-letter queues of one broker, read by their heads.
 
     All who read a queue in this process share what is taken of it. It is put back when its end has been reached, or
     when nobody goes on reading for a second.
     """
 
-    def __init__(self, link: Link, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._link = link
+    def __init__(self, connection: AmqpConnection, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._connection = connection
         self._spawn = spawn
         self._timeout_seconds = timeout_seconds
-        self._shelves: dict[str, _Shelf] = {}
+        self._dead_queues: dict[str, _DeadLetterQueue] = {}
 
     def taken(self, queue: str) -> int:
         """How many of its messages are taken just now."""
-        shelf = self._shelves.get(queue)
-        return len(shelf.browsing) if shelf is not None and shelf.browsing is not None else 0
+        dead_queue = self._dead_queues.get(queue)
+        return len(dead_queue.browsing) if dead_queue is not None and dead_queue.browsing is not None else 0
 
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page; the cursor is a position in the queue. Raises InvalidParameter for another cursor."""
         start = _position(cursor)
-        async with self._shelf(profile.dead_queue) as shelf:
-            browsing = await self._browse(shelf, profile.dead_queue)
+        async with self._opened(profile.dead_queue) as dead_queue:
+            browsing = await self._browse(dead_queue, profile.dead_queue)
             if browsing is None:
                 return [], None
             if not browsing.remembers(start):
@@ -244,8 +244,8 @@ class Resting:
         removed = [False] * len(records)
         for pause in _SEARCHES_AFTER_SECONDS:
             await asyncio.sleep(pause)
-            async with self._shelf(profile.dead_queue, writes=True) as shelf:
-                browsing = await self._browse(shelf, profile.dead_queue)
+            async with self._opened(profile.dead_queue, writes=True) as dead_queue:
+                browsing = await self._browse(dead_queue, profile.dead_queue)
                 if browsing is None:
                     break
                 wanted = {index: record.key for index, record in enumerate(records) if not removed[index]}
@@ -262,8 +262,8 @@ class Resting:
     async def purge(self, profile: Profile, before_ms: int | None) -> int:
         """All that nobody has taken; or those at the head that died before ``before_ms``, up to the first younger."""
         queue = profile.dead_queue
-        async with self._shelf(queue, writes=True) as shelf:
-            browsing = await self._browse(shelf, queue)
+        async with self._opened(queue, writes=True) as dead_queue:
+            browsing = await self._browse(dead_queue, queue)
             if browsing is None:
                 return 0
             await browsing.put_back()
@@ -275,13 +275,13 @@ class Resting:
                 await browsing.put_back()
 
     def close(self) -> None:
-        """Stop waiting for those who read on; closing the connection puts all back."""
-        for shelf in self._shelves.values():
-            if shelf.timer is not None:
-                shelf.timer.cancel()
-        self._shelves.clear()
+        """Cancel the timers of those who read on; closing the connection puts all back."""
+        for dead_queue in self._dead_queues.values():
+            if dead_queue.timer is not None:
+                dead_queue.timer.cancel()
+        self._dead_queues.clear()
 
-    async def _purge_old(self, browsing: Browsing, profile: Profile, before_ms: int) -> int:
+    async def _purge_old(self, browsing: QueueBrowser, profile: Profile, before_ms: int) -> int:
         old: list[int] = []
         for start in range(0, _MAX_SEARCHED, _PAGE):
             await browsing.grow(start + _PAGE)
@@ -299,65 +299,66 @@ class Resting:
         return len(old)
 
     @asynccontextmanager
-    async def _shelf(self, queue: str, *, writes: bool = False) -> AsyncIterator[_Shelf]:
-        """The shelf, for one operation; what AMQP raises in it becomes an error of ours."""
-        shelf = self._shelves.setdefault(queue, _Shelf())
-        shelf.users += 1
+    async def _opened(self, queue: str, *, writes: bool = False) -> AsyncIterator[_DeadLetterQueue]:
+        """The dead-letter queue, for one operation; what AMQP raises in it becomes an error of ours."""
+        dead_queue = self._dead_queues.setdefault(queue, _DeadLetterQueue())
+        dead_queue.users += 1
         try:
-            async with asyncio.timeout(self._timeout_seconds), shelf.lock:
-                if shelf.timer is not None:
-                    shelf.timer.cancel()
+            async with asyncio.timeout(self._timeout_seconds), dead_queue.lock:
+                if dead_queue.timer is not None:
+                    dead_queue.timer.cancel()
                 try:
-                    yield shelf
+                    yield dead_queue
                 finally:
-                    self._linger(shelf, queue)
+                    self._linger(dead_queue, queue)
         except TimeoutError:
             reason = f"no answer within {self._timeout_seconds:g} s"
             kind = OutcomeUnknown if writes else BrokerUnavailable
-            raise kind(broker=self._link.broker, reason=reason) from None
+            raise kind(broker=self._connection.broker, reason=reason) from None
         except BabelgateError:
             raise
         except Exception as error:
-            raise translate(self._link.broker, error, written=writes) from error
+            raise translate(self._connection.broker, error, written=writes) from error
         finally:
-            shelf.users -= 1
-            if not shelf.users and shelf.browsing is None:
-                self._shelves.pop(queue, None)
+            dead_queue.users -= 1
+            if not dead_queue.users and dead_queue.browsing is None:
+                self._dead_queues.pop(queue, None)
 
-    async def _browse(self, shelf: _Shelf, queue: str) -> Browsing | None:
+    async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
         """What is taken of the queue; None where there is no such queue."""
-        browsing = shelf.browsing
+        browsing = dead_queue.browsing
         if browsing is None or not browsing.channel.is_open:
-            browsing = shelf.browsing = Browsing(await self._link.channel(), queue, self._timeout_seconds / 2)
+            channel = await self._connection.channel()
+            browsing = dead_queue.browsing = QueueBrowser(channel, queue, self._timeout_seconds / 2)
         if not len(browsing):
             try:
                 await browsing.ready()
             except ChannelNotFoundEntity:
-                shelf.browsing = None
-        return shelf.browsing
+                dead_queue.browsing = None
+        return dead_queue.browsing
 
-    def _linger(self, shelf: _Shelf, queue: str) -> None:
-        if shelf.browsing is not None:
+    def _linger(self, dead_queue: _DeadLetterQueue, queue: str) -> None:
+        if dead_queue.browsing is not None:
             loop = asyncio.get_running_loop()
-            shelf.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
+            dead_queue.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
 
     async def _end(self, queue: str) -> None:
         with contextlib.suppress(BabelgateError):
-            async with self._shelf(queue) as shelf:
-                browsing, shelf.browsing = shelf.browsing, None
+            async with self._opened(queue) as dead_queue:
+                browsing, dead_queue.browsing = dead_queue.browsing, None
                 if browsing is not None:
                     await browsing.channel.close()
 
 
-def _size(found: Found) -> int:
+def _size(found: TakenLetter) -> int:
     return len(found.arrived.message.body)
 
 
-def _died_at(profile: Profile, found: Found) -> int | None:
+def _died_at(profile: Profile, found: TakenLetter) -> int | None:
     return envelope.describe_dead(profile.read_dead(found.arrived.message).body).failed_at
 
 
-def _record(profile: Profile, found: Found) -> DeadRecord:
+def _record(profile: Profile, found: TakenLetter) -> DeadRecord:
     read = profile.read_dead(found.arrived.message)
     return DeadRecord(found, read.body, read.headers, read.carried)
 

@@ -11,17 +11,24 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from app.brokers.rabbitmq.profile import UNLIMITED, Bound, Exchange, Queue, Topology, confirmed
+from app.brokers.rabbitmq.profile import (
+    UNLIMITED,
+    BindingDeclaration,
+    ExchangeDeclaration,
+    QueueDeclaration,
+    Topology,
+    confirmed,
+)
 
 TICK_MS = 100
-RUNGS = 25
-MAX_DELAY_SECONDS = ((1 << RUNGS) - 1) * TICK_MS // 1000
+DELAY_QUEUES = 25
+MAX_DELAY_SECONDS = ((1 << DELAY_QUEUES) - 1) * TICK_MS // 1000
 """All rungs: 38 days."""
 
 ROUTING_KEY_BYTES = 255
 """A short string (AMQP 0-9-1, section 4.2.5.3)."""
 
-MAX_QUEUE_BYTES = ROUTING_KEY_BYTES - 2 * RUNGS
+MAX_QUEUE_BYTES = ROUTING_KEY_BYTES - 2 * DELAY_QUEUES
 """The longest name of a queue that fits behind the bits."""
 
 _NAME = "babelgate.delay"
@@ -31,53 +38,56 @@ LOST = f"{_NAME}.unroutable"
 dead-lettering goes on with a few unconfirmed messages only (https://www.rabbitmq.com/docs/quorum-queues)."""
 
 
-def _rung(number: int) -> str:
+def _delay_queue(number: int) -> str:
     return f"{_NAME}.{number:02d}"
 
 
 def _arguments(number: int) -> dict[str, object]:
     # Never x-expires: publishing is no use of a queue, an idle rung would go with the messages in it.
-    return {"x-message-ttl": TICK_MS << number, "x-dead-letter-exchange": _rung(number - 1) if number else _DONE}
+    return {"x-message-ttl": TICK_MS << number, "x-dead-letter-exchange": _delay_queue(number - 1) if number else _DONE}
 
 
-def _queue(number: int) -> Queue:
+def _queue(number: int) -> QueueDeclaration:
     classic = _arguments(number)
     # Older brokers refuse the quorum queue, and a broker that once was older has the classic one.
-    return Queue(_rung(number), confirmed(classic), or_else=(classic,))
+    return QueueDeclaration(_delay_queue(number), confirmed(classic), or_else=(classic,))
 
 
-def _bindings(number: int) -> tuple[Bound, Bound]:
-    before = "*." * (RUNGS - 1 - number)
-    onwards = _rung(number - 1) if number else _DONE
+def _bindings(number: int) -> tuple[BindingDeclaration, BindingDeclaration]:
+    before = "*." * (DELAY_QUEUES - 1 - number)
+    onwards = _delay_queue(number - 1) if number else _DONE
     return (
-        Bound(_rung(number), _rung(number), f"{before}1.#"),
-        Bound(_rung(number), onwards, f"{before}0.#", to_exchange=True),
+        BindingDeclaration(_delay_queue(number), _delay_queue(number), f"{before}1.#"),
+        BindingDeclaration(_delay_queue(number), onwards, f"{before}0.#", to_exchange=True),
     )
 
 
-LADDER = Topology(
+DELAY_TOPOLOGY = Topology(
     exchanges=(
-        Exchange(LOST, "fanout"),
-        Exchange(_DONE, "topic", alternate=LOST),
-        *(Exchange(_rung(number), "topic") for number in range(RUNGS)),
+        ExchangeDeclaration(LOST, "fanout"),
+        ExchangeDeclaration(_DONE, "topic", alternate=LOST),
+        *(ExchangeDeclaration(_delay_queue(number), "topic") for number in range(DELAY_QUEUES)),
     ),
     queues=(
-        Queue(LOST, UNLIMITED, or_else=({},)),
-        *(_queue(number) for number in range(RUNGS)),
+        QueueDeclaration(LOST, UNLIMITED, or_else=({},)),
+        *(_queue(number) for number in range(DELAY_QUEUES)),
     ),
-    bindings=(Bound(LOST, LOST, ""), *(bound for number in range(RUNGS) for bound in _bindings(number))),
+    bindings=(
+        BindingDeclaration(LOST, LOST, ""),
+        *(bound for number in range(DELAY_QUEUES) for bound in _bindings(number)),
+    ),
 )
 
 
 @lru_cache(maxsize=4096)
-def needs(queue: str) -> Topology:
+def delayed_topology(queue: str) -> Topology:
     """The ladder, and its end bound to ``queue``, which must exist."""
     # One wildcard for each bit, not #: what is meant for a.b must not match b.
-    end = Bound(_DONE, queue, "*." * RUNGS + queue)
-    return Topology(LADDER.exchanges, LADDER.queues, (*LADDER.bindings, end))
+    end = BindingDeclaration(_DONE, queue, "*." * DELAY_QUEUES + queue)
+    return Topology(DELAY_TOPOLOGY.exchanges, DELAY_TOPOLOGY.queues, (*DELAY_TOPOLOGY.bindings, end))
 
 
-def addressed(queue: str, delay_seconds: float) -> tuple[str, str, Topology]:
+def delayed_route(queue: str, delay_seconds: float) -> tuple[str, str, Topology]:
     """Exchange, routing key and needed topology for a message to ``queue`` in ``delay_seconds``, rounded up to 100 ms.
 
     Raises ValueError for a delay that is not above 0, or above MAX_DELAY_SECONDS.
@@ -86,5 +96,5 @@ def addressed(queue: str, delay_seconds: float) -> tuple[str, str, Topology]:
         raise ValueError(f"a delay is above 0 s and at most {MAX_DELAY_SECONDS} s")
     # 0.3 s are 300.00000000000006 ms: less than a microsecond is no reason for a tick more.
     ticks = math.ceil(round(delay_seconds * 1000, 3) / TICK_MS)
-    bits = ".".join(f"{ticks:0{RUNGS}b}")
-    return _rung(ticks.bit_length() - 1), f"{bits}.{queue}", needs(queue)
+    bits = ".".join(f"{ticks:0{DELAY_QUEUES}b}")
+    return _delay_queue(ticks.bit_length() - 1), f"{bits}.{queue}", delayed_topology(queue)

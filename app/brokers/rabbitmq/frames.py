@@ -24,7 +24,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
 
-from app.brokers.rabbitmq.profile import Addressed
+from app.brokers.rabbitmq.profile import AddressedMessage
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -69,7 +69,7 @@ _PROPERTIES = [
 ]
 
 
-def publish(message: Addressed, channel: int, frame_max: int) -> bytes:
+def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
     """The frames that publish ``message``, mandatory. Raises ValueError or TypeError for what AMQP cannot carry."""
     method = b"".join((_PUBLISH, _short(message.exchange), _short(message.routing_key), _MANDATORY))
     body = message.body
@@ -160,7 +160,7 @@ def _sized(payload: bytes) -> bytes:
     return _LENGTH.pack(len(payload)) + payload
 
 
-class Content(Protocol):
+class ContentHandler(Protocol):
     """Takes the content of a channel's messages; the method that announces one has come before, through aiormq."""
 
     def content_header(self, payload: bytes) -> None:
@@ -181,7 +181,7 @@ class FrameReader:
         self._stream = stream
         self._frame = b""
         self._start = 0
-        self.contents: dict[int, Content] = {}
+        self.contents: dict[int, ContentHandler] = {}
         self.blocked: str | None = None
         self.closed: str | None = None
         self.at_eof: Callable[[], bool] = stream.at_eof

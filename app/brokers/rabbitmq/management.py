@@ -10,7 +10,7 @@ import httpx
 import msgspec
 from msgspec import Struct
 
-from app.brokers.rabbitmq import url as rabbitmq_url
+from app.brokers.rabbitmq.url import ManagementEndpoint
 from app.observe.logs import get_logger
 
 TIMEOUT_SECONDS = 2.0
@@ -22,7 +22,7 @@ Answer = TypeVar("Answer")
 _UP = frozenset({"running", "flow", "idle"})
 
 
-class Counts(Struct, frozen=True):
+class QueueCounts(Struct, frozen=True):
     """A queue as the API sees it, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval).
 
     ``head_message_timestamp``: of the oldest ready message, in Unix seconds, where it has one and the queue is classic.
@@ -56,14 +56,14 @@ class Counts(Struct, frozen=True):
         return self.state in _UP and limited and overflow in ("reject-publish", "reject-publish-dlx")
 
 
-class _Named(Struct, frozen=True):
+class _QueueName(Struct, frozen=True):
     name: str
 
 
-class Management:
+class ManagementClient:
     """The API at ``where``, for one virtual host. Its connections are pooled; each answer is awaited for 2 s."""
 
-    def __init__(self, broker: str, where: rabbitmq_url.Management, vhost: str) -> None:
+    def __init__(self, broker: str, where: ManagementEndpoint, vhost: str) -> None:
         self._broker = broker
         self._vhost = quote(vhost, safe="")
         self._client = httpx.AsyncClient(
@@ -75,13 +75,13 @@ class Management:
         )
         self._warned = False
 
-    async def counts(self, queue: str) -> Counts | None:
+    async def counts(self, queue: str) -> QueueCounts | None:
         """Of one queue; None when there is none, or the API does not tell."""
-        return await self._get(f"queues/{self._vhost}/{quote(queue, safe='')}", Counts)
+        return await self._get(f"queues/{self._vhost}/{quote(queue, safe='')}", QueueCounts)
 
     async def queues(self) -> Sequence[str] | None:
         """The names of all queues; None when the API does not tell."""
-        found = await self._get(f"queues/{self._vhost}?columns=name", list[_Named])
+        found = await self._get(f"queues/{self._vhost}?columns=name", list[_QueueName])
         return None if found is None else [each.name for each in found]
 
     async def close(self) -> None:

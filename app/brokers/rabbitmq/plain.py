@@ -11,13 +11,13 @@ from msgspec import Struct
 from pamqp.commands import Basic
 
 from app.brokers.binding import NO_HEADERS, Outgoing
-from app.brokers.rabbitmq.delays import addressed
+from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
     UNLIMITED,
-    Addressed,
-    Native,
-    Queue,
-    Read,
+    AddressedMessage,
+    DecodedMessage,
+    NativeMessage,
+    QueueDeclaration,
     Topology,
     confirmed,
     quorum_limit,
@@ -48,27 +48,27 @@ OF_THE_JOURNEY = frozenset(
 _OPTIONS = ("queue_type", "delivery_limit")
 
 
-class _Meta(Struct):
+class _MetaFields(Struct):
     id: Any = None
     lang: Any = None
     schema_version: Any = None
     created_at: Any = None
 
 
-class _Frame(Struct):
+class _EnvelopeFields(Struct):
     job: Any = None
     trace_id: Any = None
-    meta: _Meta | None = None
+    meta: _MetaFields | None = None
     attempts: Any = 0
 
 
-_decode = msgspec.json.Decoder(_Frame).decode
+_decode = msgspec.json.Decoder(_EnvelopeFields).decode
 
 
-class Plain:
+class PlainProfile:
     """Messages of ``queue``; their dead letters rest in ``<queue>.dlq``. See app.brokers.rabbitmq.profile.Profile."""
 
-    def __init__(self, queue: Queue, dead_queue: Queue) -> None:
+    def __init__(self, queue: QueueDeclaration, dead_queue: QueueDeclaration) -> None:
         self.queue = queue.name
         self.dead_queue = dead_queue.name
         # A broker that dead-letters by itself needs the one with the other.
@@ -76,23 +76,23 @@ class Plain:
         self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))
         self.dead_topology = Topology(queues=(dead_queue,))
 
-    def message(self, outgoing: Outgoing) -> Addressed:
+    def message(self, outgoing: Outgoing) -> AddressedMessage:
         """To the default exchange, or the ladder where it is delayed. Raises ValueError for a delay it cannot keep."""
         properties = _properties(outgoing)
         if outgoing.delay_seconds > 0:
-            exchange, routing_key, needs = addressed(self.queue, outgoing.delay_seconds)
-            return Addressed(exchange, routing_key, properties, outgoing.body, needs)
-        return Addressed("", self.queue, properties, outgoing.body)
+            exchange, routing_key, needs = delayed_route(self.queue, outgoing.delay_seconds)
+            return AddressedMessage(exchange, routing_key, properties, outgoing.body, needs)
+        return AddressedMessage("", self.queue, properties, outgoing.body)
 
-    def dead(self, record: Outgoing) -> Addressed:
+    def dead(self, record: Outgoing) -> AddressedMessage:
         """To the default exchange."""
-        return Addressed("", self.dead_queue, _properties(record), record.body)
+        return AddressedMessage("", self.dead_queue, _properties(record), record.body)
 
-    def read(self, native: Native) -> Read:
+    def read(self, native: NativeMessage) -> DecodedMessage:
         """Its text headers but the contract's; the count is ``x-attempts``; what is carried are the properties."""
         table = native.properties.headers
         if not table:
-            return Read(native.body, NO_HEADERS, 0, native.properties)
+            return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
         headers = {
             name: value
             for name, value in table.items()
@@ -101,14 +101,14 @@ class Plain:
         attempts = table.get("x-attempts")
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             attempts = 0
-        return Read(native.body, headers, attempts, native.properties)
+        return DecodedMessage(native.body, headers, attempts, native.properties)
 
-    def read_dead(self, native: Native) -> Read:
+    def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """As any other: a record rests as it was written."""
         return self.read(native)
 
 
-def profile_of(name: str, options: Mapping[str, Any]) -> Plain:
+def profile_of(name: str, options: Mapping[str, Any]) -> PlainProfile:
     """The profile of the queue ``name``.
 
     ``queue_type``: ``classic`` (the default, declared without arguments as the SDKs do) or ``quorum``, which breaks
@@ -123,9 +123,9 @@ def profile_of(name: str, options: Mapping[str, Any]) -> Plain:
     limit = quorum_limit(options)
     dead_name = f"{name}.dlq"
     if limit is None:
-        return Plain(Queue(name), Queue(dead_name))
+        return PlainProfile(QueueDeclaration(name), QueueDeclaration(dead_name))
     arguments = {"x-delivery-limit": limit, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_name}
-    return Plain(Queue(name, confirmed(arguments)), Queue(dead_name, UNLIMITED))
+    return PlainProfile(QueueDeclaration(name, confirmed(arguments)), QueueDeclaration(dead_name, UNLIMITED))
 
 
 def _properties(outgoing: Outgoing) -> Basic.Properties:
@@ -147,7 +147,7 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         properties.headers = headers or None
         return properties
-    meta = frame.meta or _Meta()
+    meta = frame.meta or _MetaFields()
     _add(headers, "x-schema-version", meta.schema_version)
     _add(headers, "x-source-lang", meta.lang)
     _add(headers, "x-attempts", frame.attempts)

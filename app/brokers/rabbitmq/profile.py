@@ -19,7 +19,7 @@ _QUEUE_TYPES = ("classic", "quorum")
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ExchangeDeclaration:
     """A durable exchange. What it cannot route goes to its ``alternate``, where it has one."""
 
     name: str
@@ -28,7 +28,7 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class QueueDeclaration:
     """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``).
 
     ``or_else``: arguments to declare it with, in this order, where the broker refuses those before. An
@@ -41,7 +41,7 @@ class Queue:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class BindingDeclaration:
     """``destination`` (a queue, or an exchange) gets from ``exchange`` what has ``routing_key``."""
 
     exchange: str
@@ -54,12 +54,12 @@ class Bound:
 class Topology:
     """What must exist, declared in this order: exchanges, queues, bindings."""
 
-    exchanges: Sequence[Exchange] = ()
-    queues: Sequence[Queue] = ()
-    bindings: Sequence[Bound] = ()
+    exchanges: Sequence[ExchangeDeclaration] = ()
+    queues: Sequence[QueueDeclaration] = ()
+    bindings: Sequence[BindingDeclaration] = ()
 
 
-class Addressed(Struct, frozen=True):
+class AddressedMessage(Struct, frozen=True):
     """A message as it is published. ``needs`` must exist before, beside the profile's own topology."""
 
     exchange: str
@@ -69,7 +69,7 @@ class Addressed(Struct, frozen=True):
     needs: Topology | None = None
 
 
-class Native(Struct, frozen=True):
+class NativeMessage(Struct, frozen=True):
     """A message as the broker handed it out."""
 
     body: bytes
@@ -79,7 +79,7 @@ class Native(Struct, frozen=True):
     redelivered: bool
 
 
-class Read(Struct, frozen=True):
+class DecodedMessage(Struct, frozen=True):
     """A message as the gateway sees it: as in :class:`app.brokers.binding.Delivery`."""
 
     body: bytes
@@ -103,16 +103,16 @@ class Profile(Protocol):
     dead_topology: Topology
     """What dead-lettering needs."""
 
-    def message(self, outgoing: Outgoing) -> Addressed:
+    def message(self, outgoing: Outgoing) -> AddressedMessage:
         """A message to publish: a new one, or a retry where ``outgoing.failure`` is set; a delay is kept by routing."""
 
-    def dead(self, record: Outgoing) -> Addressed:
+    def dead(self, record: Outgoing) -> AddressedMessage:
         """A dead-letter record to publish."""
 
-    def read(self, native: Native) -> Read:
+    def read(self, native: NativeMessage) -> DecodedMessage:
         """A delivery. Never raises: what is no envelope keeps its body, and is found to be poison above."""
 
-    def read_dead(self, native: Native) -> Read:
+    def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """A dead letter at rest, as a dead-letter record where it can be one; else its body as it is."""
 
 

@@ -11,16 +11,16 @@ from app.brokers.binding import Outcome
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel, ChannelGone
 from app.brokers.rabbitmq.confirms import Nacked, Returned
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
-from app.brokers.rabbitmq.management import Counts, Management
-from app.brokers.rabbitmq.profile import Addressed, Topology
+from app.brokers.rabbitmq.management import ManagementClient, QueueCounts
+from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.errors import BabelgateError, BrokerError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 
-class Publisher:
-    """Writes to the broker of ``link``. Never repeats a message.
+class ConfirmedPublisher:
+    """Writes to the broker of ``connection``. Never repeats a message.
 
     Two channels, shared by all: what is published to an exchange that is gone ends its channel, and those in flight
     to the default exchange, which cannot go, must not suffer from that.
@@ -28,20 +28,20 @@ class Publisher:
 
     def __init__(
         self,
-        link: Link,
+        connection: AmqpConnection,
         declarer: Declarer,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        nacks: Nacks | None = None,
+        nacks: NackErrors | None = None,
     ) -> None:
-        self._link = link
+        self._connection = connection
         self._declarer = declarer
-        self._nacks = nacks or Nacks(link.broker)
+        self._nacks = nacks or NackErrors(connection.broker)
         self._timeout_seconds = timeout_seconds
         self._channels: dict[bool, Channel] = {}
         self._opening: dict[bool, asyncio.Task[Channel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def publish(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> list[Outcome]:
+    async def publish(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> list[Outcome]:
         """Write all in one piece; returns when all are confirmed, one outcome per message.
 
         It takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API
@@ -55,7 +55,7 @@ class Publisher:
                 channels = await self._prepared(messages, topology, mode)
         except TimeoutError:
             reason = f"no answer within {self._timeout_seconds:g} s"
-            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
+            raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
         # Ensured, opened: meanwhile it may have been blocked.
         self._check_blocked()
         outcomes: list[Outcome] = [None] * len(messages)
@@ -66,7 +66,7 @@ class Publisher:
                 written = channel.publish([messages[index] for index in chosen])
             except ChannelGone as error:
                 for index in chosen:
-                    outcomes[index] = translate(self._link.broker, error, written=False)
+                    outcomes[index] = translate(self._connection.broker, error, written=False)
             else:
                 futures.update(zip(written, chosen, strict=True))
         if not futures and messages:
@@ -79,12 +79,14 @@ class Publisher:
         return outcomes
 
     async def close(self) -> None:
-        """Close its channels; what is in flight is awaited by nobody any more. The link is closed by its owner."""
+        """Close its channels; nobody awaits what is in flight. The owner closes the connection."""
         channels = [*self._channels.values()]
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
 
-    async def _prepared(self, messages: Sequence[Addressed], topology: Topology, mode: Declare) -> dict[bool, Channel]:
+    async def _prepared(
+        self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare
+    ) -> dict[bool, Channel]:
         """See to it that what ``messages`` need exists; the channels to write them on, by "default exchange".
 
         May be cancelled: what was begun goes on, for the next caller.
@@ -97,17 +99,17 @@ class Publisher:
         return {default: await self._channel(default) for default in {message.exchange == "" for message in messages}}
 
     def _check_blocked(self) -> None:
-        if (why := self._link.blocked) is not None:
+        if (why := self._connection.blocked) is not None:
             reason = f"it takes no messages just now: {why}"
-            raise BrokerUnavailable(broker=self._link.broker, reason=reason)
+            raise BrokerUnavailable(broker=self._connection.broker, reason=reason)
 
     async def _channel(self, default: bool) -> Channel:
         channel = self._channels.get(default)
-        if channel is not None and channel.is_open and self._link.is_open:
+        if channel is not None and channel.is_open and self._connection.is_open:
             return channel
         opening = self._opening.get(default)
         if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._link.channel(confirms=True))
+            opening = asyncio.get_running_loop().create_task(self._connection.channel(confirms=True))
             self._opening[default] = opening
             opening.add_done_callback(lambda task: self._opened(default, task))
         return await asyncio.shield(opening)
@@ -118,9 +120,9 @@ class Publisher:
             self._channels[default] = task.result()
 
     async def _outcome(
-        self, future: asyncio.Future[None], message: Addressed, topology: Topology, mode: Declare
+        self, future: asyncio.Future[None], message: AddressedMessage, topology: Topology, mode: Declare
     ) -> Outcome:
-        broker = self._link.broker
+        broker = self._connection.broker
         if not future.done():
             reason = f"no confirm within {self._timeout_seconds:g} s"
             return OutcomeUnknown(broker=broker, reason=reason)
@@ -138,7 +140,7 @@ class Publisher:
     def _look_at(
         self,
         outcomes: list[Outcome],
-        messages: Sequence[Addressed],
+        messages: Sequence[AddressedMessage],
         topology: Topology,
         futures: dict[asyncio.Future[None], int],
         channels: dict[bool, Channel],
@@ -156,14 +158,14 @@ class Publisher:
     def _give_up(self, default: bool, channels: dict[bool, Channel]) -> None:
         """A channel that owes confirms. While the broker blocks publishers it answers nothing, and is left alone."""
         channel = channels[default]
-        if self._channels.get(default) is channel and self._link.blocked is None:
+        if self._channels.get(default) is channel and self._connection.blocked is None:
             del self._channels[default]
             closing = asyncio.get_running_loop().create_task(channel.close())
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
 
 
-def offends(cause: BaseException | None, message: Addressed) -> bool:
+def offends(cause: BaseException | None, message: AddressedMessage) -> bool:
     """Whether ``message`` is what the broker closed its channel for; others in flight there may have been taken."""
     text = str(cause)
     if isinstance(cause, ChannelPreconditionFailed):
@@ -173,7 +175,7 @@ def offends(cause: BaseException | None, message: Addressed) -> bool:
     return False
 
 
-def _returned(broker: str, error: Returned, message: Addressed, mode: Declare) -> BabelgateError:
+def _returned(broker: str, error: Returned, message: AddressedMessage, mode: Declare) -> BabelgateError:
     where = f"queue {message.routing_key!r}" if message.exchange == "" else f"exchange {message.exchange!r}"
     if mode == "active":
         reason = f"the {where} took nothing ({error}); it was deleted meanwhile, and will be made again"
@@ -190,7 +192,7 @@ _NOT_TAKEN = "the quorum queue {queue!r} did not take the message (basic.nack): 
 _UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-overflow: reject-publish), or it failed"
 
 
-class Nacks:
+class NackErrors:
     """The error that a negative confirm (``basic.nack``) stands for, by what is known of the queue.
 
     RabbitMQ gives no reason with it. It refuses what is beyond the limit of a queue with ``x-overflow: reject-publish``
@@ -203,12 +205,12 @@ class Nacks:
       rabbit_classic_queue.erl rejects everything that was not confirmed until then.
     """
 
-    def __init__(self, broker: str, management: Management | None = None) -> None:
+    def __init__(self, broker: str, management: ManagementClient | None = None) -> None:
         self._broker = broker
         self._management = management
-        self._asked: dict[str, tuple[float, asyncio.Task[Counts | None]]] = {}
+        self._asked: dict[str, tuple[float, asyncio.Task[QueueCounts | None]]] = {}
 
-    async def error(self, message: Addressed, topology: Topology, mode: Declare) -> BrokerError:
+    async def error(self, message: AddressedMessage, topology: Topology, mode: Declare) -> BrokerError:
         """Why ``message`` was refused; asks the management API, where there is one, for at most 2 s.
 
         StorageFull where the queue is known to reject what is beyond its limit. BrokerUnavailable where it is known to
@@ -225,7 +227,7 @@ class Nacks:
             return BrokerUnavailable(self._broker, _NOT_TAKEN.format(queue=queue))
         return OutcomeUnknown(self._broker, _UNKNOWN.format(where=f"queue {queue!r}"))
 
-    async def _counts(self, queue: str) -> Counts | None:
+    async def _counts(self, queue: str) -> QueueCounts | None:
         if self._management is None:
             return None
         loop = asyncio.get_running_loop()

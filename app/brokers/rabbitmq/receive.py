@@ -9,12 +9,12 @@ from typing import Any
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from app.brokers.binding import Delivery
-from app.brokers.rabbitmq.channel import Arrived, ChannelGone
-from app.brokers.rabbitmq.channels import Channels, Held
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.channel import ChannelGone, ChannelMessage
+from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.options import RabbitQueue
-from app.brokers.rabbitmq.profile import Read
+from app.brokers.rabbitmq.profile import DecodedMessage
 from app.brokers.rabbitmq.topology import Declarer
 from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime import turns
@@ -31,7 +31,7 @@ _FILL_SECONDS = 0.5
 _PATIENCE_SECONDS = 0.9
 """What a reserve may take beside its wait."""
 
-_MAX_INTAKES = 10_000
+_MAX_RECEIVERS = 10_000
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Runs something in the background, to its end."""
@@ -41,7 +41,7 @@ QUIET_SECONDS = 0.02
 """How long a message that was counted a moment ago is waited for; somebody else may have taken it."""
 
 
-class Waiting:
+class TemporaryConsumer:
     """Started at once; gets at most ``prefetch`` messages. Whatever happens, it ends with :meth:`stop`.
 
     What is on its way when it ends is lost to the caller: a quorum queue takes it back, behind what is asked for next,
@@ -49,19 +49,19 @@ class Waiting:
     it should get all that it may hold: one message, or as many as there are (:meth:`fill`).
     """
 
-    def __init__(self, held: Held, queue: str, prefetch: int) -> None:
-        self.held = held
+    def __init__(self, receiving: ReceivingChannel, queue: str, prefetch: int) -> None:
+        self.receiving = receiving
         self.prefetch = prefetch
         self.ended_by_broker = False
         """Whether the broker has cancelled it: its queue was deleted, or moves."""
         self._queue = queue
-        self._consumer = ""
-        self._arrived: list[Arrived] = []
+        self._tag = ""
+        self._arrived: list[ChannelMessage] = []
         self._woken: asyncio.Future[None] | None = None
-        self._stopping: asyncio.Task[list[Arrived]] | None = None
+        self._stopping: asyncio.Task[list[ChannelMessage]] | None = None
         self._started = asyncio.get_running_loop().create_task(self._start())
         self._started.add_done_callback(self._wake)
-        held.watchers.add(self._wake)
+        receiving.watchers.add(self._wake)
 
     @property
     def arrived(self) -> bool:
@@ -72,7 +72,7 @@ class Waiting:
     def usable(self) -> bool:
         """Whether anything can still arrive: the channel is open, and the broker has not ended the consumer."""
         failed = self._started.done() and self._started.exception() is not None
-        return not failed and self.held.channel.is_open and not self.ended_by_broker
+        return not failed and self.receiving.channel.is_open and not self.ended_by_broker
 
     async def wait(self, until: float, count: int = 1) -> bool:
         """Until ``count`` have arrived, or the loop's time ``until``, or it is not usable: whether they have.
@@ -102,12 +102,12 @@ class Waiting:
             next_one = len(self._arrived) + 1
             if not await self.wait(min(until, loop.time() + QUIET_SECONDS), next_one) and self.usable:
                 # The queue answers behind what it sent to the channel, and the channel behind what it wrote.
-                await self.held.channel.rpc.queue_declare(self._queue, passive=True)
-                await self.held.channel.barrier()
+                await self.receiving.channel.rpc.queue_declare(self._queue, passive=True)
+                await self.receiving.channel.barrier()
                 if len(self._arrived) < next_one:
                     break
 
-    async def stop(self) -> list[Arrived]:
+    async def stop(self) -> list[ChannelMessage]:
         """End it: all that it has brought, for the caller alone; nothing comes any more.
 
         Nothing where its channel has ended, because the broker has taken it back. May be cancelled: it is ended all
@@ -121,26 +121,26 @@ class Waiting:
             raise
 
     async def _start(self) -> None:
-        async with self.held.consuming:
-            self._consumer = await self.held.channel.consume(self._queue, self.prefetch, self._arrive, self._cancelled)
+        async with self.receiving.consuming:
+            self._tag = await self.receiving.channel.consume(self._queue, self.prefetch, self._arrive, self._cancelled)
 
-    async def _stop(self) -> list[Arrived]:
-        held = self.held
+    async def _stop(self) -> list[ChannelMessage]:
+        receiving = self.receiving
         try:
             await self._started
-            await held.channel.cancel(self._consumer)
+            await receiving.channel.cancel(self._tag)
         except Exception:
             # Either the channel has ended, or the consumer has never begun.
-            self._arrived = self._arrived if held.channel.is_open else []
+            self._arrived = self._arrived if receiving.channel.is_open else []
         finally:
-            held.watchers.discard(self._wake)
+            receiving.watchers.discard(self._wake)
         arrived, self._arrived = self._arrived, []
-        return arrived if held.channel.is_open else []
+        return arrived if receiving.channel.is_open else []
 
-    def _give_back(self, stopping: asyncio.Task[list[Arrived]]) -> None:
-        give_back(self.held, stopping.result())
+    def _give_back(self, stopping: asyncio.Task[list[ChannelMessage]]) -> None:
+        give_back(self.receiving, stopping.result())
 
-    def _arrive(self, message: Arrived) -> None:
+    def _arrive(self, message: ChannelMessage) -> None:
         self._arrived.append(message)
         self._wake()
 
@@ -153,26 +153,26 @@ class Waiting:
             self._woken.set_result(None)
 
 
-async def end(waiting: Waiting) -> None:
+async def end(consumer: TemporaryConsumer) -> None:
     """Stop it, and put back what it has brought."""
-    give_back(waiting.held, await waiting.stop())
+    give_back(consumer.receiving, await consumer.stop())
 
 
-def give_back(held: Held, arrived: list[Arrived]) -> None:
+def give_back(receiving: ReceivingChannel, arrived: list[ChannelMessage]) -> None:
     """Put back what was never handed out."""
-    if arrived and held.channel.is_open:
-        held.channel.requeue([each.tag for each in arrived])
+    if arrived and receiving.channel.is_open:
+        receiving.channel.requeue([each.tag for each in arrived])
 
 
 class ConsumerEnded(Exception):
     """The broker has cancelled a consumer: its queue was deleted, or moves."""
 
 
-class Intake:
+class QueueReceiver:
     """The reserves of one queue: any number of them at once.
 
     A consumer waits for one message, and what else is there by then is for the next reserve, so that nothing is on its
-    way to a consumer that ends (see :class:`Waiting`), except to one that nobody needs any more.
+    way to a consumer that ends (see :class:`TemporaryConsumer`), except to one that nobody needs any more.
     """
 
     def __init__(self, queue: str, spawn: Spawn) -> None:
@@ -180,12 +180,12 @@ class Intake:
         self._spawn = spawn
         self._left: int | None = None
         """How many were ready when they were last counted; None: nobody knows."""
-        self._lingering: Waiting | None = None
+        self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def take(self, held: Held, limit: int, until: float) -> list[Arrived]:
-        """Up to ``limit`` messages on the channel ``held``, as soon as there is one; none at the loop's time ``until``.
+    async def take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
+        """Up to ``limit`` messages of the channel, as soon as there is one; none at the loop's time ``until``.
 
         Raises ConsumerEnded, ChannelGone, and what the AMQP library raises. Whatever ends it, nothing stays behind.
         """
@@ -193,95 +193,95 @@ class Intake:
             # What they have brought goes back first, so that it comes first.
             await asyncio.wait(self._ending)
         waits = until > asyncio.get_running_loop().time()
-        waiting = self._unlinger()
-        if waiting is not None and not (waits and waiting.held is held and waiting.usable):
-            if arrived := await waiting.stop():
+        consumer = self._unlinger()
+        if consumer is not None and not (waits and consumer.receiving is receiving and consumer.usable):
+            if arrived := await consumer.stop():
                 return arrived
-            waiting = None
-        if waiting is None:
-            if (self._left != 0 or not waits) and (arrived := await self._get(held, limit)):
+            consumer = None
+        if consumer is None:
+            if (self._left != 0 or not waits) and (arrived := await self._get(receiving, limit)):
                 return arrived
             if not waits:
                 return []
-            waiting = Waiting(held, self._queue, 1)
-        return await self._wait(waiting, until)
+            consumer = TemporaryConsumer(receiving, self._queue, 1)
+        return await self._wait(consumer, until)
 
     def close(self) -> None:
         """End a consumer that lingers."""
-        if (waiting := self._unlinger()) is not None:
-            self._end(waiting)
+        if (consumer := self._unlinger()) is not None:
+            self._end(consumer)
 
-    async def _get(self, held: Held, limit: int) -> list[Arrived]:
+    async def _get(self, receiving: ReceivingChannel, limit: int) -> list[ChannelMessage]:
         """What is there. A reply says how many are left, so that about as many are asked for as there are."""
         first = 1 if limit > MANY else max(1, min(limit, self._left or 0))
-        arrived = await self._gets(held, first)
+        arrived = await self._gets(receiving, first)
         more = min(limit - len(arrived), self._left or 0)
         if not more:
             return arrived
         try:
             if more < MANY:
-                return arrived + await self._gets(held, more)
-            waiting = Waiting(held, self._queue, more)
+                return arrived + await self._gets(receiving, more)
+            consumer = TemporaryConsumer(receiving, self._queue, more)
             try:
-                await waiting.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
+                await consumer.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
             except BaseException:
-                self._end(waiting)
+                self._end(consumer)
                 raise
-            found = await waiting.stop()
+            found = await consumer.stop()
         except BaseException:
-            give_back(held, arrived)
+            give_back(receiving, arrived)
             raise
         self._left = max(0, (self._left or 0) - len(found))
         return arrived + found
 
-    async def _gets(self, held: Held, count: int) -> list[Arrived]:
-        arrived = await held.channel.get(self._queue, count)
+    async def _gets(self, receiving: ReceivingChannel, count: int) -> list[ChannelMessage]:
+        arrived = await receiving.channel.get(self._queue, count)
         self._left = arrived[-1].left if len(arrived) == count else 0
         return arrived
 
-    async def _wait(self, waiting: Waiting, until: float) -> list[Arrived]:
+    async def _wait(self, consumer: TemporaryConsumer, until: float) -> list[ChannelMessage]:
         try:
-            if not await waiting.wait(until) and waiting.usable:
+            if not await consumer.wait(until) and consumer.usable:
                 # A consumer that brings nothing says nothing: the round trip tells an empty queue from a hung broker.
-                await waiting.held.channel.barrier()
+                await consumer.receiving.channel.barrier()
         except BaseException:
-            self._end(waiting)
+            self._end(consumer)
             raise
-        if not waiting.arrived and waiting.usable:
-            self._linger(waiting)
+        if not consumer.arrived and consumer.usable:
+            self._linger(consumer)
             return []
-        ended = waiting.ended_by_broker
+        ended = consumer.ended_by_broker
         self._left = None
-        if arrived := await waiting.stop():
+        if arrived := await consumer.stop():
             return arrived
         raise ConsumerEnded("the broker has ended a consumer") if ended else ChannelGone("the channel was closed")
 
-    def _linger(self, waiting: Waiting) -> None:
+    def _linger(self, consumer: TemporaryConsumer) -> None:
         self.close()
-        self._lingering = waiting
+        self._lingering = consumer
         self._timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self.close)
 
-    def _unlinger(self) -> Waiting | None:
-        waiting, self._lingering = self._lingering, None
+    def _unlinger(self) -> TemporaryConsumer | None:
+        consumer, self._lingering = self._lingering, None
         if self._timer is not None:
             self._timer.cancel()
-        return waiting
+        return consumer
 
-    def _end(self, waiting: Waiting) -> None:
-        ending = self._spawn(end(waiting))
+    def _end(self, consumer: TemporaryConsumer) -> None:
+        ending = self._spawn(end(consumer))
         self._ending.add(ending)
         ending.add_done_callback(self._ending.discard)
 
 
-class Reserving:
+class QueueReceivers:
     """The reserves of all queues of one broker."""
 
-    def __init__(self, link: Link, declarer: Declarer, channels: Channels, spawn: Spawn) -> None:
-        self._broker = link.broker
+    def __init__(self, connection: AmqpConnection, declarer: Declarer, channels: ChannelPool, spawn: Spawn) -> None:
+        self._broker = connection.broker
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
-        self._intakes: dict[str, Intake] = {}
+        self._receivers: dict[str, QueueReceiver] = {}
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`app.brokers.binding.Binding.reserve`. A queue or a channel that is gone is tried once more."""
@@ -289,13 +289,13 @@ class Reserving:
         try:
             async with asyncio.timeout(wait_seconds + _PATIENCE_SECONDS):
                 try:
-                    held, arrived = await self._take(queue, limit, until)
+                    receiving, arrived = await self._take(queue, limit, until)
                 except BabelgateError:
                     raise
                 except Exception as error:
                     if isinstance(error, ConsumerEnded) or isinstance(error.__cause__ or error, ChannelNotFoundEntity):
                         self._declarer.forget(queue.profile.topology)
-                    held, arrived = await self._take(queue, limit, until)
+                    receiving, arrived = await self._take(queue, limit, until)
         except TimeoutError:
             raise BrokerUnavailable(broker=self._broker, reason="no answer in time") from None
         except BabelgateError:
@@ -303,28 +303,30 @@ class Reserving:
         except Exception as error:
             raise translate(self._broker, error, written=False) from error
         # From here on they can be settled, whatever becomes of this call.
-        handles = [held.handle(each.tag) for each in arrived]
+        handles = [receiving.handle(each.tag) for each in arrived]
         read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))
         return [_delivery(*each) for each in zip(handles, arrived, read, strict=True)]
 
     def close(self) -> None:
         """End the consumers that linger."""
-        for intake in self._intakes.values():
-            intake.close()
-        self._intakes.clear()
+        for receiver in self._receivers.values():
+            receiver.close()
+        self._receivers.clear()
 
-    async def _take(self, queue: RabbitQueue, limit: int, until: float) -> tuple[Held, list[Arrived]]:
+    async def _take(
+        self, queue: RabbitQueue, limit: int, until: float
+    ) -> tuple[ReceivingChannel, list[ChannelMessage]]:
         name = queue.profile.queue
         await self._declarer.ensure(queue.profile.topology, queue.declare)
-        held = await self._channels.of_queue(name)
-        intake = self._intakes.get(name)
-        if intake is None:
-            if len(self._intakes) >= _MAX_INTAKES:
-                self._intakes.clear()
-            intake = self._intakes[name] = Intake(name, self._spawn)
-        return held, await intake.take(held, limit, until)
+        receiving = await self._channels.of_queue(name)
+        receiver = self._receivers.get(name)
+        if receiver is None:
+            if len(self._receivers) >= _MAX_RECEIVERS:
+                self._receivers.clear()
+            receiver = self._receivers[name] = QueueReceiver(name, self._spawn)
+        return receiving, await receiver.take(receiving, limit, until)
 
 
-def _delivery(handle: str, arrived: Arrived, read: Read) -> Delivery:
+def _delivery(handle: str, arrived: ChannelMessage, read: DecodedMessage) -> Delivery:
     redelivered = arrived.message.redelivered
     return Delivery(read.body, handle, 0, read.headers, read.delivery_count, redelivered, read.carried)

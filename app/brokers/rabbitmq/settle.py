@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from app.brokers.binding import Outcome
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import ChannelGone
-from app.brokers.rabbitmq.channels import Channels, Held, by_generation
+from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel, by_generation
 from app.errors import LeaseLost, OutcomeUnknown
 
 _UNDER_WAY_SECONDS = 0.2
 """How long the broker itself may keep acks on a channel, until the replicas of a quorum queue agree on those before."""
 
 
-class Settling:
+class ChannelSettler:
     """Acks and give-backs on the channels of one connection."""
 
-    def __init__(self, broker: str, channels: Channels, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, broker: str, channels: ChannelPool, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._broker = broker
         self._channels = channels
         self._timeout_seconds = timeout_seconds
@@ -44,19 +44,19 @@ class Settling:
         """Whether each can still be settled."""
         found = [False] * len(handles)
         for generation, settled in by_generation(handles).items():
-            if (held := self._channels.of_generation(generation)) is not None:
+            if (receiving := self._channels.of_generation(generation)) is not None:
                 for position, tag in settled:
-                    found[position] = held.state(tag) == "held"
+                    found[position] = receiving.state(tag) == "held"
         return found
 
     async def _settle(self, handles: Sequence[str], *, give_back: bool) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(handles)
-        answers: list[tuple[list[int], Held]] = []
+        answers: list[tuple[list[int], ReceivingChannel]] = []
         for generation, settled in by_generation(handles).items():
-            held = self._channels.of_generation(generation)
-            states = {tag: "lost" if held is None else held.state(tag) for _, tag in settled}
+            receiving = self._channels.of_generation(generation)
+            states = {tag: "lost" if receiving is None else receiving.state(tag) for _, tag in settled}
             fresh = [tag for tag, state in states.items() if state == "held"]
-            if held is not None and fresh and not _written(held, fresh, give_back):
+            if receiving is not None and fresh and not _written(receiving, fresh, give_back):
                 states = dict.fromkeys(states, "lost")
             # An ack that is repeated waits as well: the first may be on its way.
             good = ("held",) if give_back else ("held", "acked")
@@ -66,11 +66,11 @@ class Settling:
                     waiting.append(position)
                 else:
                     outcomes[position] = LeaseLost()
-            if held is not None and waiting:
-                answers.append((waiting, held))
+            if receiving is not None and waiting:
+                answers.append((waiting, receiving))
         if answers:
             self._written_at = asyncio.get_running_loop().time()
-        reasons = await asyncio.gather(*(_unanswered(held, self._timeout_seconds) for _, held in answers))
+        reasons = await asyncio.gather(*(_unanswered(receiving, self._timeout_seconds) for _, receiving in answers))
         for (positions, _), reason in zip(answers, reasons, strict=True):
             if reason is not None:
                 for position in positions:
@@ -78,22 +78,22 @@ class Settling:
         return outcomes
 
 
-def _written(held: Held, tags: Sequence[int], give_back: bool) -> bool:
+def _written(receiving: ReceivingChannel, tags: Sequence[int], give_back: bool) -> bool:
     try:
         if give_back:
-            held.release(tags)
+            receiving.release(tags)
         else:
-            held.ack(tags)
+            receiving.ack(tags)
     except ChannelGone:
         return False
     return True
 
 
-async def _unanswered(held: Held, seconds: float) -> str | None:
+async def _unanswered(receiving: ReceivingChannel, seconds: float) -> str | None:
     """Why the broker may not have read what was written; None: it has."""
     try:
         async with asyncio.timeout(seconds):
-            await held.channel.barrier()
+            await receiving.channel.barrier()
     except TimeoutError:
         return f"no answer within {seconds:g} s"
     except ChannelGone as gone:

@@ -10,19 +10,19 @@ from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
-from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue
 from app.errors import BabelgateError, BrokerUnavailable
 
 
-class Counting:
+class StatsChannel:
     """One question at a time."""
 
-    def __init__(self, link: Link, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self._link = link
+    def __init__(self, connection: AmqpConnection, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self._connection = connection
         self._timeout_seconds = timeout_seconds
         self._channel: Channel | None = None
         self._lock = asyncio.Lock()
@@ -42,7 +42,7 @@ class Counting:
                 return [await self._ready(queue) for queue in queues]
         except TimeoutError:
             reason = f"no answer within {self._timeout_seconds:g} s"
-            raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
+            raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
 
     async def purge(self, queue: str) -> int:
         """Remove what is ready; the number removed. Raises BrokerUnavailable within ``timeout_seconds``."""
@@ -65,14 +65,14 @@ class Counting:
         try:
             async with asyncio.timeout(seconds), self._lock:
                 if self._channel is None or not self._channel.is_open:
-                    self._channel = await self._link.channel()
+                    self._channel = await self._connection.channel()
                 yield self._channel
         except TimeoutError:
-            raise BrokerUnavailable(broker=self._link.broker, reason=f"no answer within {seconds:g} s") from None
+            raise BrokerUnavailable(broker=self._connection.broker, reason=f"no answer within {seconds:g} s") from None
         except BabelgateError:
             raise
         except Exception as error:
-            raise translate(self._link.broker, error, written=False) from error
+            raise translate(self._connection.broker, error, written=False) from error
 
 
 CONFIRMED_HOPS = (3, 10)
@@ -97,17 +97,19 @@ _DROPS = (
 _TRANSIENT = "The queue {queue} is not durable: a restart of the server takes its messages."
 
 
-async def warnings_of(link: Link, management: Management | None, queues: Iterable[RabbitQueue]) -> list[str]:
+async def warnings_of(
+    connection: AmqpConnection, management: ManagementClient | None, queues: Iterable[RabbitQueue]
+) -> list[str]:
     """Sentences on the server and on ``queues``, those that are used; at most 2 s, and less is found where that passes.
 
     How a queue was made, only the management API tells; at most 50 are looked at.
     """
     found: list[str] = []
-    if (reason := link.blocked) is not None:
+    if (reason := connection.blocked) is not None:
         found.append(_BLOCKED.format(reason=reason))
     try:
         async with asyncio.timeout(_SECONDS):
-            found += await _on_delays(link)
+            found += await _on_delays(connection)
             if management is not None:
                 names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:_LOOKED_AT]
                 for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
@@ -118,11 +120,11 @@ async def warnings_of(link: Link, management: Management | None, queues: Iterabl
     return found
 
 
-async def _on_delays(link: Link) -> list[str]:
-    await link.open()
-    version = link.server_version
+async def _on_delays(connection: AmqpConnection) -> list[str]:
+    await connection.open()
+    version = connection.server_version
     found = [_OLD.format(version=".".join(map(str, version)))] if version < CONFIRMED_HOPS else []
-    channel = await link.channel()
+    channel = await connection.channel()
     try:
         declared = await channel.rpc.queue_declare(LOST, passive=True)
         if declared.message_count:
@@ -135,7 +137,7 @@ async def _on_delays(link: Link) -> list[str]:
     return found
 
 
-async def _on_queue(management: Management, name: str) -> list[str]:
+async def _on_queue(management: ManagementClient, name: str) -> list[str]:
     counts = await management.counts(name)
     if counts is None:
         return []

@@ -10,9 +10,9 @@ from weakref import WeakValueDictionary
 from aiormq.exceptions import ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from app.brokers.rabbitmq.channel import Channel
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
-from app.brokers.rabbitmq.profile import Bound, Exchange, Queue, Topology
+from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from app.errors import BrokerRejected, BrokerUnavailable
 
 Declare = Literal["active", "passive", "none"]
@@ -28,15 +28,15 @@ _AT_ONCE = 2
 
 _REMEMBERED = 10_000
 
-_Part = Exchange | Queue | Bound
+_Part = ExchangeDeclaration | QueueDeclaration | BindingDeclaration
 
 
 class Declarer:
-    """What exists on the broker of ``link``, as far as this process has seen to it."""
+    """What exists on the broker of ``connection``, as far as this process has seen to it."""
 
-    def __init__(self, link: Link, locks: WeakValueDictionary[str, asyncio.Lock] | None = None) -> None:
+    def __init__(self, connection: AmqpConnection, locks: WeakValueDictionary[str, asyncio.Lock] | None = None) -> None:
         """``locks``: by the name of a queue, shared with the declarers of this process on other connections."""
-        self._link = link
+        self._connection = connection
         self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
         self._ensured: dict[tuple[int, Mode], Topology] = {}
@@ -54,7 +54,8 @@ class Declarer:
             return
         key = id(topology), mode
         # A topology is known by its identity: it is kept here, so that no other can have it.
-        if self._ensured.get(key) is topology and self._generation == self._link.generation and self._link.is_open:
+        current = self._generation == self._connection.generation and self._connection.is_open
+        if current and self._ensured.get(key) is topology:
             return
         running = self._running.get(key)
         if running is None:
@@ -75,8 +76,8 @@ class Declarer:
             task.exception()
 
     async def _ensure(self, topology: Topology, mode: Mode) -> None:
-        await self._link.open()
-        generation = self._link.generation
+        await self._connection.open()
+        generation = self._connection.generation
         if generation != self._generation:
             self._generation = generation
             self._ensured.clear()
@@ -87,20 +88,20 @@ class Declarer:
                     await self._see_to_all(missing, mode, generation)
             except TimeoutError:
                 reason = f"no answer to a declaration within {DECLARE_SECONDS:g} s"
-                raise BrokerUnavailable(broker=self._link.broker, reason=reason) from None
+                raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
         # On another connection than it began with, nothing is remembered: the next caller looks again.
-        if generation == self._link.generation:
+        if generation == self._connection.generation:
             if len(self._ensured) >= _REMEMBERED:
                 self._ensured.clear()
             self._ensured[id(topology), mode] = topology
 
     async def _see_to_all(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
         # A channel of its own: a declaration that is refused closes it.
-        channel = await self._link.channel()
+        channel = await self._connection.channel()
         try:
             for part in parts:
                 channel = await self._see_to(channel, part, mode)
-                if generation == self._link.generation:
+                if generation == self._connection.generation:
                     self._there.add((mode, part))
         finally:
             await channel.close()
@@ -108,30 +109,30 @@ class Declarer:
     async def _see_to(self, channel: Channel, part: _Part, mode: Mode) -> Channel:
         """Declare or look for ``part``; the channel to go on with."""
         try:
-            if mode == "missing" and not isinstance(part, Bound):
+            if mode == "missing" and not isinstance(part, BindingDeclaration):
                 try:
                     await _look(channel, part)
                     return channel
                 except ChannelNotFoundEntity:
-                    channel = await self._link.channel()
+                    channel = await self._connection.channel()
             if mode == "passive":
                 await _look(channel, part)
-            elif isinstance(part, Queue):
+            elif isinstance(part, QueueDeclaration):
                 return await self._declare_queue(channel, part)
             else:
                 await _declare(channel, part)
         except ChannelNotFoundEntity as error:
             hint = " (declare: active would make it)" if mode == "passive" else ""
-            raise BrokerRejected(broker=self._link.broker, reason=f"{error.args[0]}{hint}") from error
+            raise BrokerRejected(broker=self._connection.broker, reason=f"{error.args[0]}{hint}") from error
         except Exception as error:
-            raise translate(self._link.broker, error, written=False) from error
+            raise translate(self._connection.broker, error, written=False) from error
         return channel
 
-    async def _declare_queue(self, channel: Channel, queue: Queue) -> Channel:
+    async def _declare_queue(self, channel: Channel, queue: QueueDeclaration) -> Channel:
         refused: ChannelPreconditionFailed | None = None
         for arguments in (queue.arguments, *queue.or_else):
             if refused is not None:
-                channel = await self._link.channel()
+                channel = await self._connection.channel()
             try:
                 # One at a time: while one connection makes a quorum queue, RabbitMQ tells another that it is there
                 # before it has a leader, and then refuses the first messages.
@@ -145,7 +146,7 @@ class Declarer:
 
     def _said(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
         """``arguments`` for this server: before 4.0 there is no limit unless one is set, and -1 drops at once."""
-        old = self._link.server_version < (4,)
+        old = self._connection.server_version < (4,)
         said = {key: value for key, value in arguments.items() if not (old and key == "x-delivery-limit" and value < 0)}
         return said or None
 
@@ -157,23 +158,23 @@ def _parts(topology: Topology) -> Iterable[_Part]:
 
 
 def _concerns(part: _Part, queues: set[str], exchanges: set[str]) -> bool:
-    if isinstance(part, Queue):
+    if isinstance(part, QueueDeclaration):
         return part.name in queues
-    if isinstance(part, Exchange):
+    if isinstance(part, ExchangeDeclaration):
         return part.name in exchanges
     return part.exchange in exchanges or part.destination in (exchanges if part.to_exchange else queues)
 
 
 async def _look(channel: Channel, part: _Part) -> None:
     """AMQP cannot look for a binding: of these the names are taken at their word."""
-    if isinstance(part, Queue):
+    if isinstance(part, QueueDeclaration):
         await channel.rpc.queue_declare(part.name, passive=True)
-    elif isinstance(part, Exchange):
+    elif isinstance(part, ExchangeDeclaration):
         await channel.rpc.exchange_declare(part.name, exchange_type=part.kind, passive=True)
 
 
-async def _declare(channel: Channel, part: Exchange | Bound) -> None:
-    if isinstance(part, Exchange):
+async def _declare(channel: Channel, part: ExchangeDeclaration | BindingDeclaration) -> None:
+    if isinstance(part, ExchangeDeclaration):
         arguments = {"alternate-exchange": part.alternate} if part.alternate is not None else None
         await channel.rpc.exchange_declare(part.name, exchange_type=part.kind, durable=True, arguments=arguments)
     elif part.to_exchange:

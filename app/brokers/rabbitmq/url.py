@@ -36,7 +36,7 @@ class Tls:
 
 
 @dataclass(frozen=True, slots=True)
-class Management:
+class ManagementEndpoint:
     """The management API: its base ``url`` without credentials, and these."""
 
     url: str
@@ -45,7 +45,7 @@ class Management:
 
 
 @dataclass(frozen=True, slots=True)
-class Parameters:
+class ConnectionParameters:
     """One RabbitMQ virtual host, and how to reach it. ``heartbeat`` in whole seconds."""
 
     host: str
@@ -55,7 +55,7 @@ class Parameters:
     vhost: str = "/"
     heartbeat: int = HEARTBEAT_SECONDS
     tls: Tls | None = None
-    management: Management | None = None
+    management: ManagementEndpoint | None = None
 
 
 def _heartbeat(value: object) -> int:
@@ -87,7 +87,7 @@ _PLAIN: Mapping[str, Callable[[object], Any]] = {
 }
 
 
-def parameters_of(url: str, options: Mapping[str, Any]) -> Parameters:
+def parameters_of(url: str, options: Mapping[str, Any]) -> ConnectionParameters:
     """Reads ``amqp[s]://[user[:password]@]host[:port][/vhost]``; no I/O.
 
     What stands in ``options`` may also stand in the URL's query. Without a path the virtual host is ``/``, written
@@ -120,7 +120,7 @@ def parameters_of(url: str, options: Mapping[str, Any]) -> Parameters:
     if "keyfile" in tls and "certfile" not in tls:
         raise ConfigError(key="ssl_keyfile", reason="ssl_certfile is expected beside it")
     username, password = read.get("username", "guest"), read.get("password", "guest")
-    return Parameters(
+    return ConnectionParameters(
         host=unquote(host),
         port=port or (5671 if scheme == "amqps" else 5672),
         username=username,
@@ -145,7 +145,7 @@ def _read(key: str, value: object, scheme: str) -> Any:
         raise ConfigError(key=key, reason=str(error)) from None
 
 
-def _management(read: Mapping[str, Any], username: str, password: str) -> Management | None:
+def _management(read: Mapping[str, Any], username: str, password: str) -> ManagementEndpoint | None:
     """Where its API is: credentials are its own options, or its URL's, or those of AMQP."""
     for key in ("management_username", "management_password"):
         if key in read and "management" not in read:
@@ -160,7 +160,7 @@ def _management(read: Mapping[str, Any], username: str, password: str) -> Manage
     if not usable or parts.query or parts.fragment:
         raise ConfigError(key="management", reason="http[s]://host[:port][/path] is expected")
     host = parts.netloc.rpartition("@")[2]
-    return Management(
+    return ManagementEndpoint(
         f"{parts.scheme}://{host}{parts.path.rstrip('/')}",
         read.get("management_username") or unquote(parts.username or "") or username,
         read.get("management_password") or unquote(parts.password or "") or password,

@@ -12,10 +12,10 @@ from typing import Any
 from pamqp.commands import Basic
 
 from app.brokers.binding import Outcome, Outgoing
-from app.brokers.rabbitmq.channel import Arrived, Channel
-from app.brokers.rabbitmq.connection import Link
+from app.brokers.rabbitmq.channel import Channel, ChannelMessage
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
-from app.brokers.rabbitmq.publish import Publisher
+from app.brokers.rabbitmq.publish import ConfirmedPublisher
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from tests.brokers.rabbitmq.harness import RabbitServer
@@ -43,9 +43,9 @@ FULL = Basic.Properties(
 
 
 @asynccontextmanager
-async def linked(url: str, **options: Any) -> AsyncIterator[Link]:
+async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
     """A link for publishing, not yet connected."""
-    link = Link("rabbit", parameters_of(url, options), "publish")
+    link = AmqpConnection("rabbit", parameters_of(url, options), "publish")
     try:
         yield link
     finally:
@@ -55,12 +55,12 @@ async def linked(url: str, **options: Any) -> AsyncIterator[Link]:
 class Line:
     """A publisher and one queue, short."""
 
-    def __init__(self, link: Link, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
+    def __init__(self, link: AmqpConnection, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
         self.link = link
         self.queue = queue
         self.profile = queue.profile
         self.declarer = Declarer(link)
-        self.publisher = Publisher(link, self.declarer, timeout_seconds)
+        self.publisher = ConfirmedPublisher(link, self.declarer, timeout_seconds)
 
     async def publish(self, *bodies: bytes, delay: float = 0, headers: dict[str, str] | None = None) -> list[Outcome]:
         messages = [self.profile.message(Outgoing(body, headers or {}, delay_seconds=delay)) for body in bodies]
@@ -110,19 +110,19 @@ class Arrivals:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._all: asyncio.Queue[Arrived] = asyncio.Queue()
+        self._all: asyncio.Queue[ChannelMessage] = asyncio.Queue()
 
     @classmethod
-    async def of(cls, link: Link, queue: str) -> Arrivals:
+    async def of(cls, link: AmqpConnection, queue: str) -> Arrivals:
         arrivals = cls(await link.channel())
         await arrivals._channel.consume(queue, 100, arrivals._take)
         return arrivals
 
-    def _take(self, arrived: Arrived) -> None:
+    def _take(self, arrived: ChannelMessage) -> None:
         self._channel.ack([arrived.tag])
         self._all.put_nowait(arrived)
 
-    async def next(self, seconds: float = 20) -> Arrived:
+    async def next(self, seconds: float = 20) -> ChannelMessage:
         """The next that comes."""
         return await asyncio.wait_for(self._all.get(), seconds)
 

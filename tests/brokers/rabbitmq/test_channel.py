@@ -9,10 +9,10 @@ import pytest
 from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq.channel import Arrived, Channel, ChannelGone
+from app.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
 from app.brokers.rabbitmq.confirms import Confirms, Nacked, Returned
 from app.brokers.rabbitmq.frames import publish
-from app.brokers.rabbitmq.profile import Addressed
+from app.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.harness import RabbitServer, client, count
 from tests.brokers.rabbitmq.support import linked
 from tests.harness.local import eventually
@@ -32,7 +32,7 @@ async def channel(rabbit: RabbitServer, queue: str) -> AsyncIterator[Channel]:
         yield await link.channel()
 
 
-def bodies(arrived: list[Arrived]) -> list[bytes]:
+def bodies(arrived: list[ChannelMessage]) -> list[bytes]:
     return [each.message.body for each in arrived]
 
 
@@ -69,7 +69,7 @@ async def test_a_get_that_nobody_awaits_any_more_is_put_back(
 
 
 async def test_a_consumer_gets_as_many_as_it_may_hold(channel: Channel, queue: str) -> None:
-    arrived: list[Arrived] = []
+    arrived: list[ChannelMessage] = []
     tag = await channel.consume(queue, 2, arrived.append)
     await eventually(lambda: len(arrived) == 2)
     await channel.barrier()
@@ -113,7 +113,7 @@ async def test_close_gives_back_and_can_be_repeated(rabbit: RabbitServer, channe
 async def test_a_message_that_no_library_can_decode_is_delivered(
     rabbit: RabbitServer, channel: Channel, queue: str
 ) -> None:
-    message = Addressed("", queue, Basic.Properties(message_id="m-1", message_type="latin"), b"odd")
+    message = AddressedMessage("", queue, Basic.Properties(message_id="m-1", message_type="latin"), b"odd")
     async with linked(rabbit.url()) as link:
         foreign = (await link.channel()).rpc
         frames = publish(message, foreign.number, 0).replace(b"latin", b"\xff\xfe\xfd\xfc\xfb")
@@ -133,7 +133,7 @@ class Expected:
         self.futures: list[asyncio.Future[None]] = []
         for key in keys:
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.confirms.expect(Addressed("", key, NOTHING, key.encode()), future)
+            self.confirms.expect(AddressedMessage("", key, NOTHING, key.encode()), future)
             self.futures.append(future)
 
     @property
@@ -167,7 +167,7 @@ async def test_of_equal_messages_the_oldest_came_back() -> None:
 async def test_of_equal_messages_to_two_exchanges_the_one_that_is_named_came_back() -> None:
     expected = Expected("a")
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    expected.confirms.expect(Addressed("e", "a", NOTHING, b"a"), future)
+    expected.confirms.expect(AddressedMessage("e", "a", NOTHING, b"a"), future)
     expected.futures.append(future)
     expected.confirms.returned(Basic.Return(reply_text="NO_ROUTE", exchange="e", routing_key="a"), b"a")
     expected.confirms.confirmed(2, True, taken=True)

@@ -9,7 +9,7 @@ import pytest
 from pamqp.commands import Basic
 
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import Native
+from app.brokers.rabbitmq.profile import NativeMessage
 from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer, browse
 from tests.suites.attempts import TestAttempts
 from tests.suites.dead_letters import TestDeadLetters
@@ -45,7 +45,9 @@ class OjsBroker(RabbitBroker):
         found = await asyncio.to_thread(browse, self.url, profile.dead_queue)
         return [
             profile.read_dead(
-                Native(body, Basic.Properties(properties.content_type, headers=properties.headers), "", "", False)
+                NativeMessage(
+                    body, Basic.Properties(properties.content_type, headers=properties.headers), "", "", False
+                )
             ).body
             for properties, body in found
         ]

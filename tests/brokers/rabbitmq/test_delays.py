@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.brokers.rabbitmq.delays import (
-    LADDER,
+    DELAY_TOPOLOGY,
     LOST,
     MAX_DELAY_SECONDS,
     MAX_QUEUE_BYTES,
     ROUTING_KEY_BYTES,
-    addressed,
-    needs,
+    delayed_route,
+    delayed_topology,
 )
 from app.brokers.rabbitmq.profile import Topology
 from app.brokers.rabbitmq.stats import warnings_of
@@ -57,14 +57,14 @@ def way(topology: Topology, exchange: str, key: str) -> tuple[int, list[str]]:
 
 @given(ticks=st.integers(1, MAX_DELAY_SECONDS * 10), queue=NAMES)
 def test_a_message_waits_exactly_its_delay_and_comes_out_once(ticks: int, queue: str) -> None:
-    exchange, key, needed = addressed(queue, ticks / 10)
+    exchange, key, needed = delayed_route(queue, ticks / 10)
     assert way(needed, exchange, key) == (ticks * 100, [queue])
 
 
 @given(queue=NAMES, other=NAMES)
 def test_only_the_queue_it_is_for_gets_it(queue: str, other: str) -> None:
-    exchange, key, needed = addressed(queue, 0.3)
-    both = Topology(needed.exchanges, needed.queues, (*needed.bindings, needs(other).bindings[-1]))
+    exchange, key, needed = delayed_route(queue, 0.3)
+    both = Topology(needed.exchanges, needed.queues, (*needed.bindings, delayed_topology(other).bindings[-1]))
     assert set(way(both, exchange, key)[1]) == {queue}
 
 
@@ -72,28 +72,28 @@ def test_only_the_queue_it_is_for_gets_it(queue: str, other: str) -> None:
     ("seconds", "milliseconds"), [(0.001, 100), (0.1, 100), (0.3, 300), (0.7, 700), (0.701, 800), (1.1, 1100)]
 )
 def test_a_delay_is_rounded_up_to_a_tick(seconds: float, milliseconds: int) -> None:
-    exchange, key, needed = addressed("q", seconds)
+    exchange, key, needed = delayed_route("q", seconds)
     assert way(needed, exchange, key)[0] == milliseconds
 
 
 def test_the_longest_delay_is_all_rungs() -> None:
-    exchange, key, needed = addressed("q", MAX_DELAY_SECONDS)
+    exchange, key, needed = delayed_route("q", MAX_DELAY_SECONDS)
     assert way(needed, exchange, key)[0] == MAX_DELAY_SECONDS * 1000 == 3_355_443_000
 
 
 @pytest.mark.parametrize("seconds", [0, -1, MAX_DELAY_SECONDS + 1, float("nan")])
 def test_what_is_no_delay(seconds: float) -> None:
     with pytest.raises(ValueError):
-        addressed("q", seconds)
+        delayed_route("q", seconds)
 
 
 def test_the_longest_name_fits_the_routing_key() -> None:
-    assert len(addressed("q" * MAX_QUEUE_BYTES, 1)[1]) == ROUTING_KEY_BYTES
+    assert len(delayed_route("q" * MAX_QUEUE_BYTES, 1)[1]) == ROUTING_KEY_BYTES
 
 
 def test_no_rung_ever_expires() -> None:
-    said = [arguments for queue in LADDER.queues for arguments in (queue.arguments, *queue.or_else)]
-    assert len(LADDER.queues) == 26 and not any("x-expires" in arguments for arguments in said)
+    said = [arguments for queue in DELAY_TOPOLOGY.queues for arguments in (queue.arguments, *queue.or_else)]
+    assert len(DELAY_TOPOLOGY.queues) == 26 and not any("x-expires" in arguments for arguments in said)
 
 
 @pytest.mark.rabbitmq
@@ -158,7 +158,7 @@ async def test_a_ladder_that_was_made_otherwise_serves_as_it_is(rabbit: RabbitSe
     with virtual_host(rabbit) as vhost:
         url = rabbit.url(vhost)
         with client(url) as channel:
-            for rung in LADDER.queues[1:4]:
+            for rung in DELAY_TOPOLOGY.queues[1:4]:
                 channel.queue_declare(rung.name, durable=True, arguments=dict(rung.or_else[0]))
         async with lined(url, queue) as line:
             assert await line.publish(BODY, delay=0.3) == [None]

@@ -19,7 +19,7 @@ from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
 from app.brokers.rabbitmq.frames import FrameReader, acks, properties_of, publish, requeues, size_of
-from app.brokers.rabbitmq.profile import Addressed
+from app.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.support import FULL
 
 
@@ -167,7 +167,7 @@ def frames_of(data: bytes) -> list[tuple[int, Any]]:
 @pytest.mark.parametrize(("size", "bodies"), [(0, 0), (1, 1), (192, 1), (193, 2), (500, 3)])
 def test_a_body_is_cut_to_frames_of_the_agreed_size(size: int, bodies: int) -> None:
     body = bytes(range(256)) * 2
-    method, header, *rest = frames_of(publish(Addressed("e", "k", FULL, body[:size]), 4, frame_max=200))
+    method, header, *rest = frames_of(publish(AddressedMessage("e", "k", FULL, body[:size]), 4, frame_max=200))
     assert {channel for channel, _ in (method, header, *rest)} == {4}
     assert method[1].mandatory and (method[1].exchange, method[1].routing_key) == ("e", "k")
     assert header[1].properties == FULL and header[1].body_size == size
@@ -189,12 +189,12 @@ def test_a_body_is_cut_to_frames_of_the_agreed_size(size: int, bodies: int) -> N
 )
 def test_what_amqp_cannot_carry_is_refused_before_it_is_written(properties: spec.Basic.Properties) -> None:
     with pytest.raises((ValueError, TypeError, struct.error)):
-        publish(Addressed("", "q", properties, b"x"), 1, frame_max=4096)
+        publish(AddressedMessage("", "q", properties, b"x"), 1, frame_max=4096)
 
 
 def test_the_longest_name_of_a_header_is_kept_whole() -> None:
     properties = spec.Basic.Properties(headers={"n" * 255: "x"})
-    _, (_, header) = frames_of(publish(Addressed("", "q", properties, b""), 1, frame_max=0))
+    _, (_, header) = frames_of(publish(AddressedMessage("", "q", properties, b""), 1, frame_max=0))
     assert header.properties.headers == {"n" * 255: "x"}
 
 
@@ -202,7 +202,7 @@ def test_headers_that_do_not_fit_into_a_frame_are_refused() -> None:
     # Of the 92 bytes for a payload, 14 tell the size of the body and the flags, 4 the size of the table, and 7 the
     # name, the kind and the size of the text.
     for length, fits in ((67, True), (68, False)):
-        message = Addressed("", "q", spec.Basic.Properties(headers={"n": "x" * length}), b"")
+        message = AddressedMessage("", "q", spec.Basic.Properties(headers={"n": "x" * length}), b"")
         if fits:
             assert len(publish(message, 1, frame_max=100).split(b"\xce")[1]) == 7 + 92
         else:
@@ -222,11 +222,11 @@ def test_headers_that_do_not_fit_into_a_frame_are_refused() -> None:
 )
 def test_a_whole_number_is_an_int32_where_it_fits(number: int, written: bytes) -> None:
     properties = spec.Basic.Properties(headers={"n": number})
-    assert b"\x01n" + written + b"\xce" in publish(Addressed("", "q", properties, b""), 1, frame_max=0)
+    assert b"\x01n" + written + b"\xce" in publish(AddressedMessage("", "q", properties, b""), 1, frame_max=0)
 
 
 def sent(properties: spec.Basic.Properties) -> spec.Basic.Properties:
-    _, (_, header), *_ = frames_of(publish(Addressed("e", "k", properties, b"x"), 1, frame_max=0))
+    _, (_, header), *_ = frames_of(publish(AddressedMessage("e", "k", properties, b"x"), 1, frame_max=0))
     assert isinstance(header, ContentHeader)
     return header.properties
 
@@ -270,7 +270,7 @@ def test_it_is_what_the_library_would_write(headers: Any) -> None:
     properties = spec.Basic.Properties(headers=dict(sorted(headers.items())), message_type="urn:x", delivery_mode=2)
     frames = (spec.Basic.Publish(exchange="e", routing_key="k", mandatory=True), ContentHeader(0, 0, properties))
     theirs = b"".join(pamqp.frame.marshal(frame, 9) for frame in frames)
-    assert publish(Addressed("e", "k", properties, b""), 9, frame_max=0) == theirs
+    assert publish(AddressedMessage("e", "k", properties, b""), 9, frame_max=0) == theirs
 
 
 def test_settling_is_what_the_library_would_write() -> None:

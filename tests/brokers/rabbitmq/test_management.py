@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
@@ -26,21 +26,21 @@ def managed() -> Iterator[RabbitServer]:
         yield running
 
 
-def management(url: str, api: str, **options: str) -> Management:
+def management(url: str, api: str, **options: str) -> ManagementClient:
     read = parameters_of(url, {"management": api, **options})
     assert read.management is not None
-    return Management("rabbit", read.management, read.vhost)
+    return ManagementClient("rabbit", read.management, read.vhost)
 
 
 @pytest.fixture
-async def api(managed: RabbitServer) -> AsyncIterator[Management]:
+async def api(managed: RabbitServer) -> AsyncIterator[ManagementClient]:
     opened = management(managed.url(), managed.management_url)
     yield opened
     await opened.close()
     await opened.close()
 
 
-async def test_counts_and_names(managed: RabbitServer, queue: str, api: Management) -> None:
+async def test_counts_and_names(managed: RabbitServer, queue: str, api: ManagementClient) -> None:
     with client(managed.url()) as channel:
         channel.queue_declare(queue, durable=True)
         for _ in range(3):
@@ -74,7 +74,9 @@ async def test_an_api_that_does_not_answer_is_told_of_once(
         await api.close()
 
 
-async def test_a_queue_that_drops_or_forgets_is_warned_of(managed: RabbitServer, queue: str, api: Management) -> None:
+async def test_a_queue_that_drops_or_forgets_is_warned_of(
+    managed: RabbitServer, queue: str, api: ManagementClient
+) -> None:
     names = [f"{queue}.{kind}" for kind in ("sound", "drops", "forgets", "missing")]
     with client(managed.url()) as channel:
         channel.queue_declare(

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from pamqp.commands import Basic
 
-from app.brokers.rabbitmq.management import Management
+from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import Addressed, Topology
-from app.brokers.rabbitmq.publish import Nacks
+from app.brokers.rabbitmq.profile import AddressedMessage, Topology
+from app.brokers.rabbitmq.publish import NackErrors
 from app.brokers.rabbitmq.topology import Declare
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, StorageFull
 
 QUEUE = "orders"
-TO_QUEUE = Addressed("", QUEUE, Basic.Properties(), b"")
-TO_EXCHANGE = Addressed("jobs", QUEUE, Basic.Properties(), b"")
+TO_QUEUE = AddressedMessage("", QUEUE, Basic.Properties(), b"")
+TO_EXCHANGE = AddressedMessage("jobs", QUEUE, Basic.Properties(), b"")
 CLASSIC = queue_of(QUEUE, {}).profile.topology
 QUORUM = queue_of(QUEUE, {"queue_type": "quorum"}).profile.topology
 
@@ -54,12 +54,12 @@ class Api:
 
 
 @asynccontextmanager
-async def nacks(api: Api) -> AsyncIterator[Nacks]:
+async def nacks(api: Api) -> AsyncIterator[NackErrors]:
     where = parameters_of("amqp://h/", {"management": f"http://127.0.0.1:{api.server.server_port}"}).management
     assert where is not None
-    management = Management("rabbit", where, "/")
+    management = ManagementClient("rabbit", where, "/")
     try:
-        yield Nacks("rabbit", management)
+        yield NackErrors("rabbit", management)
     finally:
         await management.close()
         api.server.shutdown()
@@ -79,9 +79,9 @@ async def nacks(api: Api) -> AsyncIterator[Nacks]:
     ],
 )
 async def test_without_the_management_api(
-    message: Addressed, topology: Topology, mode: Declare, expected: type[BabelgateError]
+    message: AddressedMessage, topology: Topology, mode: Declare, expected: type[BabelgateError]
 ) -> None:
-    error = await Nacks("rabbit").error(message, topology, mode)
+    error = await NackErrors("rabbit").error(message, topology, mode)
     assert type(error) is expected
     assert error.retryable and "basic.nack" in error.reason
     assert ("Nothing was written" in error.detail) == (expected is BrokerUnavailable)

@@ -17,9 +17,9 @@ from app.brokers.binding import Failure, Outgoing
 from app.brokers.rabbitmq.binding import connect
 from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.ojs.message import level_of
-from app.brokers.rabbitmq.ojs.profile import STEPS_MS, Ojs, profile_of
+from app.brokers.rabbitmq.ojs.profile import STEPS_MS, OjsProfile, profile_of
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import Addressed, Native, Read, Topology
+from app.brokers.rabbitmq.profile import AddressedMessage, DecodedMessage, NativeMessage, Topology
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import ConfigError, InvalidParameter
 from app.gateway.routing import Router, Rule
@@ -32,19 +32,19 @@ ENVELOPE = compact(FULL)
 JOB: dict[str, Any] = {"specversion": "1.0", "id": V7, "type": "email.send", "queue": "orders", "args": [{"a": 1}]}
 
 
-def profile(**options: Any) -> Ojs:
+def profile(**options: Any) -> OjsProfile:
     return profile_of("orders", options, lambda: NOW)
 
 
-def native(body: bytes, content_type: str | None = MEDIA, headers: Any = None, **properties: Any) -> Native:
-    return Native(body, Basic.Properties(content_type, headers=headers, **properties), "", "orders", False)
+def native(body: bytes, content_type: str | None = MEDIA, headers: Any = None, **properties: Any) -> NativeMessage:
+    return NativeMessage(body, Basic.Properties(content_type, headers=headers, **properties), "", "orders", False)
 
 
-def arrived(written: Addressed) -> Native:
-    return Native(written.body, written.properties, "ojs.direct", "orders", False)
+def arrived(written: AddressedMessage) -> NativeMessage:
+    return NativeMessage(written.body, written.properties, "ojs.direct", "orders", False)
 
 
-def headers_of(written: Addressed) -> dict[str, Any]:
+def headers_of(written: AddressedMessage) -> dict[str, Any]:
     return dict(written.properties.headers or {})
 
 
@@ -59,7 +59,9 @@ def described(
     )
 
 
-def retry(read: Read, attempts: int, delay: float = 0, error: str | None = None, kind: str | None = None) -> Outgoing:
+def retry(
+    read: DecodedMessage, attempts: int, delay: float = 0, error: str | None = None, kind: str | None = None
+) -> Outgoing:
     """The copy that the gateway publishes of a delivery that has failed."""
     body = with_attempts(read.body, attempts)
     return Outgoing(
@@ -67,7 +69,7 @@ def retry(read: Read, attempts: int, delay: float = 0, error: str | None = None,
     )
 
 
-def letter(read: Read, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
+def letter(read: DecodedMessage, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
     """The dead letter that the gateway buries of a delivery."""
     block = dead_letter_block(reason, "orders", attempts, NOW, error, "OSError")
     failure = Failure(attempts, error, "OSError")

@@ -12,13 +12,13 @@ from pamqp.commands import Basic
 from pika import BasicProperties
 
 from app.brokers.binding import Failure, Outgoing
-from app.brokers.rabbitmq.delays import needs
+from app.brokers.rabbitmq.delays import delayed_topology
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.plain import Plain
-from app.brokers.rabbitmq.profile import Native, Profile, Queue
+from app.brokers.rabbitmq.plain import PlainProfile
+from app.brokers.rabbitmq.profile import NativeMessage, Profile, QueueDeclaration
 from app.envelope import dead_letter_block, dead_letter_record, with_attempts
 
-PLAIN = Plain(Queue("orders"), Queue("orders.dlq"))
+PLAIN = PlainProfile(QueueDeclaration("orders"), QueueDeclaration("orders.dlq"))
 META = {"id": "id-1", "queue": "orders", "lang": "php", "schema_version": 1, "created_at": 1_749_132_727_001}
 FRAME: dict[str, Any] = {"job": "urn:x", "trace_id": "t-1", "data": {"a": 1.10}, "meta": META, "attempts": 2}
 
@@ -27,8 +27,8 @@ def body(**changes: Any) -> bytes:
     return json.dumps(FRAME | changes).encode()
 
 
-def native(properties: Basic.Properties, content: bytes = b"{}") -> Native:
-    return Native(content, properties, "", "orders", False)
+def native(properties: Basic.Properties, content: bytes = b"{}") -> NativeMessage:
+    return NativeMessage(content, properties, "", "orders", False)
 
 
 def sdk(content: bytes, headers: dict[str, str] | None = None) -> BasicProperties:
@@ -99,10 +99,12 @@ def test_where_messages_go() -> None:
     now, later = PLAIN.message(Outgoing(body())), PLAIN.message(Outgoing(body(), delay_seconds=0.5))
     assert (now.exchange, now.routing_key, now.needs) == ("", "orders", None)
     assert later.exchange.startswith("babelgate.delay.") and later.routing_key.endswith(".orders")
-    assert later.needs is needs("orders")
+    assert later.needs is delayed_topology("orders")
     dead = PLAIN.dead(Outgoing(body()))
     assert (dead.exchange, dead.routing_key) == ("", "orders.dlq")
-    assert PLAIN.topology.queues == (Queue("orders"),) and PLAIN.dead_topology.queues == (Queue("orders.dlq"),)
+    assert PLAIN.topology.queues == (QueueDeclaration("orders"),) and PLAIN.dead_topology.queues == (
+        QueueDeclaration("orders.dlq"),
+    )
 
 
 def test_an_empty_message_reads_as_nothing() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.rabbitmq.profile import Addressed, Topology
+from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
 from tests.brokers.rabbitmq.support import BODY, lined, virtual_host
@@ -75,7 +75,10 @@ async def test_where_nothing_is_declared_a_missing_queue_is_a_refusal(rabbit: Ra
 
 async def test_only_what_came_back_is_an_error(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
-        there, gone = line.profile.message(Outgoing(BODY)), Addressed("", f"{queue}.gone", _properties(line), BODY)
+        there, gone = (
+            line.profile.message(Outgoing(BODY)),
+            AddressedMessage("", f"{queue}.gone", _properties(line), BODY),
+        )
         outcomes = await line.publisher.publish([there, gone, there, gone], line.profile.topology, "none")
         # Nobody declared the queue.
         assert [type(outcome) for outcome in outcomes] == [BrokerRejected] * 4
@@ -91,7 +94,7 @@ def _properties(line):
 async def test_an_exchange_that_is_missing_does_not_harm_the_default_exchange(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         there = line.profile.message(Outgoing(BODY))
-        gone = Addressed(f"{queue}.gone", "x", there.properties, BODY)
+        gone = AddressedMessage(f"{queue}.gone", "x", there.properties, BODY)
         outcomes = await line.publisher.publish([there, gone, there], line.profile.topology, "active")
         assert outcomes[0] is None and outcomes[2] is None
         assert isinstance(outcomes[1], BrokerRejected) and "no exchange" in outcomes[1].reason
@@ -209,5 +212,5 @@ async def test_a_confirm_that_does_not_come_is_an_unknown_outcome(rabbit: Rabbit
 async def test_needs_are_declared_before(rabbit: RabbitServer, queue: str) -> None:
     async with lined(rabbit.url(), queue) as line:
         other = line.profile.message(Outgoing(BODY))
-        needing = Addressed("", queue, other.properties, BODY, line.profile.topology)
+        needing = AddressedMessage("", queue, other.properties, BODY, line.profile.topology)
         assert await line.publisher.publish([needing], Topology(), "active") == [None]

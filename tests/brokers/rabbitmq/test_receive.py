@@ -10,10 +10,10 @@ import pytest
 
 from app.brokers.binding import Delivery, NativeQueue
 from app.brokers.rabbitmq.binding import RabbitBinding
-from app.brokers.rabbitmq.channels import Channels
-from app.brokers.rabbitmq.connection import Link
-from app.brokers.rabbitmq.receive import Reserving
-from app.brokers.rabbitmq.settle import Settling
+from app.brokers.rabbitmq.channel_pool import ChannelPool
+from app.brokers.rabbitmq.connection import AmqpConnection
+from app.brokers.rabbitmq.receive import QueueReceivers
+from app.brokers.rabbitmq.settle import ChannelSettler
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerUnavailable, LeaseLost
@@ -162,7 +162,7 @@ class TestReceiving:
         for ends in (False, True):
             assert await taken(one, native, 5, 0.01) == []
             await put(one, native, *range(12))
-            intake = one._reserving._intakes[queue]
+            intake = one._receivers._receivers[queue]
             if ends:
                 intake.close()
             got = [*await taken(one, native, 12), *await taken(one, native, 12)]
@@ -294,28 +294,28 @@ class TestSettling:
 
 class TestChannels:
     @pytest.fixture
-    async def link(self, rabbit: RabbitServer) -> AsyncIterator[Link]:
-        link = Link("rabbit", parameters_of(rabbit.url(), {}), "consume")
+    async def link(self, rabbit: RabbitServer) -> AsyncIterator[AmqpConnection]:
+        link = AmqpConnection("rabbit", parameters_of(rabbit.url(), {}), "consume")
         yield link
         await link.close()
 
-    async def test_past_the_bound_queues_share(self, one: RabbitBinding, link: Link, queue: str) -> None:
-        channels = Channels(link.channel, lambda: 10)
-        reserving = Reserving(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
+    async def test_past_the_bound_queues_share(self, one: RabbitBinding, link: AmqpConnection, queue: str) -> None:
+        channels = ChannelPool(link.channel, lambda: 10)
+        reserving = QueueReceivers(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(6)]
         got: list[Delivery] = []
         for native in natives:
             await put(one, native, 1)
             got += await reserving.reserve(native.options, 5, 0)
         assert len({delivery.handle.split(".")[0] for delivery in got}) == 2
-        assert await Settling("rabbit", channels).ack(handles(got)) == [None] * 6
+        assert await ChannelSettler("rabbit", channels).ack(handles(got)) == [None] * 6
         await channels.close()
 
     async def test_an_idle_channel_is_closed_unless_something_is_out_on_it(
-        self, one: RabbitBinding, link: Link, queue: str
+        self, one: RabbitBinding, link: AmqpConnection, queue: str
     ) -> None:
-        channels = Channels(link.channel, lambda: 100, idle_seconds=0.1)
-        reserving = Reserving(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
+        channels = ChannelPool(link.channel, lambda: 100, idle_seconds=0.1)
+        reserving = QueueReceivers(link, Declarer(link), channels, asyncio.get_running_loop().create_task)
         busy, idle = (one.native_queue(f"{queue}.{n}", {}) for n in range(2))
         await put(one, busy, 1)
         (delivery,) = await reserving.reserve(busy.options, 1, 0)
@@ -329,6 +329,6 @@ class TestChannels:
 
         await until(is_closed)
         assert kept.channel.is_open
-        assert await Settling("rabbit", channels).ack([delivery.handle]) == [None]
+        assert await ChannelSettler("rabbit", channels).ack([delivery.handle]) == [None]
         assert await reserving.reserve(idle.options, 1, 0) == []
         await channels.close()

@@ -8,10 +8,10 @@ import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.brokers.rabbitmq.channel import Channel
-from app.brokers.rabbitmq.connection import Link
-from app.brokers.rabbitmq.delays import LADDER
+from app.brokers.rabbitmq.connection import AmqpConnection
+from app.brokers.rabbitmq.delays import DELAY_TOPOLOGY
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import Bound, Exchange, Queue, Topology
+from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerRejected, BrokerUnavailable
@@ -33,9 +33,12 @@ def exists(channel: BlockingChannel, queue: str) -> bool:
 
 async def test_a_topology_is_declared_whole(rabbit: RabbitServer, queue: str) -> None:
     wanted = Topology(
-        exchanges=(Exchange(f"{queue}.lost", "fanout"), Exchange(queue, "topic", alternate=f"{queue}.lost")),
-        queues=(Queue(queue), Queue(f"{queue}.rest")),
-        bindings=(Bound(queue, queue, "a.*"), Bound(f"{queue}.lost", f"{queue}.rest", "")),
+        exchanges=(
+            ExchangeDeclaration(f"{queue}.lost", "fanout"),
+            ExchangeDeclaration(queue, "topic", alternate=f"{queue}.lost"),
+        ),
+        queues=(QueueDeclaration(queue), QueueDeclaration(f"{queue}.rest")),
+        bindings=(BindingDeclaration(queue, queue, "a.*"), BindingDeclaration(f"{queue}.lost", f"{queue}.rest", "")),
     )
     async with linked(rabbit.url()) as link:
         await Declarer(link).ensure(wanted, "active")
@@ -53,18 +56,18 @@ async def test_passive_looks_and_makes_nothing(rabbit: RabbitServer, queue: str)
     async with linked(rabbit.url()) as link:
         declarer = Declarer(link)
         with pytest.raises(BrokerRejected, match=f"no queue '{queue}'.*declare: active"):
-            await declarer.ensure(Topology(queues=(Queue(queue),)), "passive")
+            await declarer.ensure(Topology(queues=(QueueDeclaration(queue),)), "passive")
         with pytest.raises(BrokerRejected, match=f"no exchange '{queue}'"):
-            await declarer.ensure(Topology(exchanges=(Exchange(queue, "topic"),)), "passive")
+            await declarer.ensure(Topology(exchanges=(ExchangeDeclaration(queue, "topic"),)), "passive")
         with client(rabbit.url()) as channel:
             channel.queue_declare(queue, durable=True, arguments={"x-max-length": 5})
         # However it was made.
-        await declarer.ensure(Topology(queues=(Queue(queue, {"x-queue-type": "quorum"}),)), "passive")
+        await declarer.ensure(Topology(queues=(QueueDeclaration(queue, {"x-queue-type": "quorum"}),)), "passive")
 
 
 async def test_none_asks_nothing(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
-        await Declarer(link).ensure(Topology(queues=(Queue(queue),)), "none")
+        await Declarer(link).ensure(Topology(queues=(QueueDeclaration(queue),)), "none")
         assert not link.is_open
 
 
@@ -78,7 +81,7 @@ async def test_a_queue_that_was_made_otherwise_is_explained(rabbit: RabbitServer
                 await declarer.ensure(queue_of(queue, {}).profile.topology, "active")
 
 
-class Counting(Link):
+class Counting(AmqpConnection):
     """Counts the channels it opened."""
 
     opened = 0
@@ -90,7 +93,7 @@ class Counting(Link):
 
 async def test_callers_at_the_same_time_share_one_declaration(rabbit: RabbitServer, queue: str) -> None:
     link = Counting("rabbit", parameters_of(rabbit.url(), {}), "publish")
-    declarer, wanted = Declarer(link), Topology(queues=(Queue(queue),))
+    declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
     await asyncio.gather(*(declarer.ensure(wanted, "active") for _ in range(50)))
     assert link.opened == 1
     await link.close()
@@ -98,13 +101,13 @@ async def test_callers_at_the_same_time_share_one_declaration(rabbit: RabbitServ
 
 async def test_it_is_remembered_until_it_is_forgotten(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
-        declarer, wanted = Declarer(link), Topology(queues=(Queue(queue),))
+        declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
         await declarer.ensure(wanted, "active")
         with client(rabbit.url()) as channel:
             channel.queue_delete(queue)
             await declarer.ensure(wanted, "active")
             # Another object of the same content, as a profile made anew for the same route has it.
-            await declarer.ensure(Topology(queues=(Queue(queue),)), "active")
+            await declarer.ensure(Topology(queues=(QueueDeclaration(queue),)), "active")
             assert not exists(channel, queue)
         declarer.forget(wanted)
         await declarer.ensure(wanted, "active")
@@ -114,7 +117,7 @@ async def test_it_is_remembered_until_it_is_forgotten(rabbit: RabbitServer, queu
 
 async def test_on_a_new_connection_all_is_declared_again(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
-        declarer, wanted = Declarer(link), Topology(queues=(Queue(queue),))
+        declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
         await declarer.ensure(wanted, "active")
         with client(rabbit.url()) as channel:
             channel.queue_delete(queue)
@@ -126,7 +129,10 @@ async def test_on_a_new_connection_all_is_declared_again(rabbit: RabbitServer, q
 
 async def test_nothing_is_remembered_of_a_failure(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
-        declarer, wanted = Declarer(link), Topology(queues=(Queue(f"{queue}.first"), Queue(queue)))
+        declarer, wanted = (
+            Declarer(link),
+            Topology(queues=(QueueDeclaration(f"{queue}.first"), QueueDeclaration(queue))),
+        )
         with client(rabbit.url()) as channel:
             channel.queue_declare(queue, durable=True, arguments={"x-max-length": 5})
             with pytest.raises(BrokerRejected):
@@ -138,7 +144,7 @@ async def test_nothing_is_remembered_of_a_failure(rabbit: RabbitServer, queue: s
 async def test_without_a_server_it_is_unavailable(queue: str) -> None:
     async with linked("amqp://127.0.0.1:1") as link:
         with pytest.raises(BrokerUnavailable):
-            await Declarer(link).ensure(Topology(queues=(Queue(queue),)), "active")
+            await Declarer(link).ensure(Topology(queues=(QueueDeclaration(queue),)), "active")
 
 
 @pytest.mark.parametrize("limit", [2, None])
@@ -171,7 +177,7 @@ async def test_a_queue_of_another_program_is_delayed_to_all_the_same(
         channel.queue_declare(queue, durable=True, arguments={"x-max-length": 5})
         async with lined(rabbit.url(vhost), queue, declare=mode) as line:
             if ladder:
-                await Declarer(line.link).ensure(LADDER, "active")
+                await Declarer(line.link).ensure(DELAY_TOPOLOGY, "active")
             assert await line.publish(BODY, delay=0.1) == [None]
             assert (await (await Arrivals.of(line.link, queue)).next()).message.body == BODY
 
@@ -190,7 +196,7 @@ async def test_an_account_that_may_make_nothing_delays_where_all_is_there(
                 with pytest.raises(BrokerRejected, match="ACCESS_REFUSED"):
                     await line.publish(BODY, delay=0.1)
                 async with linked(rabbit.url(vhost)) as link:
-                    await Declarer(link).ensure(LADDER, "active")
+                    await Declarer(link).ensure(DELAY_TOPOLOGY, "active")
                 assert await line.publish(BODY, delay=0.1) == [None]
                 arrivals = await Arrivals.of(line.link, queue)
                 assert [(await arrivals.next()).message.body for _ in range(2)] == [BODY, BODY]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq.url import Management, Tls, parameters_of
+from app.brokers.rabbitmq.url import ManagementEndpoint, Tls, parameters_of
 from app.errors import ConfigError
 from app.masking import mask_url
 
@@ -51,16 +51,16 @@ def test_tls_verifies_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"management": "http://rabbit:15672/"}, Management("http://rabbit:15672", "shop", "secret")),
-        ({"management": "https://m:n@rabbit/path"}, Management("https://rabbit/path", "m", "n")),
+        ({"management": "http://rabbit:15672/"}, ManagementEndpoint("http://rabbit:15672", "shop", "secret")),
+        ({"management": "https://m:n@rabbit/path"}, ManagementEndpoint("https://rabbit/path", "m", "n")),
         (
             {"management": "http://rabbit", "management_username": "m", "management_password": "n"},
-            Management("http://rabbit", "m", "n"),
+            ManagementEndpoint("http://rabbit", "m", "n"),
         ),
     ],
     ids=["as AMQP", "in its URL", "by options"],
 )
-def test_management(options: dict[str, Any], expected: Management) -> None:
+def test_management(options: dict[str, Any], expected: ManagementEndpoint) -> None:
     assert parameters_of("amqp://shop:secret@rabbit", options).management == expected
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from app.brokers.rabbitmq.ojs.message import ERROR_CODE, ERROR_MESSAGE, QUEUE, deaths
-from app.brokers.rabbitmq.profile import Native
+from app.brokers.rabbitmq.profile import NativeMessage
 from app.envelope import Limits, Poison, dead_letter_block, dead_letter_record, inspect
 from app.ojs import Attributes, dead_letter_of, members, value
 from app.ojs.terms import milliseconds
@@ -23,7 +23,7 @@ _BY_BROKER = {
 }
 
 
-def record_of(envelope: bytes, job: Attributes | None, native: Native, queue: str, attempts: int) -> bytes:
+def record_of(envelope: bytes, job: Attributes | None, native: NativeMessage, queue: str, attempts: int) -> bytes:
     """``envelope``, which ``job`` is where the body was one, as a dead-letter record; any other body as it is."""
     block = None if job is None else dead_letter_of(job)
     try:
@@ -36,7 +36,7 @@ def record_of(envelope: bytes, job: Attributes | None, native: Native, queue: st
     return dead_letter_record(envelope, block or _block(job or {}, native, queue, attempts))
 
 
-def _block(job: Attributes, native: Native, queue: str, attempts: int) -> Mapping[str, Any]:
+def _block(job: Attributes, native: NativeMessage, queue: str, attempts: int) -> Mapping[str, Any]:
     """What the headers, the job and the broker's record tell of the end of a message."""
     properties = native.properties
     headers = properties.headers or {}

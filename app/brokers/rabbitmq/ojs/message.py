@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
-from app.brokers.rabbitmq.profile import Native
+from app.brokers.rabbitmq.profile import NativeMessage
 from app.ojs import MEDIA_TYPE, Attributes, Beside, Job, members, value
 from app.ojs.terms import milliseconds, timestamp
 
@@ -111,7 +111,7 @@ def given_headers(properties: Basic.Properties) -> dict[str, str]:
     return seen
 
 
-def beside(native: Native, queue: str, job_queue: str, seen: Mapping[str, str]) -> Beside:
+def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str, str]) -> Beside:
     """What travels with a job outside its body."""
     properties = native.properties
     headers = properties.headers or {}

@@ -12,7 +12,7 @@ from typing import Any
 from pamqp.commands import Basic
 
 from app.brokers.binding import Failure, Outgoing
-from app.brokers.rabbitmq.delays import addressed
+from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.ojs.dead_letters import record_of
 from app.brokers.rabbitmq.ojs.message import (
     ATTEMPT,
@@ -31,12 +31,12 @@ from app.brokers.rabbitmq.ojs.message import (
 from app.brokers.rabbitmq.ojs.names import Names, names_of
 from app.brokers.rabbitmq.profile import (
     UNLIMITED,
-    Addressed,
-    Bound,
-    Exchange,
-    Native,
-    Queue,
-    Read,
+    AddressedMessage,
+    BindingDeclaration,
+    DecodedMessage,
+    ExchangeDeclaration,
+    NativeMessage,
+    QueueDeclaration,
     Topology,
     confirmed,
     quorum_limit,
@@ -61,7 +61,7 @@ _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
 
 
-class Ojs:
+class OjsProfile:
     """Writes and reads the messages of one OJS queue; see :class:`app.brokers.rabbitmq.profile.Profile`."""
 
     def __init__(self, name: str, names: Names, arguments: Mapping[str, Any], clock: Clock) -> None:
@@ -72,21 +72,24 @@ class Ojs:
         self._names = names
         self._clock = clock
         self._steps: dict[int, Topology] = {}
-        job, dead = Exchange(names.job_exchange, "direct"), Exchange(names.dead_exchange, "direct")
+        job, dead = (
+            ExchangeDeclaration(names.job_exchange, "direct"),
+            ExchangeDeclaration(names.dead_exchange, "direct"),
+        )
         self.dead_topology = Topology(
             (dead,),
-            (Queue(names.dead_queue, UNLIMITED if "x-queue-type" in arguments else {}),),
-            (Bound(names.dead_exchange, names.dead_queue, names.dead_key),),
+            (QueueDeclaration(names.dead_queue, UNLIMITED if "x-queue-type" in arguments else {}),),
+            (BindingDeclaration(names.dead_exchange, names.dead_queue, names.dead_key),),
         )
         # The net below all that the gateway does itself: jobs that expire, or that another consumer rejects.
         net = {"x-dead-letter-exchange": names.dead_exchange, "x-dead-letter-routing-key": names.dead_key}
         self.topology = Topology(
             (job, *self.dead_topology.exchanges),
-            (*self.dead_topology.queues, Queue(names.job_queue, {**net, **arguments})),
-            (*self.dead_topology.bindings, Bound(names.job_exchange, names.job_queue, names.job_key)),
+            (*self.dead_topology.queues, QueueDeclaration(names.job_queue, {**net, **arguments})),
+            (*self.dead_topology.bindings, BindingDeclaration(names.job_exchange, names.job_queue, names.job_key)),
         )
 
-    def message(self, outgoing: Outgoing) -> Addressed:
+    def message(self, outgoing: Outgoing) -> AddressedMessage:
         """A new job; or a copy of a delivery, tried again or brought back from the dead."""
         now = self._clock()
         carried, failure = outgoing.carried, outgoing.failure
@@ -111,9 +114,9 @@ class Ojs:
         if outgoing.delay_seconds:
             headers[SCHEDULED_AT] = timestamp(now + round(outgoing.delay_seconds * 1000))
         exchange, key, needs = self._way(outgoing.delay_seconds, failed=failure is not None)
-        return Addressed(exchange, key, properties, body, needs)
+        return AddressedMessage(exchange, key, properties, body, needs)
 
-    def dead(self, record: Outgoing) -> Addressed:
+    def dead(self, record: Outgoing) -> AddressedMessage:
         """A job at rest; what was no job rests as the record."""
         # Beside the block there may lie what only this parser reads: numbers past all doubles, unpaired surrogates.
         block: dict[str, Any] = decode_object(record.body).by_name()["dead_letter"].value
@@ -128,23 +131,23 @@ class Ojs:
         else:
             properties = Basic.Properties(content_type=_PLAIN, delivery_mode=2, headers=dict(record.headers))
         self._marked(properties, max(failure.attempts, 1), failure)
-        return Addressed(self._names.dead_exchange, self._names.dead_key, properties, body)
+        return AddressedMessage(self._names.dead_exchange, self._names.dead_key, properties, body)
 
-    def read(self, native: Native) -> Read:
+    def read(self, native: NativeMessage) -> DecodedMessage:
         """A delivery as an envelope; what is neither job nor envelope keeps its body."""
         job = attributes_of(native.body, declared=_declared(native))
         seen = given_headers(native.properties)
         around = beside(native, self._name, self.queue, seen)
         envelope = None if job is None else envelope_of(job, around)
         carried = Carried(native.properties, None if envelope is None else job)
-        return Read(native.body if envelope is None else envelope, seen, around.attempts, carried)
+        return DecodedMessage(native.body if envelope is None else envelope, seen, around.attempts, carried)
 
-    def read_dead(self, native: Native) -> Read:
+    def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """A dead letter as a record, whoever put it there."""
         found = self.read(native)
         attempts = attempts_of(native.properties.headers or {}, self.queue)
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
-        return Read(record, found.headers, found.delivery_count, found.carried)
+        return DecodedMessage(record, found.headers, found.delivery_count, found.carried)
 
     def _marked(self, properties: Basic.Properties, attempt: int, failure: Failure | None) -> dict[str, Any]:
         """``properties`` with the number of the attempt, and with the last failure or none; their headers."""
@@ -163,12 +166,12 @@ class Ojs:
         return headers
 
     def _way(self, delay_seconds: float, failed: bool) -> tuple[str, str, Topology | None]:
-        """Exchange, routing key, and what they need: retries by the retry exchange, schedules by the finer ladder."""
+        """Exchange, routing key and needed topology: the retry exchange for retries, delay queues for other delays."""
         if delay_seconds <= 0:
             return self._names.job_exchange, self._names.job_key, None
         step = next((step for step in STEPS_MS if step >= round(delay_seconds * 1000, 3)), None)
         if not failed or step is None:
-            return addressed(self.queue, delay_seconds)
+            return delayed_route(self.queue, delay_seconds)
         return self._names.retry_exchange, self._names.after(step)[1], self._step(step)
 
     def _step(self, delay_ms: int) -> Topology:
@@ -183,14 +186,14 @@ class Ojs:
                 "x-message-ttl": delay_ms,
             }
             found = self._steps[delay_ms] = Topology(
-                (Exchange(names.retry_exchange, "direct"),),
-                (Queue(queue, confirmed(classic), or_else=(classic,)),),
-                (Bound(names.retry_exchange, queue, key),),
+                (ExchangeDeclaration(names.retry_exchange, "direct"),),
+                (QueueDeclaration(queue, confirmed(classic), or_else=(classic,)),),
+                (BindingDeclaration(names.retry_exchange, queue, key),),
             )
         return found
 
 
-def profile_of(name: str, options: Mapping[str, Any], clock: Clock = now_ms) -> Ojs:
+def profile_of(name: str, options: Mapping[str, Any], clock: Clock = now_ms) -> OjsProfile:
     """The profile of the OJS queue ``name``.
 
     ``naming``: ``site`` (the default), ``spec``, or templates; ``max_priority``: 1 to 255, the levels that the job
@@ -202,7 +205,7 @@ def profile_of(name: str, options: Mapping[str, Any], clock: Clock = now_ms) -> 
         if key not in _OPTIONS:
             raise ConfigError(key=key, reason=f"unknown in the profile ojs; known are {', '.join(_OPTIONS)}")
     names = names_of(options.get("naming", "site"), name)
-    return Ojs(name, names, _arguments(options), clock)
+    return OjsProfile(name, names, _arguments(options), clock)
 
 
 _OPTIONS = ("naming", "max_priority", "queue_type", "delivery_limit")
@@ -223,5 +226,5 @@ def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
     return confirmed({"x-delivery-limit": limit})
 
 
-def _declared(native: Native) -> bool:
+def _declared(native: NativeMessage) -> bool:
     return (native.properties.content_type or "").partition(";")[0].strip().lower() == MEDIA_TYPE

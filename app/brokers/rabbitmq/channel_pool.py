@@ -23,7 +23,7 @@ _MAX_RELEASED = 10_000
 State = Literal["held", "acked", "lost"]
 
 
-class Held:
+class ReceivingChannel:
     """A channel, and the delivery tags handed out on it that are not settled.
 
     A tag may be written once: the broker closes the channel, and takes back all that it delivered there, when it is
@@ -35,7 +35,7 @@ class Held:
         self.outstanding: set[int] = set()
         self.used_at = 0.0
         self.consuming = asyncio.Lock()
-        """Held from ``basic.qos`` to ``basic.consume``: the one sets the prefetch of the other."""
+        """Locked from ``basic.qos`` to ``basic.consume``: the one sets the prefetch of the other."""
         self.watchers: set[Callable[[], None]] = set()
         self._released: set[int] = set()
         self._highest = 0
@@ -57,12 +57,12 @@ class Held:
         return "acked"
 
     def ack(self, tags: Sequence[int]) -> None:
-        """Write acks of held tags. Raises ChannelGone."""
+        """Write acks of outstanding tags. Raises ChannelGone."""
         self.channel.ack(tags)
         self.outstanding.difference_update(tags)
 
     def release(self, tags: Sequence[int]) -> None:
-        """Write that held tags go back to their queue. Raises ChannelGone."""
+        """Write that outstanding tags go back to their queue. Raises ChannelGone."""
         self.channel.requeue(tags)
         self.outstanding.difference_update(tags)
         self._released.update(tags)
@@ -77,7 +77,7 @@ class Held:
             watcher()
 
 
-class Channels:
+class ChannelPool:
     """The channels of one connection for consuming: one for each queue in use, up to a bound; then they share."""
 
     def __init__(
@@ -90,23 +90,23 @@ class Channels:
         self._open_channel = open_channel
         self._most = most
         self._idle_seconds = idle_seconds
-        self._by_queue: dict[str, Held] = {}
-        self._by_generation: dict[str, Held] = {}
-        self._opening: dict[str, asyncio.Task[Held]] = {}
+        self._by_queue: dict[str, ReceivingChannel] = {}
+        self._by_generation: dict[str, ReceivingChannel] = {}
+        self._opening: dict[str, asyncio.Task[ReceivingChannel]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._sweep: asyncio.TimerHandle | None = None
 
-    def of_generation(self, generation: str) -> Held | None:
+    def of_generation(self, generation: str) -> ReceivingChannel | None:
         """The channel of a handle, while it is open."""
         return self._by_generation.get(generation)
 
-    async def of_queue(self, queue: str) -> Held:
+    async def of_queue(self, queue: str) -> ReceivingChannel:
         """The channel that serves ``queue`` from now on. Raises BrokerUnavailable. May be cancelled at any time."""
-        held = self._by_queue.get(queue)
-        if held is None or not held.channel.is_open:
-            held = await self._assigned(queue)
-        held.used_at = asyncio.get_running_loop().time()
-        return held
+        receiving = self._by_queue.get(queue)
+        if receiving is None or not receiving.channel.is_open:
+            receiving = await self._assigned(queue)
+        receiving.used_at = asyncio.get_running_loop().time()
+        return receiving
 
     async def close(self) -> None:
         """Let go of all; closing the connection gives back what is not settled."""
@@ -120,47 +120,47 @@ class Channels:
         self._by_queue.clear()
         self._by_generation.clear()
 
-    async def _assigned(self, queue: str) -> Held:
+    async def _assigned(self, queue: str) -> ReceivingChannel:
         task = self._opening.get(queue)
         if task is None:
             if len(self._by_generation) + len(self._opening) >= self._bound() and self._by_generation:
-                held = self._least_shared()
-                self._by_queue[queue] = held
-                return held
+                receiving = self._least_shared()
+                self._by_queue[queue] = receiving
+                return receiving
             task = asyncio.get_running_loop().create_task(self._open(queue))
             self._opening[queue] = task
             task.add_done_callback(lambda _: self._opening.pop(queue, None))
         # Whoever is cancelled leaves the channel to the next.
         return await asyncio.shield(task)
 
-    async def _open(self, queue: str) -> Held:
-        held = Held(await self._open_channel())
-        self._by_queue[queue] = held
-        self._by_generation[held.channel.generation] = held
-        held.channel.rpc.closing.add_done_callback(lambda _: self._drop(held))
+    async def _open(self, queue: str) -> ReceivingChannel:
+        receiving = ReceivingChannel(await self._open_channel())
+        self._by_queue[queue] = receiving
+        self._by_generation[receiving.channel.generation] = receiving
+        receiving.channel.rpc.closing.add_done_callback(lambda _: self._drop(receiving))
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
-        return held
+        return receiving
 
     def _bound(self) -> int:
         return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))
 
-    def _least_shared(self) -> Held:
-        queues = Counter(held.channel.generation for held in self._by_queue.values())
-        return min(self._by_generation.values(), key=lambda held: queues[held.channel.generation])
+    def _least_shared(self) -> ReceivingChannel:
+        queues = Counter(receiving.channel.generation for receiving in self._by_queue.values())
+        return min(self._by_generation.values(), key=lambda receiving: queues[receiving.channel.generation])
 
-    def _drop(self, held: Held) -> None:
-        self._by_generation.pop(held.channel.generation, None)
-        self._by_queue = {queue: each for queue, each in self._by_queue.items() if each is not held}
+    def _drop(self, receiving: ReceivingChannel) -> None:
+        self._by_generation.pop(receiving.channel.generation, None)
+        self._by_queue = {queue: each for queue, each in self._by_queue.items() if each is not receiving}
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()
         self._sweep = None
         long_ago = loop.time() - self._idle_seconds
-        for held in list(self._by_generation.values()):
-            if not held.outstanding and held.used_at < long_ago:
-                self._drop(held)
-                task = loop.create_task(held.channel.close())
+        for receiving in list(self._by_generation.values()):
+            if not receiving.outstanding and receiving.used_at < long_ago:
+                self._drop(receiving)
+                task = loop.create_task(receiving.channel.close())
                 self._closing.add(task)
                 task.add_done_callback(self._closing.discard)
         if self._by_generation:
