@@ -107,3 +107,12 @@ def test_every_way_to_write_an_import_is_seen(tmp_path: Path) -> None:
     source = tmp_path / "sample.py"
     source.write_text("import redis.asyncio\nfrom app import errors\ndef f():\n    from app.clock import Clock\n")
     assert list(imports(source)) == ["redis.asyncio", "app.errors", "app.clock"]
+
+
+def test_no_circle() -> None:
+    """Repeatedly removes the modules that import nothing of what is left; a circle is what stays."""
+    left = {name: {imported for importer, imported in arrows() if importer == name} - {name} for name in modules()}
+    while free := [name for name, below in left.items() if not below & left.keys()]:
+        for name in free:
+            del left[name]
+    assert sorted(left) == []
