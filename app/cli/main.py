@@ -81,7 +81,7 @@ def greet(url: str, settings: Settings) -> None:
 def check_config(config: Path | None, offline: bool) -> None:
     """Print the resolved routes and what to know of them; exit 1 when the gateway would refuse to start."""
     from app.config import settings
-    from app.server.wiring import check_settings
+    from app.server.checks import check_settings
 
     with configuration_errors():
         loaded = settings.load(config, os.environ)

@@ -150,7 +150,7 @@ def _listen(settings: Settings) -> socket.socket:
 def _prepare(settings: Settings) -> None:
     """Refuse what cannot be served before anything listens, and make the token key that all workers share."""
     from app.config.token_keys import token_keys
-    from app.server.wiring import check_settings
+    from app.server.checks import check_settings
 
     check_settings(settings)
     token_keys(settings)

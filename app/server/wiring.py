@@ -20,8 +20,7 @@ from app.cluster.sockets import SocketDirectory
 from app.cluster.worker_metrics import Workers
 from app.config.sections import QueueSettings
 from app.config.settings import Settings
-from app.config.tls import check_tls
-from app.config.token_keys import check_token_keys, token_keys
+from app.config.token_keys import token_keys
 from app.envelope import Limits
 from app.errors import ConfigError
 from app.gateway.ack_tokens import TokenSealer
@@ -44,7 +43,6 @@ from app.observe.metrics.recorder import Metrics
 from app.observe.observers import fan_out
 from app.observe.tracing import setup as tracing_setup
 from app.observe.tracing.request import Tracing
-from app.runtime.files import check_writable
 from app.server.application import App, Part
 from app.server.overload import Pacer, Shedder
 from app.server.peer_port import PeerPort
@@ -52,28 +50,35 @@ from app.server.peer_port import PeerPort
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
     """The routes, checked against what their brokers can do; no I/O. Raises ConfigError naming the key."""
-    bindings = _bindings(settings, clock)
-    _idempotency(settings, bindings)
-    return _router(settings, bindings)
+    bindings = connect_brokers(settings, clock)
+    key_policy(settings, bindings)
+    return router(settings, bindings)
 
 
-def check_settings(settings: Settings) -> list[tuple[str, Route]]:
-    """Refuse whatever would keep the gateway from starting here; makes nothing, and connects to nothing.
+def connect_brokers(settings: Settings, clock: Clock) -> dict[str, Binding]:
+    """The binding of each broker, by name; no I/O. Raises ConfigError naming a key of ``brokers``."""
+    return {
+        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
+        for name, broker in settings.brokers.items()
+    }
 
-    Not checked is whether the addresses to listen on are free, which another process may change at any time.
-    Returns each configured rule and its route, as :func:`app.gateway.route_checks.check`. Raises ConfigError naming a
-    key of the configuration, or a variable of OpenTelemetry.
-    """
-    routes = check(resolve(settings))
-    tracing_setup.check()
-    if settings.metrics:
-        metrics_otlp.check()
-    check_token_keys(settings)
-    check_journal(settings)
-    check_tls(settings)
-    if _needs_directory(settings, routes):
-        check_writable(_peers_directory(settings), "peers.directory")
-    return routes
+
+def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
+    """The routes, checked against what their brokers can do. Raises ConfigError naming the key."""
+    rules = [_rule(match, queue, bindings) for match, queue in settings.queues.items()]
+    default = _rule("*", settings.default, bindings) if settings.default is not None else None
+    made = Router(rules, default)
+    check(made)
+    return made
+
+
+def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
+    """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
+    asked = settings.idempotency
+    if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
+        reason = f"the broker {asked.store!r} cannot keep keys; one of SQLite or Redis can"
+        raise ConfigError(key="idempotency.store", reason=reason)
+    return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
 
 
 def build_gateway(
@@ -86,11 +91,11 @@ def build_gateway(
     capacity: Callable[[], Awaitable[None]] | None = None,
 ) -> Gateway:
     """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
-    bindings = _bindings(settings, clock)
+    bindings = connect_brokers(settings, clock)
     limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
     return Gateway(
         bindings,
-        _router(settings, bindings),
+        router(settings, bindings),
         TokenSealer(token_keys(settings)),
         required=frozenset(name for name, broker in settings.brokers.items() if broker.required),
         urls={name: broker.masked_url for name, broker in settings.brokers.items()},
@@ -100,7 +105,7 @@ def build_gateway(
         admission=Admission(_bounds(settings), len(bindings)),
         forwarder=forwarder,
         tracing=tracing,
-        idempotency=_idempotency(settings, bindings),
+        idempotency=key_policy(settings, bindings),
         capacity=capacity,
     )
 
@@ -116,7 +121,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
-    directory = SocketDirectory(_peers_directory(settings))
+    directory = SocketDirectory(peers_directory(settings))
     places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
     # An owner may itself wait for its broker.
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
@@ -162,7 +167,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         return App(api, gateway, shedder, parts, journaled)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     tell = scraping.tell if scraping is not None else None
-    port = PeerPort(gateway, signer, directory, listen, _needs_directory(settings, routes), tell)
+    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), tell)
     return App(api, gateway, shedder, parts, journaled, port, peers)
 
 
@@ -185,14 +190,8 @@ def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
     return Journal(options, clock)
 
 
-def check_journal(settings: Settings) -> None:
-    """Raise ConfigError naming a key of ``journal`` where it could not start; makes nothing."""
-    configured = journal(settings)
-    if configured is not None:
-        configured.check()
-
-
-def _peers_directory(settings: Settings) -> Path:
+def peers_directory(settings: Settings) -> Path:
+    """The directory in which gateways on this host find each other's sockets."""
     return settings.peers.directory or settings.state_dir / "peers"
 
 
@@ -201,7 +200,8 @@ def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
     return any(route.capabilities.ack_scope != "anywhere" for _, route in routes)
 
 
-def _needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
+def needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:
+    """Whether the gateway refuses to start without :func:`peers_directory`."""
     return _is_owned(routes) and (settings.peers.directory is not None or settings.workers > 1)
 
 
@@ -214,29 +214,6 @@ def _addresses(given: str | Sequence[str] | None) -> list[Address]:
 
 def _bounds(settings: Settings) -> Bounds:
     return Bounds(**{field.name: getattr(settings.limits, field.name) for field in fields(Bounds)})
-
-
-def _idempotency(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
-    asked = settings.idempotency
-    if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
-        reason = f"the broker {asked.store!r} cannot keep keys; one of SQLite or Redis can"
-        raise ConfigError(key="idempotency.store", reason=reason)
-    return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
-
-
-def _bindings(settings: Settings, clock: Clock) -> dict[str, Binding]:
-    return {
-        name: connect(name, broker.url, {**broker.options, "timeout_seconds": broker.timeout_seconds}, clock)
-        for name, broker in settings.brokers.items()
-    }
-
-
-def _router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
-    rules = [_rule(match, queue, bindings) for match, queue in settings.queues.items()]
-    default = _rule("*", settings.default, bindings) if settings.default is not None else None
-    router = Router(rules, default)
-    check(router)
-    return router
 
 
 def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> Rule:
