@@ -230,7 +230,7 @@ class Draining(BabelgateError):
 
 
 class Overloaded(BabelgateError):
-    """{reason}"""
+    """The gateway is overloaded: {reason}."""
 
     code = "overloaded"
     retryable = True

@@ -50,7 +50,7 @@ class Pool:
         if taken and (taken + amount > self.share or self.taken + amount > self.limit):
             bound = self.share if taken + amount > self.share else self.limit
             raise Overloaded(
-                reason=f"At most {bound} {self.what} are in flight for the broker {broker!r}, and {taken} are."
+                reason=f"at most {bound} {self.what} are in flight for the broker {broker!r}, and {taken} are"
             )
 
     def add(self, broker: str, amount: int) -> None:
@@ -144,7 +144,7 @@ class Admission:
         """
         self._unread_bytes.check(broker, 1)
         if count * self._brokers >= self._bounds.max_held_leases or size * self._brokers >= self._bounds.max_held_bytes:
-            raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already.")
+            raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already")
 
     @staticmethod
     def _ticket(broker: str, count: Pool, data: Pool, size: int) -> Permit:

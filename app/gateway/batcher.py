@@ -85,7 +85,7 @@ class Batcher(Generic[Item, Result]):
         Cancelling the future does not take the item out of its batch.
         """
         if self.crowded:
-            raise Overloaded(reason=f"{len(self._pending)} calls on this queue are waiting for its broker already.")
+            raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
         now = loop.time()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 import msgspec
@@ -192,3 +193,12 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
     elif status == 415:
         headers.append((b"accept-encoding", b"gzip"))
     return status, headers, msgspec.json.encode(body | (more or {}))
+
+
+def raw_problem(error: BabelgateError) -> tuple[bytes, bytes]:
+    """The answer to a request that never reached the application: its head, without the final empty line, and body."""
+    status, headers, body = problem(error, instance="")
+    named = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body)), *headers]
+    lines = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [name + b": " + value for name, value in named]
+    return b"\r\n".join(lines) + b"\r\n", body

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from app.errors import Overloaded
-from app.http.problems import CONTENT_TYPE, problem
+from app.http.problems import raw_problem
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -29,6 +29,7 @@ _PUBLISH = (b"messages", b"messages:batch")
 _RECEIVE = b"messages:receive"
 _throttled = LogThrottle(get_logger("babelgate.http"))
 
+_REASON = "this process has more requests than it can serve in time"
 _AFTER_SECONDS = (1, 2, 3)
 """Told in turn, so that those who were refused together do not come back together."""
 
@@ -52,7 +53,9 @@ class Shedder:
         self._refused = refused
         self._pacer = pacer
         self._crowded = crowded
-        self._answers = itertools.cycle([_answer(seconds) for seconds in _AFTER_SECONDS])
+        self._answers = itertools.cycle(
+            [raw_problem(Overloaded(reason=_REASON, retry_after=seconds)) for seconds in _AFTER_SECONDS]
+        )
         self._count = itertools.count(1)
         self._process = secrets.token_hex(8).encode()
         self._resting: deque[Resting] = deque()
@@ -91,16 +94,6 @@ def _verb(url: bytes) -> tuple[bytes, bytes]:
     """What stands before the last slash of the path, and behind it."""
     rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
     return rest, verb
-
-
-def _answer(seconds: int) -> tuple[bytes, bytes]:
-    """Head, still open, and body."""
-    status, headers, body = problem(
-        Overloaded(reason="This process has more requests than it can serve in time.", retry_after=seconds), instance=""
-    )
-    named = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body)), *headers]
-    lines = [b"HTTP/1.1 %d Too Many Requests" % status, *(name + b": " + value for name, value in named)]
-    return b"\r\n".join(lines) + b"\r\n", body
 
 
 TURN_SECONDS = 0.02

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
@@ -22,8 +21,7 @@ from uvicorn.server import ServerState
 
 from app.http.exchange import DISCARDED_BYTES
 from app.http.heads import check_head
-from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, problem
+from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, raw_problem
 from app.server.overload import SHEDDER, Shedder
 from app.server.transport import BufferedTransport, ReadingClock
 
@@ -343,15 +341,7 @@ class GatewayProtocol(HttpToolsProtocol):
             # The answer is given here: for the application the client is gone.
             cycle.disconnected = True
             cycle.message_event.set()
-        status, more, body = problem(error, instance="")
-        headers = [
-            (b"content-type", PROBLEM),
-            (b"content-length", b"%d" % len(body)),
-            (b"x-request-id", secrets.token_hex(16).encode()),
-            (b"connection", b"close"),
-            *more,
-        ]
-        lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
-        lines += [name + b": " + value for name, value in headers]
-        self.transport.write(b"\r\n".join(lines) + b"\r\n\r\n" + body)
+        head, body = raw_problem(error)
+        request_id = b"x-request-id: %b\r\n" % secrets.token_hex(16).encode()
+        self.transport.write(head + request_id + b"connection: close\r\n\r\n" + body)
         self.transport.close()

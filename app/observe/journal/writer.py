@@ -123,7 +123,7 @@ class Journal:
                     self._room.clear()
                     await self._room.wait()
         except TimeoutError:
-            raise Overloaded(reason="The journal's disk is full, or too slow.") from None
+            raise Overloaded(reason="the journal's disk is full or too slow") from None
         finally:
             self._waiting -= 1
 
