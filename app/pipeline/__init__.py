@@ -1,6 +1,9 @@
-"""Jobs on Spark over what passed through the gateway: bodies are validated, journals become answers and repairs.
+"""Spark jobs over messages that passed through the gateway: validate bodies, measure the journal, send bodies again.
 
-Of the gateway only the codec and the journal's record are used here, imported unchanged. Modules named ``cli`` hold
-options and nothing else, so that ``--help`` loads neither Spark nor Arrow. What runs in Spark's Python workers stands
-in modules of its own, which import neither the command line nor Spark: an executor needs Python, pyarrow and msgspec.
+Packages, each importing only earlier ones: ``storage`` and ``spark``; ``validate`` and ``journal``; ``metrics`` and
+``send``; ``report``, ``find`` and ``source``; ``cli``. ``app.cli`` and ``app.demo`` import this package. It uses
+the gateway's codec and the journal's record format, nothing else.
+
+``cli`` loads neither Spark nor Arrow at import, so that ``--help`` is fast. Modules that Spark's Python workers import
+load neither click nor rich, so an executor needs only Python, pyarrow and msgspec (httpx for jobs that send).
 """

@@ -21,7 +21,7 @@ def loop(folder: Path, output: Path, cores: int) -> float:
     from app.pipeline.storage.input_files import find
     from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
     from app.pipeline.validate.bodies import bodies
-    from app.pipeline.validate.planning import plan
+    from app.pipeline.validate.validation_task import plan
     from app.pipeline.validate.verdicts import judged
 
     began = time.monotonic()
@@ -41,8 +41,7 @@ def write(folder: Path, output: Path, cores: int) -> float:
 
     from app.pipeline.storage.input_files import find
     from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
-    from app.pipeline.validate.planning import plan
-    from app.pipeline.validate.validation_task import judge
+    from app.pipeline.validate.validation_task import judge, plan
 
     began = time.monotonic()
     reading = Reading("ndjson", None, MAX_BODY_BYTES)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from pyarrow import parquet
 
+from app.pipeline.journal.compact import remove_leftovers
 from app.pipeline.journal.reader import existing, snapshot
-from app.pipeline.journal.retired import remove_leftovers
 from app.pipeline.storage.schemas import JOURNAL
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import DAY, START, Writer

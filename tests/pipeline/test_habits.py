@@ -24,8 +24,7 @@ from pyspark.errors import AnalysisException, PythonException
 from app.pipeline.cli.main import COMMANDS
 from app.pipeline.errors import JobFailed
 from app.pipeline.spark import console, session
-from app.pipeline.spark.failures import explain
-from app.pipeline.spark.launch import Launch
+from app.pipeline.spark.launch import Launch, explain
 
 TASK_MODULES = {
     "app.pipeline.validate.validation_task": {"pyarrow", "msgspec"},
@@ -121,7 +120,7 @@ def test_the_package_is_shipped_as_it_is_installed(tmp_path):
     content = first.read_bytes()
     with zipfile.ZipFile(first) as archive:
         names = archive.namelist()
-    assert {"app/__init__.py", "app/envelope/canonical.py", "app/pipeline/validate/validation_task.py"} <= set(names)
+    assert {"app/__init__.py", "app/envelope/editing.py", "app/pipeline/validate/validation_task.py"} <= set(names)
     session._packed(tmp_path)
     assert first.read_bytes() == content
     sys_path = f"import sys; sys.path.insert(0, {str(first)!r}); import app.pipeline.validate.validation_task as m"

@@ -20,7 +20,7 @@ from app.pipeline.storage.input_files import InputFile, _visible, find, locate
 from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading, Split
 from app.pipeline.storage.lines import Lines
 from app.pipeline.validate.bodies import bodies
-from app.pipeline.validate.planning import plan
+from app.pipeline.validate.validation_task import plan
 
 LINES = [b'{"n":%d}' % number for number in range(50_000)]
 PLAIN = b"\n".join(LINES) + b"\n"

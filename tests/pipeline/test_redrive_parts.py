@@ -7,7 +7,7 @@ import pytest
 from app.envelope import Limits, read_publication
 from app.jsontext import decode_object
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
-from app.pipeline.send.pace import Circuit, Pace
+from app.pipeline.send.sender import Circuit, Pace
 from tests.harness.hostile import BY_HAND, generated
 from tests.pipeline.sending import body
 

@@ -8,19 +8,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from app.pipeline.cli.options import DATE, starts_spark
 from app.pipeline.errors import JobFailed
-from app.pipeline.spark.launch import Launch, starts_spark
+from app.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
     from app.pipeline.find.search import Answer
 
-_DAY = click.DateTime(["%Y-%m-%d"])
-
 
 def _asks(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--to", "last", type=_DAY, metavar="DATE", help="Look at no later day; UTC, included."),
-        click.option("--from", "first", type=_DAY, metavar="DATE", help="Look at no earlier day; UTC."),
+        click.option("--to", "last", type=DATE, metavar="DATE", help="Look at no later day; UTC, included."),
+        click.option("--from", "first", type=DATE, metavar="DATE", help="Look at no earlier day; UTC."),
         click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
         click.argument("root"),
     ):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import click
 
+from app.pipeline.cli.datasets import compact, ingest, metrics, report, validate
 from app.pipeline.cli.find import message, trace
-from app.pipeline.cli.ingest import compact, ingest
-from app.pipeline.cli.metrics import metrics
-from app.pipeline.cli.report import report
 from app.pipeline.cli.send import backfill, redrive, replay
-from app.pipeline.cli.validate import validate
 
 COMMANDS: tuple[click.Command, ...] = (
     validate,

@@ -11,7 +11,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from app.pipeline.spark.launch import Launch, starts_spark
+from app.pipeline.cli.options import starts_spark
+from app.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -96,7 +97,7 @@ def _send(
 ) -> None:
     from app.pipeline.send.bodies import Changes, is_queue
     from app.pipeline.send.gateway import Target, wrong_with
-    from app.pipeline.send.jobs import sending
+    from app.pipeline.send.job import sending
     from app.pipeline.send.request import Order
 
     secret = (token or (token_file.read() if token_file else "")).strip()

@@ -7,12 +7,26 @@ nobody's: the leftovers of attempts that were killed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
 from app.observe.journal.record import Segment, parse_segment
-from app.pipeline.journal.file_reports import Lost, Owner
 from app.pipeline.journal.ranges import Range, Ranges
+
+Owner = tuple[str, str]
+"""Node and epoch."""
+
+
+class Lost(NamedTuple):
+    """A gap record: so many ``records`` were lost, before the record ``seq`` that tells of it."""
+
+    node: str
+    epoch: str
+    seq: int
+    records: int
+    first_lost_at: int
+    last_lost_at: int
 
 
 class Damaged(msgspec.Struct, frozen=True):

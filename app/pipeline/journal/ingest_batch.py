@@ -10,12 +10,11 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from app import __version__
-from app.pipeline.journal.commits import Commit, Content, Damaged, Known, read_whole, segment_of
-from app.pipeline.journal.file_reports import ByFile, Lost, Owner, Report
+from app.pipeline.journal.commits import Commit, Content, Damaged, Known, Lost, Owner, read_whole, segment_of
 from app.pipeline.journal.ranges import Ranges
 from app.pipeline.journal.reader import commit, now_ms, save, snapshot
 from app.pipeline.journal.segment_lines import Corrupt
-from app.pipeline.journal.tasks import corrupt_row, corrupt_rows, journal_rows
+from app.pipeline.journal.tasks import ByFile, Report, corrupt_row, corrupt_rows, journal_rows
 from app.pipeline.storage.datasets import Store
 from app.pipeline.storage.files import Files
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT

@@ -5,25 +5,50 @@ from __future__ import annotations
 from base64 import b64decode
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET
 from msgspec.structs import astuple
+from pyspark.accumulators import AccumulatorParam
 
 from app.observe.journal.record import Record
-from app.pipeline.journal.file_reports import Lost, Owner, Report
+from app.pipeline.journal.commits import Lost, Owner
 from app.pipeline.journal.ranges import Range, Ranges
 from app.pipeline.journal.segment_lines import Corrupt, found
-from app.pipeline.storage.arrow import schema
-from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT
+from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, arrow_schema
 
-_JOURNAL, _CORRUPT = schema(JOURNAL.columns), schema(JOURNAL_CORRUPT.columns)
+_JOURNAL, _CORRUPT = arrow_schema(JOURNAL.columns), arrow_schema(JOURNAL_CORRUPT.columns)
 _MEMBERS = Record.__struct_fields__
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 8 * 1024 * 1024
 _DAY_MS = 86_400_000
+
+
+@dataclass
+class Report:
+    """What became of a file. ``damage``: why it is to be read once more."""
+
+    records: int = 0
+    duplicates: int = 0
+    corrupt: int = 0
+    damage: str | None = None
+    seqs: dict[Owner, list[Range]] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
+    dates: dict[str, int] = field(default_factory=dict)
+
+
+class ByFile(AccumulatorParam[Any]):
+    """Reports by file: a task that was tried twice tells the same again."""
+
+    def zero(self, value: Any) -> Any:
+        return {}
+
+    def addInPlace(self, value1: Any, value2: Any) -> Any:
+        value1.update(value2)
+        return value1
 
 
 def journal_rows(

@@ -1,0 +1,4 @@
+"""Computes counts, rates, latencies and message lifecycles.
+
+The packages ``report``, ``find`` and ``cli`` import it.
+"""

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from app.pipeline.metrics.dates import DAY_MS
 from app.pipeline.metrics.histogram import bucket_of, percentiles
 from app.pipeline.metrics.missing_spans import Losses, overlaps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-MINUTE_MS, DAY_MS = 60_000, 86_400_000
+MINUTE_MS = 60_000
 KEYS = ("queue", "job", "lang", "broker")
 PLAIN = ("accepted", "delivered", "acked", "nacked", "rejected", "redriven", "lease_expired", "poison")
 """Events that are counted under their own names."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, get_args
 
 from app.observe.journal.record import JournalEvent
-from app.pipeline.metrics.events import DAY_MS
+from app.pipeline.metrics.dates import DAY_MS
 from app.pipeline.metrics.missing_spans import Losses, overlaps
 
 if TYPE_CHECKING:

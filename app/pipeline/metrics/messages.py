@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.pipeline.metrics.events import DAY_MS, KEYS, MINUTE_MS, grains
+from app.pipeline.metrics.dates import DAY_MS
+from app.pipeline.metrics.events import KEYS, MINUTE_MS, grains
 from app.pipeline.metrics.histogram import bucket_of, percentiles
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""Sends stored bodies to a gateway, each once, and keeps a ledger of them. ``source`` and ``cli`` import it."""

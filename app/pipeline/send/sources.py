@@ -79,8 +79,7 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> So
     from pyspark.sql import functions as f
 
     from app.pipeline.validate.job import files_of
-    from app.pipeline.validate.planning import plan
-    from app.pipeline.validate.validation_task import COLUMNS, judge
+    from app.pipeline.validate.validation_task import COLUMNS, judge, plan
 
     files = files_of(urls)
     tasks = plan(files, reading.form)

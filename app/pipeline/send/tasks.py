@@ -6,16 +6,20 @@ answered the first time.
 
 from __future__ import annotations
 
+import os
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
 from app.pipeline.send.gateway import Outcome, Target
-from app.pipeline.send.pieces import Line, Pieces
 from app.pipeline.send.sender import Message, Sender
+from app.pipeline.storage.schemas import LEDGER, arrow_schema
 
+_PIECE_ROWS = 2000
+_PIECE_SECONDS = 2.0
 COUNTS = {"status": "string", "code": "string", "detail": "string", "n": "bigint"}
 """What a task returns. ``detail``: of a gateway that takes no request, in words."""
 STOPPED = "stopped"
@@ -39,8 +43,6 @@ def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
     ``was`` and ``under``: what the ledger tells of the message, its status and its key; null where it tells nothing.
     """
     import pyarrow as pa
-
-    from app.pipeline.storage.arrow import schema
 
     pieces = Pieces(sending.pieces)
     counts: Counter[tuple[str, str | None]] = Counter()
@@ -78,4 +80,64 @@ def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
     if sender.refused is not None:
         http_status, code, detail = sender.refused
         rows.append({"status": STOPPED, "code": code, "detail": detail, "n": http_status})
-    yield pa.RecordBatch.from_pylist(rows, schema=schema(COUNTS))
+    yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COUNTS))
+
+
+class Line(NamedTuple):
+    """A row of ``ledger``; ``at`` is Unix ms, ``attempts`` how many requests of this try carried the message."""
+
+    run_id: str
+    message_id: str
+    idempotency_key: str
+    target_queue: str
+    status: str
+    code: str | None
+    http_status: int | None
+    attempts: int
+    at: int
+
+
+class Pieces:
+    """Writes the lines of one task below the folder ``url``, soon after they are added."""
+
+    def __init__(self, url: str) -> None:
+        """``url``: as Arrow reads it."""
+        self._url = url
+        self._held: list[Line] = []
+        self._since = 0.0
+
+    def add(self, line: Line) -> None:
+        """Keep a line; written at once when there are many."""
+        if not self._held:
+            self._since = time.monotonic()
+        self._held.append(line)
+        if len(self._held) >= _PIECE_ROWS or time.monotonic() - self._since >= _PIECE_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is held, as a file that appears whole."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        from app.pipeline.storage.input_files import locate
+
+        if not self._held:
+            return
+        columns = arrow_schema(LEDGER.columns)
+        arrays = [
+            pa.array(values, each.type) for values, each in zip(zip(*self._held, strict=True), columns, strict=True)
+        ]
+        system, folder = locate(self._url)
+        name = f"{uuid.uuid4().hex}.parquet"
+        with system.open_output_stream(f"{folder}/.{name}") as file:
+            parquet.write_table(pa.Table.from_arrays(arrays, schema=columns), file, compression="zstd")
+        if system.type_name == "local":
+            _sync(f"{folder}/.{name}")
+        system.move(f"{folder}/.{name}", f"{folder}/{name}")
+        self._held = []
+
+
+def _sync(path: str) -> None:
+    """To the disk, so that what has its name after a loss of power is whole."""
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())

@@ -15,10 +15,9 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
 
 from app.observe.journal.record import Segment, parse_segment
-from app.pipeline.journal.file_reports import Report
 from app.pipeline.journal.ranges import Ranges
 from app.pipeline.journal.segment_lines import Corrupt, found
-from app.pipeline.journal.tasks import journal_rows
+from app.pipeline.journal.tasks import Report, journal_rows
 from app.pipeline.storage.input_files import InputFile, find, locate
 from app.pipeline.storage.schemas import JOURNAL, ddl
 

@@ -1,0 +1,1 @@
+"""Starts Spark sessions and shows the progress of jobs. The jobs and ``cli`` import it."""

@@ -1,14 +1,14 @@
-"""What every command that starts Spark has in common: its options, its log, and its errors in words."""
+"""Starts Spark for one job, keeps its log, and turns its errors into one line."""
 
 from __future__ import annotations
 
-import functools
+import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,12 @@ from app.pipeline.errors import JobFailed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_LACKING = re.compile(r"(?:ModuleNotFoundError|ImportError): No module named '([\w.]+)'")
+_PYTHON_ERROR = re.compile(r"^(?!java|org\.|scala|py4j)[\w.]+(?:Error|Exception|Interrupt|Exit)\b.*$", re.M)
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]+)"')
+_JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$", re.M)
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,6 @@ class Launch:
         With ``--verbose`` Spark writes to the terminal instead.
         """
         from app.pipeline.spark.console import say
-        from app.pipeline.spark.failures import explain
         from app.pipeline.spark.session import session
 
         say(f"{name}: starting Spark")
@@ -57,43 +62,33 @@ class Launch:
                 log.unlink()
 
 
-def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The option ``--retain-hours`` of a command that replaces ``what``."""
-    return click.option(
-        "--retain-hours",
-        type=click.FloatRange(min=0),
-        default=24.0,
-        show_default=True,
-        help=f"How long {what}, for those who read them.",
-    )
+def explain(error: BaseException) -> str | None:
+    """Why a job failed; None for an error of this program, whose stack trace tells more."""
+    from py4j.protocol import Py4JError, Py4JNetworkError
+    from pyspark.errors import PySparkException
 
-
-def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` a Launch as its first argument, made from options of its own."""
-
-    @functools.wraps(command)
-    def launched(
-        master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
-    ) -> None:
-        if summary is not None and not summary.absolute().parent.is_dir():
-            # At the end it would be too late to say so.
-            raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
-        command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
-
-    for option in (
-        click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
-        click.option(
-            "--summary", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file, as JSON."
-        ),
-        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
-        click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
-    ):
-        launched = option(launched)
-    return launched
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not (key and equals):
-        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
-    return key, value
+    if isinstance(error, Py4JNetworkError | ConnectionError):
+        return (
+            "Spark's Java process has ended: it was killed, or had too little memory (--conf spark.driver.memory=4g)."
+        )
+    if not isinstance(error, Py4JError | PySparkException):
+        return None
+    text = str(error)
+    lacking = _LACKING.search(text)
+    if lacking:
+        return (
+            f"The executors' Python lacks the module {lacking[1]!r}. Install what the workers need there "
+            "(pip install 'babelgate[spark]'), or name another Python with PYSPARK_PYTHON."
+        )
+    no_python = _NO_PYTHON.search(text)
+    if no_python:
+        return f"The executors have no {no_python[1]}: name their Python with PYSPARK_PYTHON."
+    if "PYTHON_VERSION_MISMATCH" in text:
+        return "The executors' Python is of another version than this one: name a like one with PYSPARK_PYTHON."
+    raised = _PYTHON_ERROR.findall(text)
+    java = _JAVA_ERROR.findall(text)
+    if isinstance(error, PySparkException) and not raised:
+        return text.partition("\n")[0] or type(error).__name__
+    if raised:
+        return f"A task failed: {raised[-1]}"
+    return f"Spark failed: {java[-1][1]}" if java else text.partition("\n")[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,23 @@ class Dataset:
 def ddl(columns: Mapping[str, str]) -> str:
     """Columns as a schema string."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
+
+
+def arrow_schema(columns: Mapping[str, str]) -> Any:
+    """The Arrow schema of ``columns``, which map names to Spark SQL types."""
+    import pyarrow as pa
+
+    types = {
+        "string": pa.string(),
+        "int": pa.int32(),
+        "bigint": pa.int64(),
+        "double": pa.float64(),
+        "boolean": pa.bool_(),
+        "binary": pa.binary(),
+        "date": pa.date32(),
+        "array<string>": pa.list_(pa.string()),
+    }
+    return pa.schema([(name, types[kind]) for name, kind in columns.items()])
 
 
 # A body's facts as far as they can be read: of a quarantined body perhaps none.

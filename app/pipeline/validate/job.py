@@ -18,8 +18,7 @@ from app.pipeline.storage.input_files import InputFile, find
 from app.pipeline.storage.inputs import Reading
 from app.pipeline.storage.locks import only_one
 from app.pipeline.storage.schemas import ddl
-from app.pipeline.validate.planning import plan
-from app.pipeline.validate.validation_task import COLUMNS, judge
+from app.pipeline.validate.validation_task import COLUMNS, judge, plan
 from app.pipeline.validate.verdicts import FAULTS
 
 if TYPE_CHECKING:

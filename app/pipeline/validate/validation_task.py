@@ -1,4 +1,7 @@
-"""The task of ``validate``: parts of files in, rows of verdicts out, as Arrow batches of bounded size."""
+"""Plans and runs the tasks of ``validate``: parts of files in, rows of both datasets out.
+
+Spark's Python workers import this module, so it imports neither Spark nor click.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,54 @@ from typing import Any
 
 import pyarrow as pa
 
+from app.pipeline.storage.input_files import InputFile
 from app.pipeline.storage.inputs import Reading, Split
-from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED
-from app.pipeline.validate.bodies import bodies
+from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
+from app.pipeline.validate.bodies import bodies, is_divisible
 from app.pipeline.validate.verdicts import Row, judged
 
 COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
 """The columns of both datasets, and the one that tells them apart."""
 
-_TYPES = {
-    "string": pa.string(),
-    "bigint": pa.int64(),
-    "boolean": pa.bool_(),
-    "binary": pa.binary(),
-    "array<string>": pa.list_(pa.string()),
-}
-_SCHEMA = pa.schema([(name, _TYPES[kind]) for name, kind in COLUMNS.items()])
+_SCHEMA = arrow_schema(COLUMNS)
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 * 1024 * 1024
+_SHARE_BYTES = 16 * 1024 * 1024
+"""A task's share: small enough that progress is seen, large enough that its start does not count."""
+_MOST_TASKS = 10_000
+_OPENING_BYTES = 256 * 1024
+"""What opening a file costs, as if it had so many bytes more."""
+
+
+def plan(files: Sequence[InputFile], form: str) -> list[list[Split]]:
+    """The tasks, each a list of parts of files that fit together; every byte of every file is in one of them."""
+    share = max(_SHARE_BYTES, sum(file.size for file in files) // _MOST_TASKS)
+    tasks: list[list[Split]] = []
+    room = 0
+    for split, size in (each for file in files for each in _parts(file, share, form)):
+        if not tasks or room < size:
+            tasks.append([])
+            room = share + _OPENING_BYTES
+        tasks[-1].append(split)
+        room -= size + _OPENING_BYTES
+    return tasks
+
+
+def _parts(file: InputFile, share: int, form: str) -> Iterator[tuple[Split, int]]:
+    if file.size <= share or not _is_divisible(file, form):
+        yield Split(file.url, 0, None, file.is_regular), file.size
+        return
+    starts: Iterable[int] = range(0, file.size, share)
+    for start in starts:
+        end = start + share
+        yield Split(file.url, start, end if end < file.size else None, True), min(share, file.size - start)
+
+
+def _is_divisible(file: InputFile, form: str) -> bool:
+    try:
+        return file.is_regular and is_divisible(file.url, form)
+    except OSError:
+        return False
 
 
 def judge(batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: Reading, run: str) -> Iterator[Any]:

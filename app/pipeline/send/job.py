@@ -1,9 +1,13 @@
-"""A run that sends: what is left of it, one action of Spark that sends that, and the ledger of all that was sent."""
+"""The jobs ``redrive``, ``replay`` and ``backfill``: stored bodies go back to a gateway, every message once.
+
+Every message has an idempotency key, made of the run and of itself. What was killed is started again: what the ledger
+tells of is left out, what was sent and not yet written down is sent again under its key, and written once.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +18,14 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.send.bodies import is_queue
 from app.pipeline.send.gateway import Busy, Gateway, Refused
 from app.pipeline.send.ledger import Begun, Ledger, overlap, told
-from app.pipeline.send.render import refusal
-from app.pipeline.send.request import Order, digest_of
-from app.pipeline.send.sources import Unread
+from app.pipeline.send.render import refusal, show, tell
+from app.pipeline.send.request import Order, digest_of, run_of
+from app.pipeline.send.sources import Source, Unread, messages, selected
 from app.pipeline.send.tasks import COUNTS, STOPPED, Sending, send
-from app.pipeline.spark.console import progress, say
+from app.pipeline.spark.console import progress, say, summarize
+from app.pipeline.spark.launch import Launch
 from app.pipeline.storage.datasets import Manifest, Store
+from app.pipeline.storage.locks import only_one
 from app.pipeline.storage.schemas import LEDGER, ddl
 
 if TYPE_CHECKING:
@@ -29,6 +35,28 @@ _KEYS_SECONDS = 86_400.0
 """For how long keys are kept where no gateway tells: its default."""
 _STALE_MARGIN_MS = 180_000
 """A line of the ledger is written so much later, at most, than the gateway has kept the key."""
+
+
+def sending(launch: Launch, order: Order, output: str, source: Callable[[SparkSession], Source]) -> Manifest | None:
+    """Run the job and tell its result; the manifest of the ledger, None of a dry run.
+
+    Raises UsageError, JobFailed; Partial when not every message was delivered.
+    """
+    with launch.spark(order.job) as spark:
+        found = source(spark)
+        rows = messages(selected(found, order.select), found.order, order.to_queue, order.limit)
+        if order.dry_run:
+            show(rows, order)
+            return None
+        store = Store(spark, output)
+        run = order.run_id or run_of(order.job, found.inputs, order.made_of())
+        with only_one(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", order.job):
+            job = Run(store, order, run, found.inputs, found.places)
+            manifest = job.finished() or job.go(rows)
+        path = store.folder(LEDGER.name, run)
+    summarize(launch.summary, {**manifest, "path": path})
+    tell(manifest, path, order)
+    return manifest
 
 
 class Run:

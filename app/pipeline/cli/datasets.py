@@ -1,0 +1,184 @@
+"""The commands ``validate``, ``ingest``, ``compact``, ``metrics`` and ``report``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from app.pipeline.cli.options import DATE, retains, starts_spark
+from app.pipeline.spark.launch import Launch
+
+
+@click.command()
+@click.argument("inputs", nargs=-1, required=True)
+@click.option("--output", required=True, metavar="ROOT", help="Folder or URL that takes accepted/ and quarantined/.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["auto", "ndjson", "parquet", "dead-letters"]),
+    default="auto",
+    show_default=True,
+    help="What the inputs are; auto tells by their first bytes.",
+)
+@click.option("--column", help="Of Parquet, the column of the bodies.  [default: body, or the only fitting one]")
+@click.option(
+    "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 when a larger share is quarantined."
+)
+@click.option(
+    "--max-body-bytes",
+    type=click.IntRange(min=1),
+    help="Quarantine what is larger, as too_large.  [default: 16777216]",
+)
+@click.option("--force", is_flag=True, help="Do it again where nothing has changed.")
+@starts_spark
+def validate(
+    launch: Launch,
+    inputs: tuple[str, ...],
+    output: str,
+    form: str,
+    column: str | None,
+    max_quarantine_rate: float | None,
+    max_body_bytes: int | None,
+    force: bool,
+) -> None:
+    """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ below ROOT.
+
+    Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
+    them.
+    """
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
+    from app.pipeline.validate.job import validate as run
+
+    reading = Reading(form, column, max_body_bytes or MAX_BODY_BYTES)
+    run(launch, inputs, output, reading, max_quarantine_rate, force)
+
+
+@click.command()
+@click.argument("landing")
+@click.option("--output", required=True, metavar="ROOT", help="Folder or URL that takes journal/ and its like.")
+@click.option(
+    "--once/--continuous", default=True, show_default=True, help="Read what is there now, or go on until stopped."
+)
+@click.option(
+    "--interval-seconds",
+    type=click.FloatRange(min=0.1),
+    default=60.0,
+    show_default=True,
+    help="With --continuous, how often to look for new segments.",
+)
+@click.option(
+    "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Segments of one batch, at most."
+)
+@click.option("--checkpoint", metavar="FOLDER", help="What was read already.  [default: in ROOT]")
+@starts_spark
+def ingest(
+    launch: Launch,
+    landing: str,
+    output: str,
+    once: bool,
+    interval_seconds: float,
+    max_files: int,
+    checkpoint: str | None,
+) -> None:
+    """Read the journal's segments in LANDING, a folder or URL, into journal/ below ROOT, every record once.
+
+    What is no record goes to journal_corrupt/, what is missing is told in journal_gaps/. It may be killed at any
+    moment and started again.
+    """
+    from app.pipeline.journal.ingest import ingest as run
+
+    run(launch, landing, output, None if once else interval_seconds, max_files, checkpoint)
+
+
+@click.command()
+@click.argument("root")
+@click.option(
+    "--target-mib",
+    type=click.FloatRange(min=0.01),
+    default=128.0,
+    show_default=True,
+    help="The size that files are to have; a date with less has one.",
+)
+@retains("files that were replaced stay")
+@click.option("--force", is_flag=True, help="Write every date again, not only those with new batches.")
+@starts_spark
+def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, force: bool) -> None:
+    """Put the many small files of journal/ below ROOT together: one set a date, sorted by queue and message.
+
+    Readers see the former files or the new ones, and ingest may go on meanwhile. Files that were replaced longer than
+    --retain-hours ago are removed.
+    """
+    from app.pipeline.journal.compact import compact as run
+
+    run(launch, root, target_mib, retain_hours, force)
+
+
+@click.command()
+@click.argument("root")
+@click.option("--from", "start", type=DATE, metavar="DATE", help="The first date to state.  [default: the first]")
+@click.option("--to", "end", type=DATE, metavar="DATE", help="The last date to state.  [default: the last]")
+@click.option(
+    "--lookback-days",
+    type=click.IntRange(min=1),
+    default=31,
+    show_default=True,
+    help="How long a message may take: what happens later changes no date before.",
+)
+@click.option("--force", is_flag=True, help="State all dates again, also where nothing has changed.")
+@retains("dates that were stated again stay as they were")
+@starts_spark
+def metrics(
+    launch: Launch,
+    root: str,
+    start: datetime | None,
+    end: datetime | None,
+    lookback_days: int,
+    force: bool,
+    retain_hours: float,
+) -> None:
+    """Measure what the journal below ROOT tells: counts, rates, times, sizes, and the life of every message.
+
+    Only the dates are stated again that new events touch. Dates are UTC.
+    """
+    from app.pipeline.metrics.dates import Range
+    from app.pipeline.metrics.job import metrics as run
+
+    if start is not None and end is not None and start > end:
+        raise click.BadParameter("it is before --from", param_hint="--to")
+    run(launch, root, Range(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+
+
+@click.command()
+@click.argument("root")
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.  [default: report.FORMAT]"
+)
+@click.option(
+    "--format", "form", type=click.Choice(["html", "json", "csv"]), help="[default: by the name of --output, else html]"
+)
+@click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first there is]")
+@click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last there is]")
+@click.option("--note", metavar="TEXT", help="A sentence for the top of the page.")
+@starts_spark
+def report(
+    launch: Launch,
+    root: str,
+    output: Path | None,
+    form: str | None,
+    first: datetime | None,
+    last: datetime | None,
+    note: str | None,
+) -> None:
+    """Make a report of what `metrics` (and `validate`) have written below ROOT: a page that needs nothing but itself.
+
+    JSON and CSV hold the same numbers.
+    """
+    from app.pipeline.report.job import report as run
+
+    if first is not None and last is not None and first > last:
+        raise click.UsageError("--from is later than --to")
+    ending = "" if output is None else output.suffix.removeprefix(".").lower()
+    form = form or (ending if ending in ("html", "json", "csv") else "html")
+    run(launch, root, output or Path(f"report.{form}"), form, first and first.date(), last and last.date(), note)

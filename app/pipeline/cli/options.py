@@ -1,0 +1,56 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.pipeline.spark.launch import Launch
+
+DATE = click.DateTime(["%Y-%m-%d"])
+
+
+def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The option ``--retain-hours`` of a command that replaces ``what``."""
+    return click.option(
+        "--retain-hours",
+        type=click.FloatRange(min=0),
+        default=24.0,
+        show_default=True,
+        help=f"How long {what}, for those who read them.",
+    )
+
+
+def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
+    """Give ``command`` a Launch as its first argument, made from options of its own."""
+
+    @functools.wraps(command)
+    def launched(
+        master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
+    ) -> None:
+        if summary is not None and not summary.absolute().parent.is_dir():
+            # At the end it would be too late to say so.
+            raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
+        command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
+
+    for option in (
+        click.option("--verbose", is_flag=True, help="Let Spark write its log to standard error."),
+        click.option(
+            "--summary", type=click.Path(dir_okay=False, path_type=Path), help="Write the result to this file, as JSON."
+        ),
+        click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated."),
+        click.option("--master", help="Where Spark runs, as its own tools take it.  [default: local[*]]"),
+    ):
+        launched = option(launched)
+    return launched
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not (key and equals):
+        raise click.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--conf")
+    return key, value
