@@ -11,8 +11,8 @@ from typing import Any
 
 import click
 
-from app.demo.clockwork import Clock, gateway
-from app.demo.day import Day, live
+from app.demo.day import Day, run_day
+from app.demo.gateway import Clock, gateway
 from app.demo.shop import QUEUES
 from app.pipeline.cli.main import pipeline
 from app.pipeline.spark.session import check_environment, session
@@ -44,7 +44,7 @@ def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
         raise click.UsageError(f"{folder} is not empty")
     day = day or datetime.now(UTC) - timedelta(days=1)
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    lived = _live(folder, Clock(round(midnight.timestamp() * 1000)), seed)
+    lived = _run_day(folder, Clock(round(midnight.timestamp() * 1000)), seed)
     root = folder / "root"
     with session("demo", conf=_CONF, log=folder / "spark.log"):
         _run("ingest", folder / "landing", "--output", root)
@@ -55,15 +55,15 @@ def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
     click.secho(f"\nThe report: {(folder / 'report.html').absolute().as_uri()}", bold=True)
 
 
-def _live(folder: Path, clock: Clock, seed: int) -> Day:
+def _run_day(folder: Path, clock: Clock, seed: int) -> Day:
     began = time.monotonic()
     with gateway(folder, clock, QUEUES) as url:
         click.echo(f"{url} lives {datetime.fromtimestamp(clock.now / 1000, UTC):%Y-%m-%d}:")
         with click.progressbar(length=24, label="hours", show_eta=False) as bar:
-            lived = live(url, clock, folder / "sent.ndjson", seed, lambda hour: bar.update(int(hour) - bar.pos))
+            lived = run_day(url, clock, folder / "sent.ndjson", seed, lambda hour: bar.update(int(hour) - bar.pos))
             bar.update(24 - bar.pos)
-    told = ", ".join(f"{count:,} {what}" for what, count in lived.told.items())
-    click.echo(f"{told}, in {time.monotonic() - began:.0f} s")
+    counts = ", ".join(f"{count:,} {what}" for what, count in lived.counts.items())
+    click.echo(f"{counts}, in {time.monotonic() - began:.0f} s")
     return lived
 
 

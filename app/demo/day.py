@@ -14,7 +14,7 @@ import msgspec
 
 from app.cli.client import Client, Received
 from app.demo import shop
-from app.demo.clockwork import Clock
+from app.demo.gateway import Clock
 
 HOUR_MS = 3_600_000
 SENT_EVERY_MS = 30_000
@@ -32,7 +32,7 @@ class Day:
     """From ``clock`` on, ``hours`` hours of it. Every body that a producer sent is also a line of ``dump``."""
 
     def __init__(self, client: Client, clock: Clock, dump: IO[bytes], seed: int, hours: float = 24) -> None:
-        self.told: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         """What the gateway answered: accepted, acked, nacked, rejected."""
         self.traces: dict[str, str] = {}
         """A trace id, by what became of one of its messages."""
@@ -46,7 +46,7 @@ class Day:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
 
-    def live(self, tell: Callable[[float], None]) -> None:
+    def run(self, on_hour: Callable[[float], None]) -> None:
         """Let it all happen; ``tell`` hears the hour, often."""
         for hour, kind in shop.arrivals(self._chance):
             self._at(round(hour * HOUR_MS), partial(self._begin, kind))
@@ -58,9 +58,9 @@ class Day:
                 self._at(at * 1000, partial(self._take, consumer))
         while self._events:
             at, _, happen = heapq.heappop(self._events)
-            self._clock.wind(self._start + at)
+            self._clock.advance(self._start + at)
             happen()
-            tell(at / HOUR_MS)
+            on_hour(at / HOUR_MS)
 
     def _at(self, at: int, happen: Callable[[], None]) -> None:
         # What would come later is not done: it stays open.
@@ -89,14 +89,14 @@ class Day:
         for queue, bodies in self._waiting.items():
             if bodies:
                 answer = self._client.publish_batch(queue, b"\n".join(bodies), "application/x-ndjson")
-                self.told["accepted"] += answer["accepted"]
+                self.counts["accepted"] += answer["accepted"]
                 bodies.clear()
 
     def _take(self, consumer: shop.Consumer) -> None:
         if not shop.is_at_work(consumer.queue, self._hour):
             return
         taken = self._client.receive(consumer.queue, consumer.takes, 0, None)
-        self.told["delivered"] += len(taken)
+        self.counts["delivered"] += len(taken)
         if taken:
             done = self._clock.now - self._start + consumer.works * 1000
             self._at(done, partial(self._settle, consumer.queue, taken))
@@ -105,7 +105,7 @@ class Day:
         order: dict[str, list[Any]] = {"acks": [], "nacks": [], "rejects": []}
         for each in taken:
             facts = msgspec.json.decode(each.envelope, type=_Envelope)
-            verdict = shop.verdict(facts.job, self._hour, self._chance)
+            verdict = shop.consumer_action(facts.job, self._hour, self._chance)
             if verdict == "ack":
                 order["acks"].append(each.ack_token)
                 for follower in shop.FOLLOWERS.get(facts.job, ()):
@@ -116,12 +116,12 @@ class Day:
         if any(order.values()):
             answer = self._client.settle(queue, order)
             for result in answer["results"]:
-                self.told[f"{result['action']}ed" if result["status"] == 200 else "lease lost"] += 1
+                self.counts[f"{result['action']}ed" if result["status"] == 200 else "lease lost"] += 1
 
 
-def live(url: str, clock: Clock, dump: Path, seed: int, tell: Callable[[float], None], hours: float = 24) -> Day:
+def run_day(url: str, clock: Clock, dump: Path, seed: int, on_hour: Callable[[float], None], hours: float = 24) -> Day:
     """A day, or its first ``hours``, through the gateway at ``url``; what became of it."""
     with Client(url) as client, dump.open("wb") as file:
         day = Day(client, clock, file, seed, hours)
-        day.live(tell)
+        day.run(on_hour)
     return day

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Literal
 
-Verdict = Literal["ack", "nack", "reject", "lose"]
+Action = Literal["ack", "nack", "reject", "lose"]
 """What a consumer does; ``lose``: it is killed, and its lease runs out."""
 
 QUEUES: dict[str, dict[str, Any]] = {
@@ -77,7 +77,7 @@ def _hours(chance: Random, count: int, *peaks: tuple[float, float]) -> Iterator[
         yield chance.random() * 24 if chance.random() < 0.1 else chance.gauss(mean, spread) % 24
 
 
-def verdict(job: str, hour: float, chance: Random) -> Verdict:
+def consumer_action(job: str, hour: float, chance: Random) -> Action:
     """What the consumer makes of one message at that hour."""
     if job == PAYMENT.job:
         # The payment provider is down for half an hour.

@@ -19,17 +19,17 @@ _ENVELOPE = (
 def loop(folder: Path, output: Path, cores: int) -> float:
     """One process over the same files with the same codec: verdicts, and nothing else."""
     from app.pipeline.storage.input_files import find
-    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
     from app.pipeline.validate.bodies import bodies
-    from app.pipeline.validate.validation_task import plan
-    from app.pipeline.validate.verdicts import judged
+    from app.pipeline.validate.classify import classify
+    from app.pipeline.validate.validation_task import plan_tasks
 
     began = time.monotonic()
-    reading = Reading("ndjson", None, MAX_BODY_BYTES)
+    reading = ReadOptions("ndjson", None, MAX_BODY_BYTES)
     verdicts: Counter[str] = Counter()
-    for task in plan(find(str(folder)), reading.form):
+    for task in plan_tasks(find(str(folder)), reading.form):
         for split in task:
-            verdicts.update(judged(body, split.url, "bench").verdict for body in bodies(split, reading))
+            verdicts.update(classify(body, split.url, "bench").verdict for body in bodies(split, reading))
     assert verdicts.total()
     return time.monotonic() - began
 
@@ -40,13 +40,13 @@ def write(folder: Path, output: Path, cores: int) -> float:
     from pyarrow import parquet
 
     from app.pipeline.storage.input_files import find
-    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
-    from app.pipeline.validate.validation_task import judge, plan
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
+    from app.pipeline.validate.validation_task import plan_tasks, validate_batches
 
     began = time.monotonic()
-    reading = Reading("ndjson", None, MAX_BODY_BYTES)
-    tasks = plan(find(str(folder)), reading.form)
-    batches = judge([pa.record_batch([pa.array(range(len(tasks)))], names=["id"])], tasks, reading, "bench")
+    reading = ReadOptions("ndjson", None, MAX_BODY_BYTES)
+    tasks = plan_tasks(find(str(folder)), reading.form)
+    batches = validate_batches([pa.record_batch([pa.array(range(len(tasks)))], names=["id"])], tasks, reading, "bench")
     first = next(batches)
     output.mkdir()
     with parquet.ParquetWriter(output / "all.parquet", first.schema, compression="zstd") as writer:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from app.pipeline.cli.main import pipeline
 from app.pipeline.journal.reader import existing, read_journal, read_missing
-from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.datasets import DatasetStore
 from tests.harness.journal import landed, records
 from tests.pipeline.segments import keys
 
@@ -20,7 +20,7 @@ class Run:
         self.spark = spark
         self.landing = folder / "landing"
         self.root = str(folder / "root")
-        self.store = Store(spark, self.root)
+        self.store = DatasetStore(spark, self.root)
         self.output = ""
         self._summary = folder / "summary.json"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.pipeline.report.figures import Checked, DeadLetters, Figures, Group, Open, Violations
+from app.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
 
 HOSTILE = '<script>alert("1")</script>'
 FORMULA = "=HYPERLINK(0)"
@@ -53,9 +53,12 @@ FIGURES = Figures(
     ],
     languages=[group(lang, 2_000 - index) for index, lang in enumerate(("php", "java", "go", "node", "python"))],
     brokers=[group("local", 12_000, 300)],
-    dead_letters=[DeadLetters("failed", "orders", 200), DeadLetters(HOSTILE, "emails", 100)],
-    open=[Open("orders", "waiting", 0, 60, 12, 50_000), Open(None, "leased", 604_800, None, 4, 900_000_000)],
-    checked=[Checked("php", 4_000, 80), Checked("go", 3_000, 3), Checked(None, 5, 5)],
+    dead_letters=[DeadLetterFigures("failed", "orders", 200), DeadLetterFigures(HOSTILE, "emails", 100)],
+    open=[
+        OpenMessages("orders", "waiting", 0, 60, 12, 50_000),
+        OpenMessages(None, "leased", 604_800, None, 4, 900_000_000),
+    ],
+    checked=[CheckedBodies("php", 4_000, 80), CheckedBodies("go", 3_000, 3), CheckedBodies(None, 5, 5)],
     violations=[
         Violations("php", "missing_trace_id", 60),
         Violations("php", "missing_meta", 20),

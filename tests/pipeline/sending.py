@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from app.pipeline.cli.main import pipeline
-from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.datasets import DatasetStore
 from tests.harness.gateway import GatewayProcess
 
 
@@ -39,7 +39,7 @@ class Sends:
         self.folder = folder
         # Whatever names folders have: in URLs these characters mean something.
         self.root = str(folder / "out #1%20")
-        self.store = Store(spark, self.root)
+        self.store = DatasetStore(spark, self.root)
         self.url = "http://127.0.0.1:9"
         self.output = self.shown = ""
 

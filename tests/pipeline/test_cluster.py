@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from app.pipeline.cli.main import COMMANDS, pipeline
 from app.pipeline.journal.reader import read_journal
-from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.schemas import DATASETS
 from tests.harness.gateway import gateway
 from tests.harness.spark_cluster import cluster
@@ -124,7 +124,7 @@ def test_every_job_runs_on_a_cluster_as_it_does_here(spark, two_workers, tmp_pat
     assert all(worked.values()), worked
     assert {name for name, workers in worked.items() if len(workers) == 2} >= SHARED, worked
 
-    one, other = Store(spark, here), Store(spark, there)
+    one, other = DatasetStore(spark, here), DatasetStore(spark, there)
     made = {name for name in DATASETS if one.current(name) is not None} | {"journal"}
     assert made >= {"accepted", "quarantined", "lifecycle", "ledger"}
     for dataset in made:

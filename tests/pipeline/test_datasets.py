@@ -7,7 +7,7 @@ import json
 import click
 import pytest
 
-from app.pipeline.storage.datasets import Store, run_id
+from app.pipeline.storage.datasets import DatasetStore, run_id
 from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED
 
 BOTH = ("accepted", "quarantined")
@@ -15,7 +15,7 @@ BOTH = ("accepted", "quarantined")
 
 @pytest.fixture
 def store(spark, tmp_path):
-    return Store(spark, str(tmp_path / "root"))
+    return DatasetStore(spark, str(tmp_path / "root"))
 
 
 def rows(spark, verdicts):

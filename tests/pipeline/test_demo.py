@@ -8,8 +8,8 @@ from random import Random
 import msgspec
 
 from app.demo import shop
-from app.demo.clockwork import Clock, gateway
-from app.demo.day import HOUR_MS, live
+from app.demo.day import HOUR_MS, run_day
+from app.demo.gateway import Clock, gateway
 from tests.harness.journal import read
 
 START = 1_767_225_600_000
@@ -20,11 +20,11 @@ def test_the_journal_tells_what_the_clients_were_told(tmp_path):
     clock = Clock(START)
     hours: list[float] = []
     with gateway(tmp_path, clock, shop.QUEUES) as url:
-        day = live(url, clock, tmp_path / "sent.ndjson", 7, hours.append, hours=6)
+        day = run_day(url, clock, tmp_path / "sent.ndjson", 7, hours.append, hours=6)
     records = read(tmp_path / "landing")
     events = Counter(record.event for record in records)
     assert {kind: events[kind] for kind in ("accepted", "delivered", "acked", "nacked", "rejected")} == {
-        kind: day.told[kind] for kind in ("accepted", "delivered", "acked", "nacked", "rejected")
+        kind: day.counts[kind] for kind in ("accepted", "delivered", "acked", "nacked", "rejected")
     }
     assert events["accepted"] > 300 and events["nacked"] > 3
     assert {record.lang for record in records} >= {"php", "java", "go", "node", "python"}

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from app.observe.journal.record import encode
-from app.pipeline.journal.commits import Commit, Content, Damaged
-from app.pipeline.journal.ingest_batch import LARGEST_BYTES, Ingest, Landed
+from app.pipeline.journal.commits import Commit, CommitContent, DamagedFile
+from app.pipeline.journal.ingest_batch import LARGEST_BYTES, BatchWriter, LandedFile
 from app.pipeline.journal.reader import commit, committed, read_journal, read_missing, snapshot
-from app.pipeline.storage.datasets import Store
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.datasets import DatasetStore
+from app.pipeline.storage.locks import exclusive_lock
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 from tests.harness.journal import records
 from tests.pipeline.ingested import Run
@@ -190,9 +190,13 @@ def test_a_plain_segment_that_was_cut_is_read_again(run):
 
 def test_a_file_is_what_the_last_batch_tells_of_it(run):
     """Whatever the batches are called."""
-    found = Damaged("file:/a.ndjson.gz", 1, 1, "truncated_file", "0.0.1")
+    found = DamagedFile("file:/a.ndjson.gz", 1, 1, "truncated_file", "0.0.1")
     for at, (name, content) in enumerate(
-        [("z", Content(damaged=[found])), ("y", Content(damaged=[found])), ("x", Content(mended=[found.url]))]
+        [
+            ("z", CommitContent(damaged=[found])),
+            ("y", CommitContent(damaged=[found])),
+            ("x", CommitContent(mended=[found.url])),
+        ]
     ):
         made = Commit(batch=name, committed_at=at, folder=None, corrupt_folder=None, dates={}, content=content)
         assert bool(snapshot(run.store).known().damaged) == (at > 0)
@@ -206,7 +210,7 @@ def test_the_root_may_lie_on_another_file_system(run, tmp_path):
     settings.set("fs.viewfs.mounttable.default.link./lake", tmp_path.as_uri())
     settings.set("fs.viewfs.impl.disable.cache", "true")
     run.root = "viewfs:///lake/root"
-    run.store = Store(run.spark, run.root)
+    run.store = DatasetStore(run.spark, run.root)
     path = Writer(run.landing).land(50)
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
@@ -284,17 +288,17 @@ def test_files_that_cannot_be_read_at_all_are_told(run):
     writer = Writer(run.landing)
     gone, there = writer.land(3), writer.land(3)
     gone.unlink()
-    listed = [Landed(f"file:{gone}", 100, 0), Landed(f"file:{there}", there.stat().st_size, 0)]
-    huge = Landed(f"file:{run.landing}/huge.ndjson", LARGEST_BYTES + 1, 0)
-    made = Ingest(run.store).batch("by-hand", [*listed, huge])
+    listed = [LandedFile(f"file:{gone}", 100, 0), LandedFile(f"file:{there}", there.stat().st_size, 0)]
+    huge = LandedFile(f"file:{run.landing}/huge.ndjson", LARGEST_BYTES + 1, 0)
+    made = BatchWriter(run.store).batch("by-hand", [*listed, huge])
     assert (made.records, made.damaged_files, made.corrupt) == (3, 2, 2)
     assert {(row.src_file, row.reason) for row in run.corrupt()} == {
         (f"file:{gone}", "missing_file"),
         (huge.url, "too_large_file"),
     }
-    assert len(Ingest(run.store).known.damaged) == 2
-    assert Ingest(run.store).changed(listed) == [listed[0]], "it is back, as it was"
-    only = Ingest(run.store).batch("nothing", [Landed(f"file:{gone}-2.ndjson", 1, 0)])
+    assert len(BatchWriter(run.store).known.damaged) == 2
+    assert BatchWriter(run.store).changed(listed) == [listed[0]], "it is back, as it was"
+    only = BatchWriter(run.store).batch("nothing", [LandedFile(f"file:{gone}-2.ndjson", 1, 0)])
     assert (only.records, only.corrupt) == (0, 1)
 
 
@@ -342,7 +346,7 @@ def test_a_landing_folder_that_is_not_there_is_wrong_usage(run, kind):
 
 def test_two_at_the_same_root_are_one_too_many(run):
     run.landing.mkdir()
-    with only_one(run.store.files, f"{run.store.folder('journal')}/_ingest.lock", "ingest"):
+    with exclusive_lock(run.store.files, f"{run.store.folder('journal')}/_ingest.lock", "ingest"):
         run(code=1)
     assert "Another ingest is at work there (process" in run.output
     run()

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from app.pipeline.storage.files import Files
-from app.pipeline.storage.locks import LEASE_SECONDS, only_one
+from app.pipeline.storage.locks import LEASE_SECONDS, exclusive_lock
 from tests.pipeline.conftest import CONF
 from tests.pipeline.ingested import Run
 from tests.pipeline.segments import Writer
@@ -75,9 +75,9 @@ def elsewhere(spark, tmp_path):
 def test_a_lease_is_held_by_one(elsewhere, tmp_path):
     url = f"file:{tmp_path}/lock"
     with (
-        only_one(elsewhere, url, "ingest"),
+        exclusive_lock(elsewhere, url, "ingest"),
         pytest.raises(click.ClickException, match=r"Another ingest is at work there \(process"),
-        only_one(elsewhere, url, "ingest"),
+        exclusive_lock(elsewhere, url, "ingest"),
     ):
         pytest.fail("two hold it")
     assert not elsewhere.exists(url)
@@ -86,7 +86,10 @@ def test_a_lease_is_held_by_one(elsewhere, tmp_path):
 def test_a_lease_that_another_took_is_left_to_it(elsewhere, tmp_path):
     url = f"file:{tmp_path}/lock"
     other = json.dumps({"id": "other", "by": "another", "at": time.time()}).encode()
-    with pytest.raises(click.ClickException, match="Another ingest took over"), only_one(elsewhere, url, "ingest"):
+    with (
+        pytest.raises(click.ClickException, match="Another ingest took over"),
+        exclusive_lock(elsewhere, url, "ingest"),
+    ):
         elsewhere.write(url, other)
     assert elsewhere.read(url) == other
 
@@ -96,8 +99,8 @@ def test_a_lease_of_one_that_was_killed_runs_out(elsewhere, tmp_path):
     for age in (LEASE_SECONDS - 10, LEASE_SECONDS + 1):
         elsewhere.write(url, json.dumps({"id": "other", "by": "another", "at": time.time() - age}).encode())
         if age < LEASE_SECONDS:
-            with pytest.raises(click.ClickException), only_one(elsewhere, url, "compact"):
+            with pytest.raises(click.ClickException), exclusive_lock(elsewhere, url, "compact"):
                 pytest.fail("it is not over yet")
         else:
-            with only_one(elsewhere, url, "compact"):
+            with exclusive_lock(elsewhere, url, "compact"):
                 assert json.loads(elsewhere.read(url))["id"] != "other"

@@ -6,7 +6,7 @@ from datetime import date
 
 import pytest
 
-from app.pipeline.metrics.dates import before
+from app.pipeline.metrics.dates import days_before
 from app.pipeline.metrics.stages import DATASETS
 from tests.pipeline import oracle
 from tests.pipeline.histories import DAY, START, Days, land, row
@@ -127,8 +127,8 @@ def check_open(run, rows, as_of):
 
 
 def test_there_is_no_day_before_the_first():
-    assert before(date(2026, 1, 1), 31) == date(2025, 12, 1)
-    assert before(date(2026, 1, 1), 10**9) == date.min
+    assert days_before(date(2026, 1, 1), 31) == date(2025, 12, 1)
+    assert days_before(date(2026, 1, 1), 10**9) == date.min
 
 
 def test_what_is_missing_makes_it_at_least(run):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.pipeline.metrics.events import payload, rates, throughput
 from app.pipeline.metrics.histogram import bucket_of
-from app.pipeline.metrics.lives import EVENTS, as_it_was, lifecycle, placed
+from app.pipeline.metrics.lifecycles import EVENTS, lifecycle, lifecycle_at, with_message_dates
 from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
 from app.pipeline.storage.schemas import DATASETS
 from tests.pipeline import oracle
@@ -38,11 +38,11 @@ def computed(journal, folder, spans, as_of):
     """Every dataset by its name, as the job chains them."""
     made = {"throughput": throughput(journal, spans).cache(), "payload": payload(journal, spans)}
     made["rates"] = rates(made["throughput"])
-    lifecycle(placed(journal), spans).write.parquet(str(folder / "lives"))
+    lifecycle(with_message_dates(journal), spans).write.parquet(str(folder / "lives"))
     made["lifecycle"] = lives = journal.sparkSession.read.parquet(str(folder / "lives"))
     made["latency_hist"] = latency_hist(lives).cache()
     made["latency"] = latency(made["latency_hist"])
-    made["open"] = open_messages(as_it_was(lives, as_of), as_of)
+    made["open"] = open_messages(lifecycle_at(lives, as_of), as_of)
     made["traces"] = traces(lives)
     return made
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import functions as f
 
-from app.pipeline.metrics.lives import MAX_HOPS, lifecycle, placed
+from app.pipeline.metrics.lifecycles import MAX_HOPS, lifecycle, with_message_dates
 from app.pipeline.metrics.messages import MAX_MESSAGES, traces
 from tests.pipeline.histories import START, Days, frame, row
 
@@ -27,7 +27,7 @@ def wide(spark):
 def test_the_messages_of_one_queue_are_spread_over_tasks(wide, tmp_path):
     rows = list(Days(1200, hot=0.95).rows())
     assert sum(each["queue"] == "hot" for each in rows) > 0.9 * len(rows)
-    lives = lifecycle(placed(frame(wide, tmp_path, rows)), ())
+    lives = lifecycle(with_message_dates(frame(wide, tmp_path, rows)), ())
     by_task = lives.groupBy(f.spark_partition_id()).agg(f.sum("events").alias("events")).collect()
     assert len(by_task) == TASKS
     assert max(each.events for each in by_task) < 2 * sum(each.events for each in by_task) / TASKS
@@ -42,7 +42,7 @@ def test_one_id_and_one_trace_for_everything_are_counted_and_cut(wide, tmp_path)
         )
         for number in range(1, MAX_MESSAGES + 20)
     ]
-    lives = lifecycle(placed(frame(wide, tmp_path, again + others)), ()).cache()
+    lives = lifecycle(with_message_dates(frame(wide, tmp_path, again + others)), ()).cache()
     (life,) = lives.where("message_id = 'same'").collect()
     assert (life.deliveries, life.events, len(life.hops)) == (MAX_HOPS + 50, MAX_HOPS + 50, MAX_HOPS)
     assert [hop.at for hop in life.hops] == [START + number for number in range(MAX_HOPS)]

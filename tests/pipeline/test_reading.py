@@ -17,17 +17,17 @@ from pyarrow import fs, parquet
 
 from app.envelope import dead_letter_block, dead_letter_record
 from app.pipeline.storage.input_files import InputFile, _visible, find, locate
-from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading, Split
-from app.pipeline.storage.lines import Lines
+from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions, Split
+from app.pipeline.storage.lines import LineReader
 from app.pipeline.validate.bodies import bodies
-from app.pipeline.validate.validation_task import plan
+from app.pipeline.validate.validation_task import plan_tasks
 
 LINES = [b'{"n":%d}' % number for number in range(50_000)]
 PLAIN = b"\n".join(LINES) + b"\n"
 
 
 def read(path, form="auto", column=None, start=0, end=None, is_regular=True):
-    return list(bodies(Split(Path(path).as_uri(), start, end, is_regular), Reading(form, column)))
+    return list(bodies(Split(Path(path).as_uri(), start, end, is_regular), ReadOptions(form, column)))
 
 
 def contents(path, form="auto", column=None):
@@ -139,7 +139,7 @@ def test_a_line_that_goes_through_parts_is_read_by_the_one_where_it_begins(tmp_p
             opened.append(Counted(tmp_path / "a"))
             return opened[-1]
 
-        return list(Lines(open_again, None, Split("", start, end, True), Reading()))
+        return list(LineReader(open_again, None, Split("", start, end, True), ReadOptions()))
 
     assert [len(body.content) for body in part(0, 500_000)] == [3_000_000]
     assert part(500_000, 1_000_000) == []
@@ -180,10 +180,10 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
     (tmp_path / "deep" / "er" / "b").write_bytes(b"b")
     found = [
         body
-        for (task) in [plan(find(str(tmp_path)), "auto")]
+        for (task) in [plan_tasks(find(str(tmp_path)), "auto")]
         for each in task
         for split in each
-        for body in bodies(split, Reading())
+        for body in bodies(split, ReadOptions())
     ]
     assert sorted(body.content for body in found) == [b"", b"a", b"b"]
     assert faults(found) == [("unreadable_file", "It is no regular file.")]
@@ -217,7 +217,7 @@ def test_a_plan_shares_large_files_and_puts_small_ones_together(tmp_path):
     with (tmp_path / "large").open("wb") as file:
         file.truncate(50 * 1024 * 1024)
     pack("gzip", os.urandom(1000) * 100, tmp_path / "packed.gz")
-    tasks = plan(find(str(tmp_path)), "auto")
+    tasks = plan_tasks(find(str(tmp_path)), "auto")
     splits = [split for task in tasks for split in task]
     large = [split for split in splits if split.url.endswith("large")]
     assert [split.start for split in large] == [0, *(split.end for split in large[:-1])]
@@ -225,8 +225,10 @@ def test_a_plan_shares_large_files_and_puts_small_ones_together(tmp_path):
     assert len(large) == 4
     assert 6 <= len(tasks) <= 10
     assert len({split.url for split in splits}) == 202
-    assert plan([], "auto") == []
-    assert all(split.end is None for task in plan(find(str(tmp_path / "large")), "dead-letters") for split in task)
+    assert plan_tasks([], "auto") == []
+    assert all(
+        split.end is None for task in plan_tasks(find(str(tmp_path / "large")), "dead-letters") for split in task
+    )
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()])
@@ -327,4 +329,4 @@ def test_what_is_no_export(tmp_path):
 
 def test_a_file_that_cannot_be_looked_at_is_not_shared():
     huge = [InputFile("file:///nowhere", 2**42, 0, True)]
-    assert len(plan(huge, "auto")) == 1, "a file that cannot be read is one task, which says so"
+    assert len(plan_tasks(huge, "auto")) == 1, "a file that cannot be read is one task, which says so"

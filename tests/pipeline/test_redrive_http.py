@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from app.errors import IdempotencyUnresolved
-from app.pipeline.send.gateway import Busy, Gateway, Outcome, Refused, Target
-from app.pipeline.send.sender import Message, Sender
+from app.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal, Outcome, Target
+from app.pipeline.send.sender import Sender, StoredMessage
 
 Answer = tuple[int, dict[str, str], bytes]
 HTML = b"<html><h1>Bad gateway</h1></html>"
@@ -70,13 +70,13 @@ def accepted(content: bytes) -> Answer:
         ((201, {}, HTML), Busy("no_answer", 201, None)),
         ((201, {"content-encoding": "gzip"}, b"torn"), Busy("no_answer", None, None)),
         ((207, {}, b'{"results":[{"status":201}]}'), Busy("no_answer", None, None)),
-        ((200, {}, HTML), Refused(200, "http_200", "it gave no reason")),
-        ((308, {"location": "https://elsewhere/"}, b""), Refused(308, "http_308", "it gave no reason")),
+        ((200, {}, HTML), GatewayRefusal(200, "http_200", "it gave no reason")),
+        ((308, {"location": "https://elsewhere/"}, b""), GatewayRefusal(308, "http_308", "it gave no reason")),
     ],
 )
-def test_what_is_no_answer_of_a_gateway(answer: Answer | None, expected: Busy | Refused) -> None:
+def test_what_is_no_answer_of_a_gateway(answer: Answer | None, expected: Busy | GatewayRefusal) -> None:
     with answering(lambda content: answer) as target:
-        gateway = Gateway(target)
+        gateway = GatewayClient(target)
         assert gateway.send("q", [b"{}", b"{}"]) == expected
         gateway.close()
 
@@ -94,7 +94,7 @@ def test_what_is_no_answer_of_a_gateway(answer: Answer | None, expected: Busy | 
 )
 def test_what_became_of_a_message(result: dict[str, object], status: str) -> None:
     with answering(lambda content: (207, {}, msgspec.json.encode({"results": [result]}))) as target:
-        gateway = Gateway(target)
+        gateway = GatewayClient(target)
         told = gateway.send("q", [b"{}"])
         gateway.close()
     assert isinstance(told, list)
@@ -104,7 +104,7 @@ def test_what_became_of_a_message(result: dict[str, object], status: str) -> Non
 def test_a_date_to_come_back_at_is_waited_for() -> None:
     later = formatdate(time.time() + 60, usegmt=True)
     with answering(lambda content: (503, {"retry-after": later}, HTML)) as target:
-        gateway = Gateway(target)
+        gateway = GatewayClient(target)
         told = gateway.check("q")
         gateway.close()
     assert isinstance(told, Busy)
@@ -120,14 +120,14 @@ def test_a_request_that_is_too_large_goes_in_parts() -> None:
         sizes.append(len(content))
         return accepted(content) if len(content) <= 1000 else (413, {}, HTML)
 
-    def settled(message: Message, outcome: Outcome) -> None:
+    def settled(message: StoredMessage, outcome: Outcome) -> None:
         assert message.identity not in found
         found[message.identity] = outcome
 
     with answering(bounded) as target:
         sender = Sender(target, settled, rate=None, give_up_seconds=5)
         for number in range(600):
-            sender.add(Message(str(number), "q", "k", b"x" * (2000 if number == 300 else 90)))
+            sender.add(StoredMessage(str(number), "q", "k", b"x" * (2000 if number == 300 else 90)))
         sender.finish()
         sender.close()
     assert sender.refused is None

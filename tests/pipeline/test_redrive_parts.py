@@ -7,7 +7,7 @@ import pytest
 from app.envelope import Limits, read_publication
 from app.jsontext import decode_object
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
-from app.pipeline.send.sender import Circuit, Pace
+from app.pipeline.send.sender import CircuitBreaker, RateLimit
 from tests.harness.hostile import BY_HAND, generated
 from tests.pipeline.sending import body
 
@@ -80,19 +80,19 @@ def test_keys_are_of_run_queue_and_message():
 
 def test_pace():
     clock = Time()
-    pace = Pace(10.0, clock)
+    pace = RateLimit(10.0, clock)
     assert pace.seconds(5) == 0
     assert pace.seconds(10) == pytest.approx(0.5)
     assert pace.seconds(1) == pytest.approx(1.5)
     clock.now += 60
     assert pace.seconds(5) == 0, "what was not sent meanwhile is not caught up with"
     assert pace.seconds(5) == pytest.approx(0.5)
-    assert Pace(None).seconds(1_000_000) == 0
+    assert RateLimit(None).seconds(1_000_000) == 0
 
 
 def test_a_circuit_opens_when_nothing_gets_through():
     clock = Time()
-    circuit = Circuit(60.0, clock)
+    circuit = CircuitBreaker(60.0, clock)
     waits = []
     while not circuit.is_open:
         waits.append(circuit.failed())
@@ -105,7 +105,7 @@ def test_a_circuit_opens_when_nothing_gets_through():
 
 def test_what_gets_through_closes_it_again():
     clock = Time()
-    circuit = Circuit(10.0, clock)
+    circuit = CircuitBreaker(10.0, clock)
     for _ in range(20):
         clock.now += 1 + circuit.failed()
         circuit.succeeded()
@@ -113,10 +113,10 @@ def test_what_gets_through_closes_it_again():
 
 
 def test_it_waits_as_long_as_it_is_told_and_a_little_longer():
-    waits = [Circuit(60.0).failed(retry_after=20) for _ in range(10)]
+    waits = [CircuitBreaker(60.0).failed(retry_after=20) for _ in range(10)]
     assert min(waits) >= 20
     assert max(waits) <= 25
     assert len(set(waits)) > 1, "tasks do not come back at the same moment"
-    circuit = Circuit(60.0)
+    circuit = CircuitBreaker(60.0)
     circuit.failed(retry_after=600)
     assert circuit.is_open, "nobody waits for what comes after the end"

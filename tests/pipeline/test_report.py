@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from app.pipeline.cli.main import pipeline
+from tests.pipeline.landing import DAY, Landing
 from tests.pipeline.sample_report import HOSTILE
-from tests.pipeline.told import DAY, Landing
 
 HOUR = 3_600_000
 

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.pipeline import formatting as wording
-from app.pipeline.report.figures import Checked, Figures, Violations, as_csv, as_json
+from app.pipeline import formatting
+from app.pipeline.report.figures import CheckedBodies, Figures, Violations, as_csv, as_json
 from app.pipeline.report.page import as_html
 from tests.harness import browser
 from tests.pipeline.sample_report import EMPTY, FIGURES, FORMULA, HOSTILE, INCOMPLETE, group
@@ -125,7 +125,11 @@ def test_days_of_two_years_have_names_of_their_own():
 def test_whoever_calls_itself_unknown_is_counted_with_what_is():
     figures = replace(
         FIGURES,
-        checked=[*(FIGURES.checked or ()), Checked("unknown", 900, 200), *(Checked(f"x{n}", 1, 0) for n in range(99))],
+        checked=[
+            *(FIGURES.checked or ()),
+            CheckedBodies("unknown", 900, 200),
+            *(CheckedBodies(f"x{n}", 1, 0) for n in range(99)),
+        ],
         violations=[Violations("unknown", "invalid_lang", 200), Violations(None, "invalid_utf8", 5)],
     )
     page = as_html(figures).decode()
@@ -142,20 +146,20 @@ def test_every_chart_is_told_in_words_and_has_its_numbers():
 
 
 def test_figures_in_words():
-    assert [wording.duration(ms) for ms in (None, 0, 999, 1000, 59_970, 90_000, 3_600_000, 172_800_000)] == [
+    assert [formatting.duration(ms) for ms in (None, 0, 999, 1000, 59_970, 90_000, 3_600_000, 172_800_000)] == [
         *("–", "0 ms", "999 ms", "1 s", "1 min", "1.5 min", "1 h", "2 d")
     ]
-    assert [wording.share(value) for value in (None, 0, 0.0004, 0.025, 1)] == [
+    assert [formatting.share(value) for value in (None, 0, 0.0004, 0.025, 1)] == [
         "–",
         "0 %",
         "< 0.1 %",
         "2.5 %",
         "100.0 %",
     ]
-    assert [wording.ages(*age) for age in ((0, 60), (600, 3600), (604_800, None))] == [
+    assert [formatting.ages(*age) for age in ((0, 60), (600, 3600), (604_800, None))] == [
         *("under 1 min", "10 min to 1 h", "over 7 d")
     ]
-    assert wording.moment(10**18) == "1000000000000000000"
+    assert formatting.moment(10**18) == "1000000000000000000"
 
 
 @pytest.mark.browser

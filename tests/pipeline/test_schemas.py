@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.pipeline.storage.schemas import DATASETS
+from app.pipeline.validate.classify import ValidatedRow
 from app.pipeline.validate.validation_task import COLUMNS
-from app.pipeline.validate.verdicts import Row
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -30,6 +30,6 @@ def test_columns_are_only_added_at_the_end(name: str) -> None:
 
 
 def test_one_pass_writes_the_columns_of_both() -> None:
-    assert tuple(COLUMNS) == Row._fields
+    assert tuple(COLUMNS) == ValidatedRow._fields
     for dataset in ("accepted", "quarantined"):
         assert DATASETS[dataset].columns.items() <= COLUMNS.items()

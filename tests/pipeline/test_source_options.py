@@ -7,16 +7,16 @@ import re
 import pytest
 
 from app.pipeline.send.gateway import Target
-from app.pipeline.source.options import parsed
+from app.pipeline.source.options import parse_options
 
 
 def test_defaults():
-    options = parsed({"queue": "orders"})
+    options = parse_options({"queue": "orders"})
     assert (options.queue, options.path, options.limit, options.body_column) == ("orders", None, 100, "body")
     assert options.target.url.startswith("http")
-    options = parsed({"path": "/journal", "max_segments": "7", "corrupt": "skip"})
+    options = parse_options({"path": "/journal", "max_segments": "7", "corrupt": "skip"})
     assert (options.queue, options.path, options.max_segments, options.skip_corrupt) == (None, "/journal", 7, True)
-    assert parsed({"queue": "q", "url": "https://gate", "token": "t"}).target == Target("https://gate", "t")
+    assert parse_options({"queue": "q", "url": "https://gate", "token": "t"}).target == Target("https://gate", "t")
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_defaults():
 )
 def test_what_is_wrong_is_said(given, wrong):
     with pytest.raises(ValueError, match=re.escape(wrong)):
-        parsed(given)
+        parse_options(given)
 
 
 def test_all_that_is_wrong_is_said_at_once_and_no_token():
     with pytest.raises(ValueError, match="limit") as refused:
-        parsed({"queue": "a/b", "limit": "0", "token": "se\ncret", "url": "http://shop:secret@gate"})
+        parse_options({"queue": "a/b", "limit": "0", "token": "se\ncret", "url": "http://shop:secret@gate"})
     assert str(refused.value).count(";") == 3
     assert "cret" not in str(refused.value)

@@ -13,8 +13,8 @@ from pyarrow import parquet
 
 from app import __version__
 from app.pipeline.cli.main import pipeline
-from app.pipeline.storage.datasets import Store
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.datasets import DatasetStore
+from app.pipeline.storage.locks import exclusive_lock
 from tests.harness.ci import missing
 from tests.harness.conformance import locate
 from tests.harness.gateway import gateway
@@ -32,7 +32,7 @@ class Run:
 
     def __init__(self, spark, folder):
         self.folder = folder
-        self.store = Store(spark, str(folder / "out"))
+        self.store = DatasetStore(spark, str(folder / "out"))
         self.output = ""
 
     def __call__(self, *arguments, code=0):
@@ -220,7 +220,7 @@ def test_an_empty_folder(run, tmp_path):
 
 def test_two_at_once_do_not_mix_their_datasets(run, tmp_path):
     (tmp_path / "in").write_bytes(good(1) + b"\nx")
-    with only_one(run.store.files, f"{run.store.folder('accepted')}/_validate.lock", "validate"):
+    with exclusive_lock(run.store.files, f"{run.store.folder('accepted')}/_validate.lock", "validate"):
         run(tmp_path / "in", code=1)
     assert "Another validate is at work there" in run.output
     run(tmp_path / "in")

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.pipeline.cli.main import pipeline
-from tests.pipeline.told import DAY, START, Landing
+from tests.pipeline.landing import DAY, START, Landing
 
 HOSTILE = "urn:\x1b[31m:\x9b[bold]red\U000e0001"
 

@@ -48,10 +48,10 @@ def validate(
     Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
     them.
     """
-    from app.pipeline.storage.inputs import MAX_BODY_BYTES, Reading
+    from app.pipeline.storage.inputs import MAX_BODY_BYTES, ReadOptions
     from app.pipeline.validate.job import validate as run
 
-    reading = Reading(form, column, max_body_bytes or MAX_BODY_BYTES)
+    reading = ReadOptions(form, column, max_body_bytes or MAX_BODY_BYTES)
     run(launch, inputs, output, reading, max_quarantine_rate, force)
 
 
@@ -142,12 +142,12 @@ def metrics(
 
     Only the dates are stated again that new events touch. Dates are UTC.
     """
-    from app.pipeline.metrics.dates import Range
+    from app.pipeline.metrics.dates import DateRange
     from app.pipeline.metrics.job import metrics as run
 
     if start is not None and end is not None and start > end:
         raise click.BadParameter("it is before --from", param_hint="--to")
-    run(launch, root, Range(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+    run(launch, root, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
 
 
 @click.command()

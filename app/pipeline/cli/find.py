@@ -13,10 +13,10 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
-    from app.pipeline.find.search import Answer
+    from app.pipeline.find.search import SearchResult
 
 
-def _asks(command: Callable[..., None]) -> Callable[..., None]:
+def _search_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--to", "last", type=DATE, metavar="DATE", help="Look at no later day; UTC, included."),
         click.option("--from", "first", type=DATE, metavar="DATE", help="Look at no earlier day; UTC."),
@@ -29,7 +29,7 @@ def _asks(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @click.argument("message_id")
-@_asks
+@_search_options
 @starts_spark
 def message(
     launch: Launch, message_id: str, root: str, form: str, first: datetime | None, last: datetime | None
@@ -38,28 +38,30 @@ def message(
 
     Exits with 1 where the journal knows nothing of it.
     """
-    from app.pipeline.find.render import tell_message
+    from app.pipeline.find.render import render_message
 
-    found = _find(launch, "message", message_id, root, first, last)
-    _tell(launch, found, form, f"message {message_id}", lambda: tell_message(found))
+    found = _search(launch, "message", message_id, root, first, last)
+    _print_result(launch, found, form, f"message {message_id}", lambda: render_message(found))
 
 
 @click.command()
 @click.argument("trace_id")
-@_asks
+@_search_options
 @starts_spark
 def trace(launch: Launch, trace_id: str, root: str, form: str, first: datetime | None, last: datetime | None) -> None:
     """Where are the messages of the trace TRACE_ID? All of them, across queues, from the journal below ROOT.
 
     Exits with 1 where the journal knows nothing of it.
     """
-    from app.pipeline.find.render import tell_trace
+    from app.pipeline.find.render import render_trace
 
-    found = _find(launch, "trace", trace_id, root, first, last)
-    _tell(launch, found, form, f"trace {trace_id}", lambda: tell_trace(found, trace_id))
+    found = _search(launch, "trace", trace_id, root, first, last)
+    _print_result(launch, found, form, f"trace {trace_id}", lambda: render_trace(found, trace_id))
 
 
-def _find(launch: Launch, kind: str, sought: str, root: str, first: datetime | None, last: datetime | None) -> Answer:
+def _search(
+    launch: Launch, kind: str, sought: str, root: str, first: datetime | None, last: datetime | None
+) -> SearchResult:
     from app.pipeline.find import search as where
     from app.pipeline.journal.reader import existing
     from app.pipeline.spark.console import progress
@@ -72,10 +74,10 @@ def _find(launch: Launch, kind: str, sought: str, root: str, first: datetime | N
         return find(journal, sought, where.dates_between(journal, first and first.date(), last and last.date()))
 
 
-def _tell(launch: Launch, found: Answer, form: str, sought: str, show: Callable[[], None]) -> None:
+def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, show: Callable[[], None]) -> None:
     import msgspec
 
-    from app.pipeline.find.render import searched_in, warnings
+    from app.pipeline.find.render import scope_text, warnings
     from app.pipeline.formatting import printable
     from app.pipeline.spark.console import say, summarize
 
@@ -88,4 +90,4 @@ def _tell(launch: Launch, found: Answer, form: str, sought: str, show: Callable[
     for warning in warnings(found):
         say(f"warning: {printable(warning)}")
     if not found.messages:
-        raise JobFailed(f"no event of {printable(sought)} {searched_in(found.searched)}")
+        raise JobFailed(f"no event of {printable(sought)} {scope_text(found.searched)}")

@@ -96,9 +96,9 @@ def _send(
     **asked: Any,
 ) -> None:
     from app.pipeline.send.bodies import Changes, is_queue
-    from app.pipeline.send.gateway import Target, wrong_with
-    from app.pipeline.send.job import sending
-    from app.pipeline.send.request import Order
+    from app.pipeline.send.gateway import Target, url_fault
+    from app.pipeline.send.job import send_messages
+    from app.pipeline.send.request import SendRequest
 
     secret = (token or (token_file.read() if token_file else "")).strip()
     if not (secret.isascii() and secret.isprintable()):
@@ -111,12 +111,12 @@ def _send(
     to_queue = asked["to_queue"]
     if to_queue is not None and not is_queue(to_queue):
         raise click.BadParameter(f"{to_queue!r} is no name of a queue", param_hint="--to-queue")
-    fault = wrong_with(url)
+    fault = url_fault(url)
     if fault is not None:
         raise click.BadParameter(fault, param_hint="--url")
     changes = Changes(reset_attempts, drop_dead_letter)
-    order = Order(job, Target(url, secret or None), changes, **asked)
-    sending(launch, order, output, find)
+    order = SendRequest(job, Target(url, secret or None), changes, **asked)
+    send_messages(launch, order, output, find)
 
 
 @click.command()
@@ -193,6 +193,6 @@ def _journal(root: str, dead: bool) -> Find:
 
 def _files(inputs: tuple[str, ...], form: str, column: str | None) -> Find:
     from app.pipeline.send.sources import from_files
-    from app.pipeline.storage.inputs import Reading
+    from app.pipeline.storage.inputs import ReadOptions
 
-    return lambda spark: from_files(spark, inputs, Reading(form, column))
+    return lambda spark: from_files(spark, inputs, ReadOptions(form, column))

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from app.pipeline.find.search import Answer, Happening, Searched, Standing, Told
+from app.pipeline.find.search import FoundMessage, MessageEvent, QueueState, SearchResult, SearchScope
 from app.pipeline.formatting import count, duration, moment, printable
 
 _STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}
@@ -20,7 +20,7 @@ _PIPED_COLUMNS = 200
 """Where nobody's window bounds a line."""
 
 
-def searched_in(searched: Searched) -> str:
+def scope_text(searched: SearchScope) -> str:
     """What was looked through, as a sentence's end."""
     if searched.first_at is None:
         return "in no records: there are none of that time"
@@ -30,7 +30,7 @@ def searched_in(searched: Searched) -> str:
     )
 
 
-def warnings(answer: Answer) -> Iterator[str]:
+def warnings(answer: SearchResult) -> Iterator[str]:
     """What makes the answer less than whole."""
     if answer.at_least:
         records = sum(each.records or 0 for each in answer.missing)
@@ -44,7 +44,7 @@ def warnings(answer: Answer) -> Iterator[str]:
         yield "there are more events than are shown"
 
 
-def tell_message(answer: Answer, file: IO[str] | None = None) -> None:
+def render_message(answer: SearchResult, file: IO[str] | None = None) -> None:
     """A table for each message found."""
     console = _console(file)
     for told in answer.messages:
@@ -52,17 +52,17 @@ def tell_message(answer: Answer, file: IO[str] | None = None) -> None:
         console.print(Padding(_facts(told), (0, 2)))
         console.print(Padding(_events(told), (0, 2)))
         for standing in told.standings:
-            console.print(_standing(standing))
+            console.print(_queue_state(standing))
 
 
-def tell_trace(answer: Answer, trace_id: str, file: IO[str] | None = None) -> None:
+def render_trace(answer: SearchResult, trace_id: str, file: IO[str] | None = None) -> None:
     """A tree: the trace, its messages, and what happened to each."""
     messages = len(answer.messages)
     root = Tree(Text(f"trace {printable(trace_id)}: {messages} message{'s' * (messages != 1)}", style="bold"))
     for told in answer.messages:
         head = Text(printable(told.job or "unknown job"), style="bold")
         head.append(f"  {printable(told.message_id or 'without an id')}", style="dim")
-        standing = [_standing(each) for each in told.standings]
+        standing = [_queue_state(each) for each in told.standings]
         root.add(Group(head, _events(told), *standing))
     _console(file).print(root)
 
@@ -72,7 +72,7 @@ def _console(file: IO[str] | None) -> Console:
     return found if found.is_terminal else Console(file=file or sys.stdout, highlight=False, width=_PIPED_COLUMNS)
 
 
-def _facts(told: Told) -> Table:
+def _facts(told: FoundMessage) -> Table:
     grid = Table.grid(padding=(0, 2))
     facts = {
         "job": told.job,
@@ -86,7 +86,7 @@ def _facts(told: Told) -> Table:
     return grid
 
 
-def _events(told: Told) -> Table:
+def _events(told: FoundMessage) -> Table:
     table = Table("time (UTC)", "after", "event", "queue", "attempts", "outcome", "node", box=None, header_style="dim")
     table.columns[1].justify = table.columns[4].justify = "right"
     for each in told.events:
@@ -94,7 +94,7 @@ def _events(told: Told) -> Table:
     return table
 
 
-def _cells(each: Happening) -> Iterator[str]:
+def _cells(each: MessageEvent) -> Iterator[str]:
     yield moment(each.at)
     yield "" if each.after_ms is None else duration(each.after_ms) if each.after_ms >= 0 else f"{each.after_ms} ms"
     yield each.event
@@ -104,7 +104,7 @@ def _cells(each: Happening) -> Iterator[str]:
     yield each.node
 
 
-def _standing(standing: Standing) -> Text:
+def _queue_state(standing: QueueState) -> Text:
     queue = printable(standing.queue or "an unknown queue")
     at = moment(standing.since)
     words = {

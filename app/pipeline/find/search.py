@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from app.pipeline.journal.commits import Known
+from app.pipeline.journal.commits import IngestedState
 from app.pipeline.journal.reader import Snapshot, gaps
 from app.pipeline.metrics.dates import DAY_MS, midnight
 
@@ -23,7 +23,7 @@ _WAITING = frozenset({"accepted", "nacked", "lease_expired", "redriven"})
 _BEGINNINGS = frozenset({"accepted", "redriven"})
 
 
-class Happening(Struct, frozen=True):
+class MessageEvent(Struct, frozen=True):
     """One event. Times are Unix ms; ``after_ms``: since the event before, null for the first."""
 
     at: int
@@ -38,7 +38,7 @@ class Happening(Struct, frozen=True):
     node: str
 
 
-class Standing(Struct, frozen=True):
+class QueueState(Struct, frozen=True):
     """What is known of a message in one queue: waiting, leased, acked, rejected or dead_lettered, ``since`` (Unix ms).
 
     ``lease_until``: Unix ms, of one that is leased; ``reason``: of one that is dead-lettered.
@@ -51,7 +51,7 @@ class Standing(Struct, frozen=True):
     reason: str | None = None
 
 
-class Told(Struct, frozen=True):
+class FoundMessage(Struct, frozen=True):
     """A message: what its events say of it, where it stands, and the events in their order."""
 
     message_id: str | None
@@ -60,11 +60,11 @@ class Told(Struct, frozen=True):
     lang: str | None
     created_at: int | None
     bytes: int | None
-    standings: Sequence[Standing]
-    events: Sequence[Happening]
+    standings: Sequence[QueueState]
+    events: Sequence[MessageEvent]
 
 
-class Searched(Struct, frozen=True):
+class SearchScope(Struct, frozen=True):
     """What was looked through: so many records, of so many processes, from when to when (Unix ms, null: nothing)."""
 
     records: int
@@ -73,7 +73,7 @@ class Searched(Struct, frozen=True):
     last_at: int | None
 
 
-class Missing(Struct, frozen=True):
+class MissingRecords(Struct, frozen=True):
     """Records that are not there: ``records`` (null: nobody knows how many), between two times, Unix ms."""
 
     kind: str
@@ -83,25 +83,25 @@ class Missing(Struct, frozen=True):
     to_at: int | None
 
 
-class Answer(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """The messages found. ``at_least``: records are missing from that time on, so that more may have happened;
     ``missing`` tells which. ``truncated``: there are more events than are told."""
 
-    messages: Sequence[Told]
-    searched: Searched
+    messages: Sequence[FoundMessage]
+    searched: SearchScope
     at_least: bool
-    missing: Sequence[Missing]
+    missing: Sequence[MissingRecords]
     truncated: bool
 
 
-def message(journal: Snapshot, message_id: str, dates: Collection[str] | None = None) -> Answer:
+def message(journal: Snapshot, message_id: str, dates: Collection[str] | None = None) -> SearchResult:
     """All that ``journal`` knows of a message, in all or in ``dates`` (ISO 8601)."""
     from pyspark.sql import functions as f
 
-    return _answer(journal, f.col("message_id") == message_id, dates)
+    return _search(journal, f.col("message_id") == message_id, dates)
 
 
-def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None) -> Answer:
+def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None) -> SearchResult:
     """All that ``journal`` knows of the messages of a trace, in all or in ``dates`` (ISO 8601)."""
     from pyspark.sql import functions as f
 
@@ -110,7 +110,7 @@ def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None
     ids = [row["message_id"] for row in rows.limit(MAX_EVENTS).collect()]
     # An event may know the message, and not its trace.
     blank = f.col("trace_id").isNull() & f.col("message_id").isin(ids)
-    return _answer(journal, of_trace | blank, dates)
+    return _search(journal, of_trace | blank, dates)
 
 
 def dates_between(journal: Snapshot, first: date | None, last: date | None) -> list[str] | None:
@@ -121,7 +121,7 @@ def dates_between(journal: Snapshot, first: date | None, last: date | None) -> l
     return [day for day in journal.dates() if low <= day <= high]
 
 
-def _answer(journal: Snapshot, condition: Column, dates: Collection[str] | None) -> Answer:
+def _search(journal: Snapshot, condition: Column, dates: Collection[str] | None) -> SearchResult:
     found = journal.records(dates).where(condition).drop("envelope", "src_file").orderBy(*_ORDER).limit(MAX_EVENTS + 1)
     rows = [row.asDict() for row in found.collect()]
     truncated = len(rows) > MAX_EVENTS
@@ -129,18 +129,18 @@ def _answer(journal: Snapshot, condition: Column, dates: Collection[str] | None)
     for row in rows[:MAX_EVENTS]:
         by_id.setdefault(row["message_id"], []).append(row)
     known = journal.known()
-    searched = _searched(journal, known, dates)
-    missing = list(_missing(known, rows[0]["at"] if rows else searched.first_at, dates))
-    messages = [_told(message_id, events) for message_id, events in by_id.items()]
-    return Answer(messages, searched, bool(missing), missing, truncated)
+    searched = _search_scope(journal, known, dates)
+    missing = list(_missing_records(known, rows[0]["at"] if rows else searched.first_at, dates))
+    messages = [_found_message(message_id, events) for message_id, events in by_id.items()]
+    return SearchResult(messages, searched, bool(missing), missing, truncated)
 
 
-def _told(message_id: str | None, rows: Sequence[dict[str, Any]]) -> Told:
+def _found_message(message_id: str | None, rows: Sequence[dict[str, Any]]) -> FoundMessage:
     def first(member: str) -> Any:
         return next((row[member] for row in rows if row[member] is not None), None)
 
     happened = [
-        Happening(
+        MessageEvent(
             at=row["at"],
             after_ms=None if before is None else row["at"] - before["at"],
             **{name: row[name] for name in _MEMBERS},
@@ -148,12 +148,12 @@ def _told(message_id: str | None, rows: Sequence[dict[str, Any]]) -> Told:
         for before, row in zip((None, *rows), rows, strict=False)
     ]
     facts = {name: first(name) for name in ("trace_id", "job", "lang", "created_at", "bytes")}
-    return Told(message_id=message_id, standings=list(_standings(happened)), events=happened, **facts)
+    return FoundMessage(message_id=message_id, standings=list(_queue_states(happened)), events=happened, **facts)
 
 
-def _standings(events: Sequence[Happening]) -> Iterator[Standing]:
+def _queue_states(events: Sequence[MessageEvent]) -> Iterator[QueueState]:
     """One for each queue that the message is in, or ended in."""
-    by_queue: dict[str | None, list[Happening]] = {}
+    by_queue: dict[str | None, list[MessageEvent]] = {}
     for event in events:
         by_queue.setdefault(event.queue, []).append(event)
         if event.to_queue is not None and event.to_queue != event.queue:
@@ -168,19 +168,19 @@ def _standings(events: Sequence[Happening]) -> Iterator[Standing]:
         dead = next((each for each in since[tried:] if each.event in ("dead_lettered", "poison")), None)
         last = since[-1]
         if acked is not None:
-            yield Standing(queue, "acked", acked.at)
+            yield QueueState(queue, "acked", acked.at)
         elif dead is not None:
-            yield Standing(queue, "dead_lettered", dead.at, reason=dead.outcome)
+            yield QueueState(queue, "dead_lettered", dead.at, reason=dead.outcome)
         elif last.event == "delivered":
             until = None if last.lease_seconds is None else last.at + round(last.lease_seconds * 1000)
-            yield Standing(queue, "leased", last.at, lease_until=until)
+            yield QueueState(queue, "leased", last.at, lease_until=until)
         elif last.event not in _WAITING:
-            yield Standing(queue, last.event, last.at)
+            yield QueueState(queue, last.event, last.at)
         elif last.to_queue is None or last.to_queue == queue:
-            yield Standing(queue, "waiting", last.at)
+            yield QueueState(queue, "waiting", last.at)
 
 
-def _searched(journal: Snapshot, known: Known, dates: Collection[str] | None) -> Searched:
+def _search_scope(journal: Snapshot, known: IngestedState, dates: Collection[str] | None) -> SearchScope:
     ranges = [each for numbers in known.seqs.values() for each in numbers]
     first = min((first_at for _, _, first_at, _ in ranges), default=None)
     last = max((last_at for _, _, _, last_at in ranges), default=None)
@@ -191,13 +191,15 @@ def _searched(journal: Snapshot, known: Known, dates: Collection[str] | None) ->
         first, last = max(first or begin, begin), min(last or end, end)
     elif not days:
         first = last = None
-    return Searched(sum(days.values()), len(known.seqs), first, last)
+    return SearchScope(sum(days.values()), len(known.seqs), first, last)
 
 
-def _missing(known: Known, since: int | None, dates: Collection[str] | None) -> Iterator[Missing]:
+def _missing_records(
+    known: IngestedState, since: int | None, dates: Collection[str] | None
+) -> Iterator[MissingRecords]:
     """What is missing from ``since`` on: before, nothing can have happened."""
     end = None if not dates else midnight(date.fromisoformat(max(dates))) + DAY_MS
     for kind, node, _, _, _, records, from_at, to_at in gaps(known):
         is_over = since is not None and to_at is not None and to_at < since
         if kind != "open_end" and not is_over and (end is None or from_at < end):
-            yield Missing(kind, node, records, from_at, to_at)
+            yield MissingRecords(kind, node, records, from_at, to_at)

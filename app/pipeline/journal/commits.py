@@ -18,7 +18,7 @@ Owner = tuple[str, str]
 """Node and epoch."""
 
 
-class Lost(NamedTuple):
+class LostRecords(NamedTuple):
     """A gap record: so many ``records`` were lost, before the record ``seq`` that tells of it."""
 
     node: str
@@ -29,7 +29,7 @@ class Lost(NamedTuple):
     last_lost_at: int
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class DamagedFile(msgspec.Struct, frozen=True):
     """A file that could not be read whole, by this version of the program, as it was then: it may change."""
 
     url: str
@@ -39,7 +39,7 @@ class Damaged(msgspec.Struct, frozen=True):
     code_version: str
 
 
-class Process(msgspec.Struct, frozen=True):
+class ProcessRecords(msgspec.Struct, frozen=True):
     """Of a process, the records that are there, and the numbers of the segments that were read whole."""
 
     node: str
@@ -48,17 +48,17 @@ class Process(msgspec.Struct, frozen=True):
     segments: list[Range]
 
 
-class Content(msgspec.Struct, frozen=True, kw_only=True):
+class CommitContent(msgspec.Struct, frozen=True, kw_only=True):
     """What one batch adds, or many together. ``files``: those read whole whose name is no segment's.
 
     ``mended``: damaged files of earlier batches of which this has read all.
     """
 
-    processes: list[Process] = []
+    processes: list[ProcessRecords] = []
     files: list[str] = []
-    damaged: list[Damaged] = []
+    damaged: list[DamagedFile] = []
     mended: list[str] = []
-    lost: list[Lost] = []
+    lost: list[LostRecords] = []
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,20 +70,20 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None
     corrupt_folder: str | None
     dates: dict[str, int]
-    content: Content
+    content: CommitContent
 
 
-class Known:
+class IngestedState:
     """All that has been ingested."""
 
     def __init__(self) -> None:
         self.seqs: dict[Owner, Ranges] = {}
         self.files: set[str] = set()
-        self.damaged: dict[str, Damaged] = {}
-        self.lost: list[Lost] = []
+        self.damaged: dict[str, DamagedFile] = {}
+        self.lost: list[LostRecords] = []
         self._segments: dict[Owner, Ranges] = {}
 
-    def add(self, content: Content) -> None:
+    def add(self, content: CommitContent) -> None:
         """Add what a batch brought."""
         for process in content.processes:
             owner = process.node, process.epoch
@@ -98,16 +98,16 @@ class Known:
         self.damaged |= {each.url: each for each in content.damaged}
         self.lost.extend(content.lost)
 
-    def content(self) -> Content:
+    def content(self) -> CommitContent:
         """The same, as it is stored."""
         owners = sorted(self.seqs.keys() | self._segments.keys())
         nothing = Ranges()
         processes = [
-            Process(*owner, list(self.seqs.get(owner, nothing)), list(self._segments.get(owner, nothing)))
+            ProcessRecords(*owner, list(self.seqs.get(owner, nothing)), list(self._segments.get(owner, nothing)))
             for owner in owners
         ]
         damaged = [self.damaged[url] for url in sorted(self.damaged)]
-        return Content(processes=processes, files=sorted(self.files), damaged=damaged, lost=self.lost)
+        return CommitContent(processes=processes, files=sorted(self.files), damaged=damaged, lost=self.lost)
 
     def has(self, url: str) -> bool:
         """Whether the file has been read whole, perhaps elsewhere, under its segment's name."""
@@ -128,7 +128,7 @@ def segment_of(url: str) -> Segment | None:
     return parse_segment(url.rpartition("/")[2])
 
 
-def read_whole(urls: Iterable[str], seqs: Mapping[Owner, Ranges]) -> tuple[list[Process], list[str]]:
+def read_whole(urls: Iterable[str], seqs: Mapping[Owner, Ranges]) -> tuple[list[ProcessRecords], list[str]]:
     """The processes of a batch, of which ``seqs`` are the records and ``urls`` the files read whole; and those files
     that are called like no segment."""
     segments: dict[Owner, Ranges] = {}
@@ -141,7 +141,7 @@ def read_whole(urls: Iterable[str], seqs: Mapping[Owner, Ranges]) -> tuple[list[
             segments.setdefault((segment.node, segment.epoch), Ranges()).add(segment.number, 0)
     nothing = Ranges()
     processes = [
-        Process(*owner, list(seqs.get(owner, nothing)), list(segments.get(owner, nothing)))
+        ProcessRecords(*owner, list(seqs.get(owner, nothing)), list(segments.get(owner, nothing)))
         for owner in sorted(seqs.keys() | segments.keys())
     ]
     return processes, sorted(files)

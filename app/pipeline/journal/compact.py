@@ -13,19 +13,19 @@ import msgspec
 from app.pipeline.errors import JobFailed
 from app.pipeline.journal.reader import (
     Compacted,
-    Part,
+    CompactedDate,
     Snapshot,
     committed,
     folders_of,
-    forget,
     now_ms,
+    remove_commit,
     save,
     snapshot,
 )
 from app.pipeline.spark.console import progress, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Store, run_id
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.datasets import DatasetStore, run_id
+from app.pipeline.storage.locks import exclusive_lock
 from app.pipeline.storage.schemas import DATASETS, JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def compact(
     new batches. Raises JobFailed."""
     with launch.spark("compact") as spark:
         began = time.monotonic()
-        store = Store(spark, root)
-        with only_one(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
+        store = DatasetStore(spark, root)
+        with exclusive_lock(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
             before = snapshot(store)
             if before.run is None and not before.batches:
                 raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
@@ -54,12 +54,12 @@ def compact(
                 made = _Compaction(store, before, target_mib).run(force)
     facts = {"job": "compact", **made, "removed": removed, "seconds": round(time.monotonic() - began, 3)}
     summarize(launch.summary, facts)
-    _tell(facts)
+    _print_result(facts)
     return facts
 
 
 class _Compaction:
-    def __init__(self, store: Store, before: Snapshot, target_mib: float) -> None:
+    def __init__(self, store: DatasetStore, before: Snapshot, target_mib: float) -> None:
         self._store = store
         self._before = before
         self._target_mib = target_mib
@@ -87,7 +87,7 @@ class _Compaction:
         self._store.publish([JOURNAL.name], run, facts)
         return {"run_id": run, "unchanged": False, **done}
 
-    def _write(self, day: str, rows: int, run: str) -> Part:
+    def _write(self, day: str, rows: int, run: str) -> CompactedDate:
         spark, home = self._store.spark, self._store.folder(JOURNAL.name)
         folder = f"run={run}/date={day}"
         files = max(1, math.ceil(self._size(day) / (self._target_mib * _MIB)))
@@ -97,7 +97,7 @@ class _Compaction:
         written = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").count()
         if written != rows:
             raise JobFailed(f"Of {day} there should be {rows} records, and {written} were written: nothing is changed.")
-        return Part(folder, rows)
+        return CompactedDate(folder, rows)
 
     def _size(self, day: str) -> float:
         """About how many bytes the records of a date have now; of a batch, its share by rows."""
@@ -126,43 +126,43 @@ class _Compaction:
         before = {batch: at for batch, at in self._before.compacted.merged.items() if batch in still}
         return before | dict.fromkeys(batches, now_ms())
 
-    def _retired(self, parts: Mapping[str, Part], corrupt: list[str]) -> dict[str, int]:
+    def _retired(self, parts: Mapping[str, CompactedDate], corrupt: list[str]) -> dict[str, int]:
         """What is no longer read once the new run is, with the times since when."""
         former = self._before.compacted
-        folders = [path(JOURNAL.name, former.parts[day].folder) for day in parts if day in former.parts]
-        folders += [path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
+        folders = [dataset_path(JOURNAL.name, former.parts[day].folder) for day in parts if day in former.parts]
+        folders += [dataset_path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
         if self._before.run is not None:
-            folders.append(path(JOURNAL.name, f"run={self._before.run}"))
+            folders.append(dataset_path(JOURNAL.name, f"run={self._before.run}"))
         root, files = self._store.root, self._store.files
         before = {each: at for each, at in former.retired.items() if files.exists(f"{root}/{each}")}
         return before | dict.fromkeys(folders, now_ms())
 
 
-def path(dataset: str, folder: str) -> str:
+def dataset_path(dataset: str, folder: str) -> str:
     """How a folder of a dataset is called among the retired: its place below the root."""
     return f"{dataset}/v={DATASETS[dataset].version}/{folder}"
 
 
-def remove_leftovers(store: Store, current: Snapshot) -> None:
+def remove_leftovers(store: DatasetStore, current: Snapshot) -> None:
     """Remove what compactions left that were killed. The caller holds their lock."""
     used = {*_used(current), *current.compacted.retired}
     for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
         for run in store.files.folders(store.folder(dataset), "run="):
-            if not any(_is_in(inner, path(dataset, f"run={run}")) for inner in used):
+            if not any(_is_in(inner, dataset_path(dataset, f"run={run}")) for inner in used):
                 store.files.remove(store.folder(dataset, run))
 
 
-def remove_retired(store: Store, current: Snapshot, until: int) -> list[str]:
+def remove_retired(store: DatasetStore, current: Snapshot, until: int) -> list[str]:
     """Remove what was retired ``until`` then (Unix ms); what was removed, below the root."""
     batches = [batch for batch in committed(store) if current.compacted.merged.get(batch, until + 1) <= until]
-    folders = [path(*each) for batch in batches for each in folders_of(store, batch)]
+    folders = [dataset_path(*each) for batch in batches for each in folders_of(store, batch)]
     named = [*folders, *_folders(current, until), *_gaps(store, until)]
     removed = [folder for folder in named if store.files.exists(f"{store.root}/{folder}")]
     for folder in removed:
         store.files.remove(f"{store.root}/{folder}")
     for batch in batches:
         # Last, because it is what names the folders.
-        forget(store, batch)
+        remove_commit(store, batch)
     return removed
 
 
@@ -174,29 +174,29 @@ def _folders(current: Snapshot, until: int) -> Iterator[str]:
             yield each
 
 
-def _gaps(store: Store, until: int) -> Iterator[str]:
+def _gaps(store: DatasetStore, until: int) -> Iterator[str]:
     manifests = {run: store.manifest(JOURNAL_GAPS.name, run) or {} for run in store.runs(JOURNAL_GAPS.name)}
     runs = sorted(manifests, key=lambda run: -int(manifests[run]["completed_at"]))
     current = store.current(JOURNAL_GAPS.name)
     for run in runs[_KEPT_GAPS:]:
         if run != current and manifests[run]["completed_at"] <= until:
-            yield path(JOURNAL_GAPS.name, f"run={run}")
+            yield dataset_path(JOURNAL_GAPS.name, f"run={run}")
 
 
 def _used(current: Snapshot) -> Iterator[str]:
     if current.run is not None:
-        yield path(JOURNAL.name, f"run={current.run}")
+        yield dataset_path(JOURNAL.name, f"run={current.run}")
     for part in current.compacted.parts.values():
-        yield path(JOURNAL.name, part.folder)
+        yield dataset_path(JOURNAL.name, part.folder)
     for folder in current.compacted.corrupt:
-        yield path(JOURNAL_CORRUPT.name, folder)
+        yield dataset_path(JOURNAL_CORRUPT.name, folder)
 
 
 def _is_in(inner: str, outer: str) -> bool:
     return inner == outer or inner.startswith(f"{outer}/")
 
 
-def _tell(facts: Mapping[str, Any]) -> None:
+def _print_result(facts: Mapping[str, Any]) -> None:
     if facts["unchanged"]:
         click.echo("Nothing has come since the last compaction.")
     else:

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.pipeline.errors import JobFailed
-from app.pipeline.journal.ingest_batch import Ingest, Landed, Totals, literal
+from app.pipeline.journal.ingest_batch import BatchWriter, LandedFile, Totals, escape_glob
 from app.pipeline.journal.reader import gaps
 from app.pipeline.spark.console import progress, say, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Store, run_id
+from app.pipeline.storage.datasets import DatasetStore, run_id
 from app.pipeline.storage.files import Files
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.locks import exclusive_lock
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 
 if TYPE_CHECKING:
@@ -53,46 +53,46 @@ def ingest(
         landed = Files(spark, landing)
         if not landed.is_folder(landing):
             raise click.UsageError(f"{landing}: there is no such folder")
-        store = Store(spark, output)
+        store = DatasetStore(spark, output)
         home = store.folder(JOURNAL.name)
         place = checkpoint or f"{home}/_checkpoint"
-        with only_one(store.files, f"{home}/_ingest.lock", "ingest"):
-            job = _Job(store, landed.qualified(landing), place, max_files)
+        with exclusive_lock(store.files, f"{home}/_ingest.lock", "ingest"):
+            job = _IngestJob(store, landed.qualified(landing), place, max_files)
             with progress(spark, "ingest") if interval_seconds is None else nullcontext():
-                job.mend()
+                job.reread_damaged()
                 job.stream(interval_seconds)
             facts = job.finish()
     facts["seconds"] = round(time.monotonic() - began, 3)
     summarize(launch.summary, facts)
-    _tell(facts)
+    _print_result(facts)
     return facts
 
 
-class _Job:
-    def __init__(self, store: Store, landing: str, checkpoint: str, max_files: int) -> None:
+class _IngestJob:
+    def __init__(self, store: DatasetStore, landing: str, checkpoint: str, max_files: int) -> None:
         self._store = store
         self._spark: SparkSession = store.spark
         self._landing = landing
         self._checkpoint = checkpoint
         self._max_files = max_files
-        self._ingest = Ingest(store)
+        self._ingest = BatchWriter(store)
         self._query: str | None = None
         self._error: BaseException | None = None
         self._is_continuous = False
 
-    def mend(self) -> None:
+    def reread_damaged(self) -> None:
         """Read once more what was damaged when it was read, and has changed: the stream takes every path once."""
         changed = self._ingest.changed([landed for url in self._ingest.known.damaged for landed in self._there(url)])
         if changed:
             made_of = hashlib.sha256(repr(changed).encode()).hexdigest()[:16]
             self._ingest.batch(f"mended-{made_of}-{time.time_ns()}", changed)
 
-    def _there(self, url: str) -> list[Landed]:
+    def _there(self, url: str) -> list[LandedFile]:
         """The file, if it is there: it lies on the file system of some landing folder, not on the root's."""
         files = Files(self._spark, url)
         if not files.exists(url):
             return []
-        return [Landed(each.url, each.size, each.modified_at) for each in files.walk(url)]
+        return [LandedFile(each.url, each.size, each.modified_at) for each in files.walk(url)]
 
     def stream(self, interval_seconds: float | None) -> None:
         """Read what has landed and was not read before; until a signal asks to stop, or, None, until it is all read.
@@ -108,7 +108,7 @@ class _Job:
             .option("maxFilesPerTrigger", str(self._max_files))
             .option("maxFileAge", _FOREVER)
             .option("ignoreMissingFiles", "true")
-            .load(literal(self._landing))
+            .load(escape_glob(self._landing))
             .selectExpr(*_LISTED)
         )
         writer = files.writeStream.foreachBatch(self._batch).option("checkpointLocation", self._checkpoint)
@@ -150,12 +150,12 @@ class _Job:
 
     def _batch(self, listed: DataFrame, number: int) -> None:
         try:
-            files = [Landed(row["path"], row["length"], row["modified_at"]) for row in listed.collect()]
+            files = [LandedFile(row["path"], row["length"], row["modified_at"]) for row in listed.collect()]
             made = self._ingest.batch(f"{self._query_id()}-{number:08d}", files)
             if self._is_continuous:
-                self.mend()
+                self.reread_damaged()
                 self._publish_gaps()
-                say(f"ingest: batch {number}: {_told(made)}")
+                say(f"ingest: batch {number}: {_totals_text(made)}")
         except BaseException as error:
             self._error = error
             raise
@@ -202,7 +202,7 @@ def _stop_signals() -> Iterator[threading.Event]:
             signal.signal(number, handler)
 
 
-def _told(made: Totals) -> str:
+def _totals_text(made: Totals) -> str:
     words = [f"{made.records} records of {made.files} files"]
     if made.duplicates or made.skipped_files:
         words.append(f"{made.duplicates} records and {made.skipped_files} files that were there already")
@@ -211,10 +211,10 @@ def _told(made: Totals) -> str:
     return ", ".join(words)
 
 
-def _tell(facts: dict[str, Any]) -> None:
+def _print_result(facts: dict[str, Any]) -> None:
     journal = facts["journal"]
     made = Totals(**{name: facts[name] for name in asdict(Totals())})
-    click.echo(f"Ingested {_told(made)}, in {made.batches} batches.")
+    click.echo(f"Ingested {_totals_text(made)}, in {made.batches} batches.")
     at_least = "at least " if journal["at_least"] else ""
     click.echo(f"journal: {at_least}{journal['records']} records of {journal['processes']} processes")
     if journal["at_least"]:

@@ -10,12 +10,21 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from app import __version__
-from app.pipeline.journal.commits import Commit, Content, Damaged, Known, Lost, Owner, read_whole, segment_of
+from app.pipeline.journal.commits import (
+    Commit,
+    CommitContent,
+    DamagedFile,
+    IngestedState,
+    LostRecords,
+    Owner,
+    read_whole,
+    segment_of,
+)
 from app.pipeline.journal.ranges import Ranges
 from app.pipeline.journal.reader import commit, now_ms, save, snapshot
-from app.pipeline.journal.segment_lines import Corrupt
-from app.pipeline.journal.tasks import ByFile, Report, corrupt_row, corrupt_rows, journal_rows
-from app.pipeline.storage.datasets import Store
+from app.pipeline.journal.segment_lines import CorruptLine
+from app.pipeline.journal.tasks import FileReport, FileReportsParam, corrupt_row, corrupt_rows, journal_rows
+from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.files import Files
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT
 
@@ -28,7 +37,7 @@ far smaller."""
 _KEY = ["node", "epoch", "seq"]
 
 
-class Landed(NamedTuple):
+class LandedFile(NamedTuple):
     """A file in the landing folder: ``url`` as Spark writes it, ``modified_at`` in Unix ms."""
 
     url: str
@@ -53,13 +62,13 @@ class Totals:
 
 
 @dataclass
-class _Found:
+class _MergedReports:
     """What the tasks told, put together."""
 
-    reports: Mapping[str, Report]
+    reports: Mapping[str, FileReport]
     seqs: dict[Owner, Ranges] = field(default_factory=dict)
     dates: dict[str, int] = field(default_factory=dict)
-    lost: dict[tuple[str, str, int], Lost] = field(default_factory=dict)
+    lost: dict[tuple[str, str, int], LostRecords] = field(default_factory=dict)
     records: int = 0
 
     def __post_init__(self) -> None:
@@ -79,11 +88,11 @@ class _Found:
         return self.records - sum(map(len, self.seqs.values()))
 
 
-class Ingest:
+class BatchWriter:
     """Writes batches below the store's root. One at a time, and one of these at a time: the caller holds the lock."""
 
-    def __init__(self, store: Store) -> None:
-        self.known = Known()
+    def __init__(self, store: DatasetStore) -> None:
+        self.known = IngestedState()
         self.totals = Totals()
         self._store = store
         self._done: set[str] = set()
@@ -95,7 +104,7 @@ class Ingest:
             found.compacted.merged,
         )
 
-    def batch(self, name: str, files: Sequence[Landed]) -> Totals:
+    def batch(self, name: str, files: Sequence[LandedFile]) -> Totals:
         """Ingest ``files`` as the batch ``name``; nothing is done where it was already. What it came to."""
         if name in self._done:
             return Totals()
@@ -104,12 +113,12 @@ class Ingest:
         wanted = [file for file in fresh if file.url not in reports]
         # The name of an attempt: what a killed one still writes somewhere is not in the way of the next.
         folder = f"batch={name}.{uuid.uuid4().hex[:8]}"
-        found = _Found(self._write(wanted, folder, name))
+        found = _MergedReports(self._write(wanted, folder, name))
         reports |= found.reports
         if found.repeated:
             folder, found.dates = self._once(folder, found)
         for file in wanted:
-            reports.setdefault(file.url, Report(corrupt=1, damage="missing_file"))
+            reports.setdefault(file.url, FileReport(corrupt=1, damage="missing_file"))
         corrupt = self._write_corrupt(fresh, reports, folder, name)
         content = self._content(fresh, reports, found)
         rows = sum(found.dates.values())
@@ -138,23 +147,23 @@ class Ingest:
         self.totals += made
         return made
 
-    def changed(self, listed: Iterable[Landed]) -> list[Landed]:
+    def changed(self, listed: Iterable[LandedFile]) -> list[LandedFile]:
         """Of files that are there, those that were damaged, and have changed since, or this program has."""
         return [file for file in listed if self._is_changed(file)]
 
-    def _is_changed(self, file: Landed) -> bool:
+    def _is_changed(self, file: LandedFile) -> bool:
         before = self.known.damaged.get(file.url)
         if before is None:
             return False
         now = file.size, file.modified_at, __version__
         return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
 
-    def _refused(self, files: Iterable[Landed]) -> dict[str, Report]:
+    def _refused(self, files: Iterable[LandedFile]) -> dict[str, FileReport]:
         large = (file.url for file in files if file.size > LARGEST_BYTES)
-        return {url: Report(corrupt=1, damage="too_large_file") for url in large}
+        return {url: FileReport(corrupt=1, damage="too_large_file") for url in large}
 
-    def _write(self, files: Sequence[Landed], folder: str, batch: str) -> dict[str, Report]:
-        told = self._store.spark.sparkContext.accumulator({}, ByFile())
+    def _write(self, files: Sequence[LandedFile], folder: str, batch: str) -> dict[str, FileReport]:
+        told = self._store.spark.sparkContext.accumulator({}, FileReportsParam())
         known = {owner: list(seqs) for owner, seqs in self.known.seqs.items()}
         content = self._content_of([file.url for file in files])
         if content is None:
@@ -163,7 +172,7 @@ class Ingest:
         save(self._store, rows, JOURNAL.name, folder)
         return dict(told.value)
 
-    def _once(self, folder: str, found: _Found) -> tuple[str, dict[str, int]]:
+    def _once(self, folder: str, found: _MergedReports) -> tuple[str, dict[str, int]]:
         """Write the rows of ``folder`` again, each record once."""
         spark, home = self._store.spark, self._store.folder(JOURNAL.name)
         frame = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").dropDuplicates(_KEY)
@@ -173,7 +182,9 @@ class Ingest:
         self._store.files.remove(f"{home}/{folder}")
         return f"{folder}-once", dates
 
-    def _write_corrupt(self, files: Sequence[Landed], reports: Mapping[str, Report], folder: str, batch: str) -> int:
+    def _write_corrupt(
+        self, files: Sequence[LandedFile], reports: Mapping[str, FileReport], folder: str, batch: str
+    ) -> int:
         from pyspark.sql import Observation
         from pyspark.sql import functions as f
 
@@ -183,7 +194,7 @@ class Ingest:
             return 0
         unread = {"too_large_file": f"It has more than {LARGEST_BYTES} bytes.", "missing_file": "It is gone."}
         rows = [
-            corrupt_row(file.url, Corrupt(0, damage, unread[damage], size=file.size), batch)
+            corrupt_row(file.url, CorruptLine(0, damage, unread[damage], size=file.size), batch)
             for file in broken
             if (damage := reports[file.url].damage) in unread
         ]
@@ -195,17 +206,19 @@ class Ingest:
         save(self._store, frame.observe(seen, f.count("*").alias("rows")), JOURNAL_CORRUPT.name, folder)
         return int(seen.get["rows"])
 
-    def _content(self, files: Sequence[Landed], reports: Mapping[str, Report], found: _Found) -> Content:
+    def _content(
+        self, files: Sequence[LandedFile], reports: Mapping[str, FileReport], found: _MergedReports
+    ) -> CommitContent:
         whole = [file.url for file in files if reports[file.url].damage is None]
         # What is damaged is of no interest where there is a good copy.
         segments = {segment_of(url) for url in whole} - {None}
         damaged = [
-            Damaged(file.url, file.size, file.modified_at, damage, __version__)
+            DamagedFile(file.url, file.size, file.modified_at, damage, __version__)
             for file in files
             if (damage := reports[file.url].damage) is not None and segment_of(file.url) not in segments
         ]
         processes, unnamed = read_whole(whole, found.seqs)
-        return Content(
+        return CommitContent(
             processes=processes,
             files=unnamed,
             damaged=damaged,
@@ -222,7 +235,7 @@ class Ingest:
         if not urls:
             return None
         try:
-            frame = reader.load([literal(url) for url in urls])
+            frame = reader.load([escape_glob(url) for url in urls])
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -241,6 +254,6 @@ class Ingest:
                     self._store.files.remove(each.url)
 
 
-def literal(url: str) -> str:
+def escape_glob(url: str) -> str:
     """``url`` as a pattern that matches nothing else."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", url)

@@ -11,8 +11,8 @@ import msgspec
 
 from app.observe.journal.record import Segment
 from app.pipeline.errors import JobFailed
-from app.pipeline.journal.commits import Commit, Content, Known
-from app.pipeline.storage.datasets import Store
+from app.pipeline.journal.commits import Commit, CommitContent, IngestedState
+from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, JOURNAL_GAPS
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _WRITING = {
 _commit = msgspec.json.Decoder(Commit)
 
 
-class Part(msgspec.Struct, frozen=True):
+class CompactedDate(msgspec.Struct, frozen=True):
     """All records of a date, up to the last compaction. ``folder``: below the dataset's."""
 
     folder: str
@@ -38,18 +38,18 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
     """What a compaction has made. ``parts``: by date; ``merged`` batches are in them, ``retired`` folders are read by
     nobody who begins now: since when, Unix ms."""
 
-    parts: dict[str, Part] = {}
+    parts: dict[str, CompactedDate] = {}
     corrupt: list[str] = []
     merged: dict[str, int] = {}
     retired: dict[str, int] = {}
-    content: Content = Content()
+    content: CommitContent = CommitContent()
 
 
 class Snapshot:
     """The journal at one moment: what was compacted, and the batches since. It stays readable for as long as
     ``compact`` retains what it replaces."""
 
-    def __init__(self, store: Store, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
+    def __init__(self, store: DatasetStore, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
         self.run = run
         """The compaction it is based on."""
         self.compacted = compacted
@@ -57,9 +57,9 @@ class Snapshot:
         """In the order of their commits; those that are not in ``compacted``."""
         self._store = store
 
-    def known(self) -> Known:
+    def known(self) -> IngestedState:
         """All that has been ingested."""
-        known = Known()
+        known = IngestedState()
         known.add(self.compacted.content)
         for each in self.batches:
             known.add(each.content)
@@ -109,7 +109,7 @@ class Snapshot:
         return spark.read.schema(ddl).option("recursiveFileLookup", "true").parquet(*folders)
 
 
-def snapshot(store: Store) -> Snapshot:
+def snapshot(store: DatasetStore) -> Snapshot:
     """The journal below the store's root as it is now: before the first batch, an empty one."""
     # Where a file cannot be replaced in one step, a process that was killed may have left no pointer: see Files.write.
     run = store.current(JOURNAL.name) or store.newest(JOURNAL.name)
@@ -123,7 +123,7 @@ def snapshot(store: Store) -> Snapshot:
 
 def existing(spark: SparkSession, root: str) -> Snapshot:
     """The journal below ``root`` as it is now. Raises JobFailed where nothing was ever ingested."""
-    found = snapshot(Store(spark, root))
+    found = snapshot(DatasetStore(spark, root))
     if found.run is None and not found.batches:
         raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
     return found
@@ -143,7 +143,7 @@ def read_missing(spark: SparkSession, root: str) -> DataFrame:
     return existing(spark, root).missing()
 
 
-def gaps(known: Known) -> Iterator[tuple[Any, ...]]:
+def gaps(known: IngestedState) -> Iterator[tuple[Any, ...]]:
     """Rows of ``journal_gaps``: records lost, holes, and where each process was last heard of."""
     for lost in sorted(known.lost):
         yield "lost", lost.node, lost.epoch, lost.seq, lost.seq, lost.records, lost.first_lost_at, lost.last_lost_at
@@ -163,17 +163,17 @@ def _started_at(epoch: str) -> int | None:
         return None
 
 
-def commit(store: Store, made: Commit) -> None:
+def commit(store: DatasetStore, made: Commit) -> None:
     """Let readers read a batch."""
     store.files.write(_url(store, made.batch), msgspec.json.encode(made))
 
 
-def save(store: Store, frame: DataFrame, dataset: str, folder: str) -> None:
+def save(store: DatasetStore, frame: DataFrame, dataset: str, folder: str) -> None:
     """Write rows to a folder of a dataset, which nobody reads yet."""
     frame.write.mode("overwrite").options(**_WRITING).parquet(f"{store.folder(dataset)}/{folder}")
 
 
-def folders_of(store: Store, batch: str) -> list[tuple[str, str]]:
+def folders_of(store: DatasetStore, batch: str) -> list[tuple[str, str]]:
     """The folders of a batch, each with its dataset; none where it has no commit."""
     content = store.files.read(_url(store, batch))
     if content is None:
@@ -183,12 +183,12 @@ def folders_of(store: Store, batch: str) -> list[tuple[str, str]]:
     return [(dataset, folder) for dataset, folder in folders if folder is not None]
 
 
-def forget(store: Store, batch: str) -> None:
+def remove_commit(store: DatasetStore, batch: str) -> None:
     """Remove the commit of a batch that was merged long ago."""
     store.files.remove(_url(store, batch))
 
 
-def committed(store: Store) -> list[str]:
+def committed(store: DatasetStore) -> list[str]:
     """The names of all batches that have a commit."""
     listed = store.files.list(f"{store.folder(JOURNAL.name)}/{_COMMITS}")
     names = (each.url.rpartition("/")[2] for each in listed)
@@ -200,11 +200,11 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _url(store: Store, batch: str) -> str:
+def _url(store: DatasetStore, batch: str) -> str:
     return f"{store.folder(JOURNAL.name)}/{_COMMITS}/{batch}.json"
 
 
-def _commits(store: Store, merged: Collection[str]) -> Iterator[Commit]:
+def _commits(store: DatasetStore, merged: Collection[str]) -> Iterator[Commit]:
     for name in committed(store):
         content = None if name in merged else store.files.read(_url(store, name))
         # None: it was merged in the meantime, and long enough ago that nobody needs it.

@@ -12,8 +12,8 @@ import pyarrow as pa
 from msgspec import UNSET
 
 from app.observe.journal.record import VERSION, Record, decode
-from app.pipeline.storage.inputs import KEPT_BYTES, Body, Reading, Split
-from app.pipeline.storage.lines import Lines
+from app.pipeline.storage.inputs import KEPT_BYTES, Body, ReadOptions, Split
+from app.pipeline.storage.lines import LineReader
 
 LINE_BYTES = 64 * 1024 * 1024
 """A longer line is no record: the largest body that any broker takes, in Base64, is shorter."""
@@ -22,7 +22,7 @@ _FIRST_AT, _LAST_AT = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, Unix ms."""
 
 
-class Corrupt(NamedTuple):
+class CorruptLine(NamedTuple):
     """What is no record, at a byte of the unpacked file. Of large content only the beginning is kept."""
 
     at: int
@@ -40,14 +40,16 @@ class _Version(msgspec.Struct):
 _version = msgspec.json.Decoder(_Version)
 
 
-def found(content: Any) -> Iterator[Record | Corrupt]:
+def parse_segment_lines(content: Any) -> Iterator[Record | CorruptLine]:
     """The records of a file's content, plain or compressed, and what is none; no content raises."""
     codec = next((name for magic, name in _CODECS.items() if content[:4].to_pybytes().startswith(magic)), None)
-    for line in Lines(lambda: pa.BufferReader(content), codec, Split("", 0, None, True), Reading(max_bytes=LINE_BYTES)):
+    for line in LineReader(
+        lambda: pa.BufferReader(content), codec, Split("", 0, None, True), ReadOptions(max_bytes=LINE_BYTES)
+    ):
         yield _read(line)
 
 
-def _read(line: Body) -> Record | Corrupt:
+def _read(line: Body) -> Record | CorruptLine:
     if line.fault is not None:
         return _corrupt(line, *line.fault)
     wrong = ""
@@ -82,6 +84,6 @@ def _version_of(line: bytes) -> int:
         return VERSION
 
 
-def _corrupt(line: Body, reason: str, detail: str) -> Corrupt:
+def _corrupt(line: Body, reason: str, detail: str) -> CorruptLine:
     digest = line.sha256 or hashlib.sha256(line.content).hexdigest()
-    return Corrupt(line.at, reason, detail, line.content[:KEPT_BYTES], line.size, digest)
+    return CorruptLine(line.at, reason, detail, line.content[:KEPT_BYTES], line.size, digest)

@@ -15,9 +15,9 @@ from msgspec.structs import astuple
 from pyspark.accumulators import AccumulatorParam
 
 from app.observe.journal.record import Record
-from app.pipeline.journal.commits import Lost, Owner
+from app.pipeline.journal.commits import LostRecords, Owner
 from app.pipeline.journal.ranges import Range, Ranges
-from app.pipeline.journal.segment_lines import Corrupt, found
+from app.pipeline.journal.segment_lines import CorruptLine, parse_segment_lines
 from app.pipeline.storage.schemas import JOURNAL, JOURNAL_CORRUPT, arrow_schema
 
 _JOURNAL, _CORRUPT = arrow_schema(JOURNAL.columns), arrow_schema(JOURNAL_CORRUPT.columns)
@@ -28,7 +28,7 @@ _DAY_MS = 86_400_000
 
 
 @dataclass
-class Report:
+class FileReport:
     """What became of a file. ``damage``: why it is to be read once more."""
 
     records: int = 0
@@ -36,11 +36,11 @@ class Report:
     corrupt: int = 0
     damage: str | None = None
     seqs: dict[Owner, list[Range]] = field(default_factory=dict)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostRecords] = field(default_factory=list)
     dates: dict[str, int] = field(default_factory=dict)
 
 
-class ByFile(AccumulatorParam[Any]):
+class FileReportsParam(AccumulatorParam[Any]):
     """Reports by file: a task that was tried twice tells the same again."""
 
     def zero(self, value: Any) -> Any:
@@ -54,7 +54,7 @@ class ByFile(AccumulatorParam[Any]):
 def journal_rows(
     batches: Iterable[Any],
     known: Mapping[Owner, Sequence[Range]],
-    report: Callable[[dict[str, Report]], None],
+    report: Callable[[dict[str, FileReport]], None],
     batch: str,
 ) -> Iterator[Any]:
     """For ``mapInArrow``: files, as (path, content), become rows of ``journal``, without what is ``known`` already.
@@ -65,17 +65,19 @@ def journal_rows(
     for files in batches:
         for number in range(files.num_rows):
             path, content = files.column(0)[number].as_py(), files.column(1)[number].as_buffer()
-            made = Report()
+            made = FileReport()
             yield from _journal_rows(path, content, have, made, batch)
             report({path: made})
 
 
-def _journal_rows(path: str, content: Any, known: Mapping[Owner, Ranges], report: Report, batch: str) -> Iterator[Any]:
+def _journal_rows(
+    path: str, content: Any, known: Mapping[Owner, Ranges], report: FileReport, batch: str
+) -> Iterator[Any]:
     new: dict[Owner, Ranges] = {}
     held: list[Record] = []
     size = 0
-    for each in found(content):
-        if isinstance(each, Corrupt):
+    for each in parse_segment_lines(content):
+        if isinstance(each, CorruptLine):
             report.corrupt += 1
             report.damage = each.reason
             continue
@@ -100,19 +102,19 @@ def _journal_rows(path: str, content: Any, known: Mapping[Owner, Ranges], report
     report.records = sum(map(len, new.values()))
 
 
-def _lost(gap: Record) -> Lost:
+def _lost(gap: Record) -> LostRecords:
     def number(value: Any, otherwise: int) -> int:
         return otherwise if value is UNSET else value
 
     first, last = number(gap.first_lost_at, gap.at), number(gap.last_lost_at, gap.at)
-    return Lost(gap.node, gap.epoch, gap.seq, number(gap.count, 1), first, last)
+    return LostRecords(gap.node, gap.epoch, gap.seq, number(gap.count, 1), first, last)
 
 
-def _columns(records: Sequence[Record], path: str, batch: str, report: Report) -> Any:
+def _columns(records: Sequence[Record], path: str, batch: str, report: FileReport) -> Any:
     count = len(records)
     members = dict(zip(_MEMBERS, zip(*map(astuple, records), strict=True), strict=True))
     bodies = members.pop("envelope"), members.pop("envelope_base64")
-    columns: dict[str, Any] = {name: _told(values) for name, values in members.items()}
+    columns: dict[str, Any] = {name: _nullable(values) for name, values in members.items()}
     if any(each.count(UNSET) < count for each in bodies):
         columns["envelope"] = [_body(*pair) for pair in zip(*bodies, strict=True)]
     days = [at // _DAY_MS for at in members["at"]]
@@ -125,7 +127,7 @@ def _columns(records: Sequence[Record], path: str, batch: str, report: Report) -
     return pa.RecordBatch.from_arrays(arrays, schema=_JOURNAL)
 
 
-def _told(values: tuple[Any, ...]) -> Sequence[Any] | None:
+def _nullable(values: tuple[Any, ...]) -> Sequence[Any] | None:
     """The values of a member, null where it is absent; None where it always is."""
     absent = values.count(UNSET)
     if absent == len(values):
@@ -150,12 +152,12 @@ def corrupt_rows(batches: Iterable[Any], batch: str) -> Iterator[Any]:
     for files in batches:
         for number in range(files.num_rows):
             path, content = files.column(0)[number].as_py(), files.column(1)[number].as_buffer()
-            for each in found(content):
-                if isinstance(each, Corrupt):
+            for each in parse_segment_lines(content):
+                if isinstance(each, CorruptLine):
                     yield pa.RecordBatch.from_pylist([corrupt_row(path, each, batch)], _CORRUPT)
 
 
-def corrupt_row(path: str, corrupt: Corrupt, batch: str) -> dict[str, Any]:
+def corrupt_row(path: str, corrupt: CorruptLine, batch: str) -> dict[str, Any]:
     """The row of ``journal_corrupt`` for what is no record in the file ``path``."""
     return {
         "src_file": path,

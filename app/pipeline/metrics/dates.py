@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
-from app.pipeline.metrics.missing_spans import Losses
+from app.pipeline.metrics.missing_spans import MissingSpans
 
 DAY_MS = 86_400_000
 _EPOCH = date(1970, 1, 1)
@@ -17,7 +17,7 @@ State = Mapping[str, Signature]
 same count means the same records."""
 
 
-class Range(NamedTuple):
+class DateRange(NamedTuple):
     """The dates to state, both included, None: to the end; and how many days before them a message may have begun."""
 
     first: date | None = None
@@ -35,29 +35,29 @@ def midnight(day: date) -> int:
     return (day - _EPOCH).days * DAY_MS
 
 
-def before(day: date, days: int) -> date:
+def days_before(day: date, days: int) -> date:
     """So many days earlier, or the first there is."""
     return day - timedelta(days=min(days, (day - date.min).days))
 
 
-def state_of(rows: Mapping[str, int], losses: Losses) -> dict[str, Signature]:
+def state_of(rows: Mapping[str, int], missing_spans: MissingSpans) -> dict[str, Signature]:
     """The state of a journal with ``rows`` a date."""
     found: dict[str, Signature] = {}
     for iso, count in rows.items():
         first = midnight(date.fromisoformat(iso))
         last = first + DAY_MS - 1
-        lost = [[max(start, first), min(end, last)] for start, end in losses if start <= last and end >= first]
+        lost = [[max(start, first), min(end, last)] for start, end in missing_spans if start <= last and end >= first]
         found[iso] = [count, lost]
     return found
 
 
-def changed(stated: State, now: State, within: Range, *, everything: bool = False) -> list[date]:
+def changed(stated: State, now: State, within: DateRange, *, everything: bool = False) -> list[date]:
     """The dates to state: in order, those ``within`` that are not as they were ``stated``, or all of them."""
     days = (date.fromisoformat(iso) for iso in now if everything or stated.get(iso) != now[iso])
     return sorted(day for day in days if day in within)
 
 
-def lost_otherwise(stated: State, now: State, days: list[date]) -> list[date]:
+def dates_with_other_gaps(stated: State, now: State, days: list[date]) -> list[date]:
     """Those of ``days`` of which something else is missing than was stated."""
     found = ((day, stated.get(day.isoformat(), [0, []]), now[day.isoformat()]) for day in days)
     return [day for day, then, current in found if then[1] != current[1]]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.pipeline.metrics.dates import DAY_MS
 from app.pipeline.metrics.histogram import bucket_of, percentiles
-from app.pipeline.metrics.missing_spans import Losses, overlaps
+from app.pipeline.metrics.missing_spans import MissingSpans, overlaps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -39,7 +39,7 @@ def lasts() -> Column:
     return f.col("at") + f.when(f.col("grain") == "day", DAY_MS).otherwise(MINUTE_MS) - 1
 
 
-def throughput(journal: DataFrame, losses: Losses) -> DataFrame:
+def throughput(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
     """How many of each event, and why messages were dead-lettered."""
     from pyspark.sql import functions as f
 
@@ -71,7 +71,7 @@ def throughput(journal: DataFrame, losses: Losses) -> DataFrame:
             _map(f.when(event == "dead_lettered", entry)).alias("dead_lettered_by"),
             _map(f.when(event == "poison", entry)).alias("poison_by"),
         )
-        .withColumn("at_least", overlaps(losses, f.col("at"), lasts()))
+        .withColumn("at_least", overlaps(missing_spans, f.col("at"), lasts()))
     )
 
 
@@ -101,7 +101,7 @@ def rates(throughput: DataFrame) -> DataFrame:
     )
 
 
-def payload(journal: DataFrame, losses: Losses) -> DataFrame:
+def payload(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
     """Sizes of the bodies that were accepted, and of those that were delivered."""
     from pyspark.sql import functions as f
 
@@ -123,5 +123,5 @@ def payload(journal: DataFrame, losses: Losses) -> DataFrame:
         f.col("max").alias("max_bytes"),
         *(f.col(name).alias(f"{name}_bytes") for name in ("p50", "p95", "p99")),
         "buckets",
-        overlaps(losses, f.col("at"), lasts()).alias("at_least"),
+        overlaps(missing_spans, f.col("at"), lasts()).alias("at_least"),
     )

@@ -12,44 +12,44 @@ import click
 from app import __version__
 from app.pipeline.errors import JobFailed
 from app.pipeline.journal.reader import Snapshot, existing, now_ms
-from app.pipeline.metrics.dates import Range, State, before, changed, lost_otherwise, state_of
-from app.pipeline.metrics.missing_spans import losses_of
-from app.pipeline.metrics.stages import DATASETS, Measuring
+from app.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
+from app.pipeline.metrics.missing_spans import missing_spans_of
+from app.pipeline.metrics.stages import DATASETS, MetricsWriter
 from app.pipeline.spark.console import progress, say, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Manifest, Store, run_id
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.datasets import DatasetStore, Manifest, run_id
+from app.pipeline.storage.locks import exclusive_lock
 
 _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettered", "redriven", "lease_expired")
 
 
-def metrics(launch: Launch, root: str, within: Range, force: bool = False, retain_hours: float = 24.0) -> Manifest:
+def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
     """Run the job and tell its result; the manifest of the run. Raises JobFailed."""
     with launch.spark("metrics") as spark:
-        store = Store(spark, root)
+        store = DatasetStore(spark, root)
         journal = existing(spark, root)
-        with only_one(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
-            job = _Job(store, journal, within)
+        with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_metrics.lock", "metrics"):
+            job = _MetricsJob(store, journal, within)
             removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
             manifest, unchanged = job.run(force)
         places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
     told = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
     summarize(launch.summary, {**told, "unchanged": unchanged, "removed": removed, "paths": places})
-    _tell(told, root, unchanged, len(removed))
+    _print_result(told, root, unchanged, len(removed))
     return manifest
 
 
-class _Job:
-    def __init__(self, store: Store, journal: Snapshot, within: Range) -> None:
+class _MetricsJob:
+    def __init__(self, store: DatasetStore, journal: Snapshot, within: DateRange) -> None:
         self._store = store
         self._journal = journal
         self._within = within
-        self._losses = losses_of(journal.missing())
-        self._now = state_of(journal.dates(), self._losses)
+        self._missing_spans = missing_spans_of(journal.missing())
+        self._now = state_of(journal.dates(), self._missing_spans)
         self._former = self._read()
         # What another version has stated stays, until it is stated again: as soon as it is asked for.
         is_own = self._former.get("code_version") == __version__
-        self._stated: State = self._former.get("state", {}) if is_own else {}
+        self._measured_state: State = self._former.get("state", {}) if is_own else {}
 
     def tidy(self, until: int) -> list[str]:
         """Remove what nobody reads since ``until``, Unix ms; what was removed, below the root."""
@@ -57,18 +57,18 @@ class _Job:
 
     def run(self, force: bool) -> tuple[Manifest, bool]:
         """The manifest, and whether it was there already."""
-        days = changed(self._stated, self._now, self._within, everything=force)
+        days = changed(self._measured_state, self._now, self._within, everything=force)
         if not days and self._former:
             return self._former, True
         if not days:
             raise JobFailed(f"{self._store.root} has no journal of these dates")
-        state = {**self._stated, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
+        state = {**self._measured_state, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
         # What is stated again must not be written over what is read meanwhile.
         run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
         with progress(self._store.spark, "metrics"):
-            facts = self._measured(days, run)
+            facts = self._measure(days, run)
         facts |= {"job": "metrics", "state": state, "seconds": round(time.monotonic() - began, 3)}
         return self._store.publish(DATASETS, run, facts), False
 
@@ -80,18 +80,20 @@ class _Job:
         run = self._store.current(DATASETS[0])
         return {} if run is None else self._store.already(DATASETS, run) or {}
 
-    def _measured(self, days: list[date], run: str) -> dict[str, Any]:
-        followed = before(days[0], self._within.lookback_days)
+    def _measure(self, days: list[date], run: str) -> dict[str, Any]:
+        followed = days_before(days[0], self._within.lookback_days)
         # Where its producer's clock is ahead, a message was seen on the day before its own.
-        window = [iso for iso in self._now if date.fromisoformat(iso) >= before(followed, 1)]
+        window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
         records = self._journal.records(window)
-        measuring = Measuring(self._store, run, records, self._losses, self._former.get("parts", {}))
+        measuring = MetricsWriter(self._store, run, records, self._missing_spans, self._former.get("parts", {}))
         measuring.events(days)
         touched = measuring.touched(days)
-        for day in lost_otherwise(self._stated, self._now, days):
+        for day in dates_with_other_gaps(self._measured_state, self._now, days):
             # Whatever was open then has lost something, perhaps.
             touched |= {
-                each for each in measuring.days("lifecycle") if before(day, self._within.lookback_days) <= each <= day
+                each
+                for each in measuring.days("lifecycle")
+                if days_before(day, self._within.lookback_days) <= each <= day
             }
         measuring.messages(sorted(day for day in touched if day >= followed))
         last = self._last()
@@ -106,7 +108,7 @@ class _Job:
             "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
             "not_followed": sorted(day.isoformat() for day in touched if day < followed),
             "as_of": ends[last],
-            "at_least": bool(self._losses),
+            "at_least": bool(self._missing_spans),
             "options": {
                 "from": self._within.first and self._within.first.isoformat(),
                 "to": self._within.last and self._within.last.isoformat(),
@@ -127,23 +129,23 @@ class _Job:
         return int(row[0])
 
 
-def remove_superseded(store: Store, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
+def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
     """Remove what no reader has begun to read since ``until`` (Unix ms), and what killed runs left; ``current`` is the
     manifest that readers read. What was removed, below the root. The caller holds the lock of those who write."""
     removed: list[str] = []
     for dataset in datasets:
-        removed += _Runs(store, dataset, current, until).remove()
+        removed += _DatasetRuns(store, dataset, current, until).remove()
     return removed
 
 
-class _Runs:
+class _DatasetRuns:
     """Those of one dataset. A date of a run is out of use since the run that states it now was complete."""
 
-    def __init__(self, store: Store, dataset: str, current: Manifest, until: int) -> None:
+    def __init__(self, store: DatasetStore, dataset: str, current: Manifest, until: int) -> None:
         self._store = store
         self._home = store.folder(dataset)
         self._current: str = current["run_id"]
-        self._stated_by: dict[str, str] = current["parts"][dataset]
+        self._current_run_of: dict[str, str] = current["parts"][dataset]
         self._until = until
         self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
 
@@ -165,7 +167,7 @@ class _Runs:
         return [place.removeprefix(f"{self._store.root}/") for place in gone]
 
     def _is_unused(self, run: str, day: str) -> bool:
-        stated_by = self._stated_by.get(day, self._current)
+        stated_by = self._current_run_of.get(day, self._current)
         return stated_by != run and self._is_past(stated_by)
 
     def _is_past(self, run: str) -> bool:
@@ -177,7 +179,7 @@ class _Runs:
         return None if manifest is None else int(manifest["completed_at"])
 
 
-def _tell(told: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
+def _print_result(told: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
     if unchanged:
         say(f"Nothing has changed since run {told['run_id']}; --force does it again.")
     at_least = "at least " if told["at_least"] else ""

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-Losses = tuple[tuple[int, int], ...]
+MissingSpans = tuple[tuple[int, int], ...]
 """Spans of time in which a process lost records, first and last Unix ms, in order, none touching another. Nobody knows
 which queues they were of: the journal counts them by process."""
 NEVER, ALWAYS = -(2**62), 2**62
 
 
-def merged(spans: Iterable[tuple[int | None, int | None]]) -> Losses:
-    """Spans as :data:`Losses`; None: since ever, or until now."""
+def merged(spans: Iterable[tuple[int | None, int | None]]) -> MissingSpans:
+    """Spans as :data:`MissingSpans`; None: since ever, or until now."""
     found: list[tuple[int, int]] = []
     known = ((NEVER if first is None else first, ALWAYS if last is None else last) for first, last in spans)
     for first, last in sorted((min(each), max(each)) for each in known):
@@ -26,18 +26,18 @@ def merged(spans: Iterable[tuple[int | None, int | None]]) -> Losses:
     return tuple(found)
 
 
-def losses_of(missing: DataFrame) -> Losses:
+def missing_spans_of(missing: DataFrame) -> MissingSpans:
     """From rows of ``journal_gaps``. That a process has ended is no loss."""
     rows = missing.where("kind in ('lost', 'hole')").select("from_at", "to_at").collect()
     return merged((row.from_at, row.to_at) for row in rows)
 
 
-def overlaps(losses: Losses, first: Column, last: Column) -> Column:
+def overlaps(missing_spans: MissingSpans, first: Column, last: Column) -> Column:
     """Whether something was lost between ``first`` and ``last``, both included; a null ``last``: until now."""
     from pyspark.sql import functions as f
 
-    if not losses:
+    if not missing_spans:
         return f.lit(False)
-    spans = f.array(*(f.struct(f.lit(start).alias("first"), f.lit(end).alias("last")) for start, end in losses))
+    spans = f.array(*(f.struct(f.lit(start).alias("first"), f.lit(end).alias("last")) for start, end in missing_spans))
     until = f.coalesce(last, f.lit(ALWAYS))
     return f.exists(spans, lambda span: (span["first"] <= until) & (span["last"] >= first))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from app.pipeline.metrics.dates import DAY_MS, midnight
 from app.pipeline.metrics.events import payload, rates, throughput
-from app.pipeline.metrics.lives import as_it_was, blanks, lifecycle, placed
+from app.pipeline.metrics.lifecycles import lifecycle, lifecycle_at, with_message_dates, without_created_at
 from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
-from app.pipeline.metrics.missing_spans import Losses
-from app.pipeline.storage.datasets import Store
+from app.pipeline.metrics.missing_spans import MissingSpans
+from app.pipeline.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -26,56 +26,58 @@ Parts = dict[str, dict[str, str]]
 """By dataset and date, the run whose folder holds the rows."""
 
 
-class Measuring:
+class MetricsWriter:
     """One run over ``journal``, which holds the records of all dates that may matter; ``parts`` are kept so far."""
 
-    def __init__(self, store: Store, run: str, journal: DataFrame, losses: Losses, parts: Parts) -> None:
+    def __init__(
+        self, store: DatasetStore, run: str, journal: DataFrame, missing_spans: MissingSpans, parts: Parts
+    ) -> None:
         self.parts: Parts = {name: dict(parts.get(name, {})) for name in DATASETS}
         self._store = store
         self._run = run
         self._journal = journal
-        self._losses = losses
+        self._missing_spans = missing_spans
 
     def events(self, days: Collection[date]) -> None:
         """State what events tell that happened on ``days``."""
         of_days = self._journal.where(_is_in("date", days))
-        self._state("throughput", throughput(of_days, self._losses), days)
-        self._state("rates", rates(self._stated("throughput", days)), days)
-        self._state("payload", payload(of_days, self._losses), days)
+        self._write("throughput", throughput(of_days, self._missing_spans), days)
+        self._write("rates", rates(self._read("throughput", days)), days)
+        self._write("payload", payload(of_days, self._missing_spans), days)
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The days of the messages to which something happened on ``days``."""
-        found = placed(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
+        found = with_message_dates(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
         return {row.day for row in found} | self._moved(days)
 
     def _moved(self, days: Collection[date]) -> set[date]:
         """The days where lives lie that may be put together otherwise: those of ids with an event whose ``created_at``
         other events tell, if something happened to the id on ``days``."""
         ids = self._journal.where(_is_in("date", days)).select("message_id")
-        blank = blanks(self._journal).select("message_id").distinct()
+        blank = without_created_at(self._journal).select("message_id").distinct()
         moved = blank.join(ids, "message_id", "left_semi")
-        found = self._stated("lifecycle").join(moved, "message_id", "left_semi").select("date").distinct().collect()
+        found = self._read("lifecycle").join(moved, "message_id", "left_semi").select("date").distinct().collect()
         return {row.date for row in found}
 
     def messages(self, days: Collection[date]) -> None:
         """State what became of the messages of ``days``."""
         if not days:
             return
-        former = self._stated("lifecycle", days).select("trace_id")
+        former = self._read("lifecycle", days).select("trace_id")
         window = midnight(min(days)), midnight(max(days)) + DAY_MS - 1
-        of_days = placed(self._journal, window).where(_is_in("day", days))
+        of_days = with_message_dates(self._journal, window).where(_is_in("day", days))
         # Read before it is stated: the files stay, the names of those that count do not.
-        self._state("lifecycle", lifecycle(of_days, self._losses), days)
-        now = self._stated("lifecycle", days)
-        self._state("latency_hist", latency_hist(now), days)
-        self._state("latency", latency(self._stated("latency_hist", days)), days)
+        self._write("lifecycle", lifecycle(of_days, self._missing_spans), days)
+        now = self._read("lifecycle", days)
+        self._write("latency_hist", latency_hist(now), days)
+        self._write("latency", latency(self._read("latency_hist", days)), days)
         self._traces(former.union(now.select("trace_id")).where("trace_id is not null").distinct())
 
     def _traces(self, touched: DataFrame) -> None:
         """State the traces of which a message was stated, and those that share a date with one."""
-        kept = self._stated("traces")
+        kept = self._read("traces")
         old = kept.join(touched, "trace_id", "left_semi").select("date")
-        new = traces(self._stated("lifecycle").join(touched, "trace_id", "left_semi"))
+        new = traces(self._read("lifecycle").join(touched, "trace_id", "left_semi"))
         self._store.write(new, "traces", self._run)
         written = self._written("traces")
         days = {row.date for row in old.distinct().collect()} | set(written)
@@ -86,15 +88,15 @@ class Measuring:
 
     def still_open(self, ends: Mapping[date, int], latest: date) -> None:
         """State which messages were open at the end of each day (Unix ms); ``latest``: of the whole journal."""
-        lives = self._stated("lifecycle")
-        frames = [open_messages(lives if day == latest else as_it_was(lives, at), at) for day, at in ends.items()]
-        self._state("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
+        lives = self._read("lifecycle")
+        frames = [open_messages(lives if day == latest else lifecycle_at(lives, at), at) for day, at in ends.items()]
+        self._write("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
 
     def totals(self, days: Collection[date], names: Sequence[str]) -> dict[str, int]:
         """How many of each event there were on ``days``."""
         from pyspark.sql import functions as f
 
-        of_days = self._stated("throughput", days).where("grain = 'day'")
+        of_days = self._read("throughput", days).where("grain = 'day'")
         row = of_days.agg(*(f.coalesce(f.sum(name), f.lit(0)).alias(name) for name in names)).first()
         assert row is not None
         return {name: int(row[name]) for name in names}
@@ -103,7 +105,7 @@ class Measuring:
         """The dates of which there is something."""
         return [date.fromisoformat(day) for day in self.parts[dataset]]
 
-    def _state(self, dataset: str, frame: DataFrame, days: Collection[date]) -> None:
+    def _write(self, dataset: str, frame: DataFrame, days: Collection[date]) -> None:
         self._store.write(frame, dataset, self._run)
         self._keep(dataset, days)
 
@@ -117,7 +119,7 @@ class Measuring:
         folder = self._store.folder(dataset, self._run)
         return [date.fromisoformat(day) for day in self._store.files.folders(folder, "date=")]
 
-    def _stated(self, dataset: str, days: Collection[date] | None = None) -> DataFrame:
+    def _read(self, dataset: str, days: Collection[date] | None = None) -> DataFrame:
         wanted = None if days is None else {day.isoformat() for day in days}
         parts = {day: run for day, run in self.parts[dataset].items() if wanted is None or day in wanted}
         return self._store.read_parts(dataset, parts)

@@ -52,7 +52,7 @@ class Violations(Struct, frozen=True):
     count: int
 
 
-class Checked(Struct, frozen=True):
+class CheckedBodies(Struct, frozen=True):
     """How many bodies of one producer language were checked, and how many of them were quarantined."""
 
     lang: str | None
@@ -60,7 +60,7 @@ class Checked(Struct, frozen=True):
     quarantined: int
 
 
-class DeadLetters(Struct, frozen=True):
+class DeadLetterFigures(Struct, frozen=True):
     """Messages of one queue that were dead-lettered for one reason."""
 
     reason: str
@@ -68,7 +68,7 @@ class DeadLetters(Struct, frozen=True):
     count: int
 
 
-class Open(Struct, frozen=True):
+class OpenMessages(Struct, frozen=True):
     """Messages that had not ended at the end of the report's time, by the queue they are in and by age.
 
     ``state``: waiting or leased. Ages from ``from_seconds`` to below ``below_seconds``, null: without end;
@@ -105,9 +105,9 @@ class Figures(Struct, frozen=True, kw_only=True):
     jobs: Sequence[Group]
     languages: Sequence[Group]
     brokers: Sequence[Group]
-    dead_letters: Sequence[DeadLetters]
-    open: Sequence[Open] | None
-    checked: Sequence[Checked] | None = None
+    dead_letters: Sequence[DeadLetterFigures]
+    open: Sequence[OpenMessages] | None
+    checked: Sequence[CheckedBodies] | None = None
     violations: Sequence[Violations] | None = None
 
     @property

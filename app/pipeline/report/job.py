@@ -15,14 +15,14 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.report.figures import Figures, as_csv, as_json
 from app.pipeline.spark.console import progress, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.datasets import DatasetStore
 
 
 def report(
     launch: Launch, root: str, output: Path, form: str, first: date | None, last: date | None, note: str | None
 ) -> None:
     """Write the report; ``form``: html, json or csv. The file is replaced whole. Raises JobFailed."""
-    from app.pipeline.report.load import measured
+    from app.pipeline.report.load import load_figures
     from app.pipeline.report.page import as_html
 
     began = time.monotonic()
@@ -31,7 +31,7 @@ def report(
     if form == "html" and missing:
         raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
     with launch.spark("report") as spark, progress(spark, "report"):
-        figures = measured(Store(spark, root), first, last, note)
+        figures = load_figures(DatasetStore(spark, root), first, last, note)
     content = forms[form](figures)
     try:
         _write(output, content)

@@ -11,8 +11,8 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.journal.reader import read_missing
 from app.pipeline.metrics.dates import DAY_MS, midnight
 from app.pipeline.metrics.histogram import percentiles
-from app.pipeline.report.figures import Checked, DeadLetters, Figures, Group, Open, Violations
-from app.pipeline.storage.datasets import Store
+from app.pipeline.report.figures import CheckedBodies, DeadLetterFigures, Figures, Group, OpenMessages, Violations
+from app.pipeline.storage.datasets import DatasetStore
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -37,7 +37,9 @@ Span = tuple[date, date]
 """The first and the last day, both included."""
 
 
-def measured(store: Store, first: date | None = None, last: date | None = None, note: str | None = None) -> Figures:
+def load_figures(
+    store: DatasetStore, first: date | None = None, last: date | None = None, note: str | None = None
+) -> Figures:
     """The figures from ``first`` to ``last``, both included; None: as far as there are any.
 
     Raises JobFailed where there are none.
@@ -73,14 +75,14 @@ def measured(store: Store, first: date | None = None, last: date | None = None, 
 
 
 def _ranked(groups: Iterable[Group]) -> list[Group]:
-    return sorted(groups, key=lambda group: (-group.accepted, -group.delivered, _last(group.name)))
+    return sorted(groups, key=lambda group: (-group.accepted, -group.delivered, _nulls_last(group.name)))
 
 
-def _last(name: str | None) -> tuple[bool, str]:
+def _nulls_last(name: str | None) -> tuple[bool, str]:
     return name is None, name or ""
 
 
-def _span(store: Store, first: date | None, last: date | None) -> tuple[Span, int]:
+def _span(store: DatasetStore, first: date | None, last: date | None) -> tuple[Span, int]:
     from pyspark.sql import functions as f
 
     minutes = store.read("throughput").where("grain = 'minute'")
@@ -150,7 +152,7 @@ def _rate(part: int, of: int) -> float | None:
     return part / of if of else None
 
 
-def _missing(store: Store, span: Span) -> tuple[int, int]:
+def _missing(store: DatasetStore, span: Span) -> tuple[int, int]:
     first = midnight(span[0])
     end = midnight(span[1]) + DAY_MS
     counts = {"lost": 0, "hole": 0}
@@ -161,21 +163,21 @@ def _missing(store: Store, span: Span) -> tuple[int, int]:
     return counts["lost"], counts["hole"]
 
 
-def _dead_letters(counted: DataFrame) -> Sequence[DeadLetters]:
+def _dead_letters(counted: DataFrame) -> Sequence[DeadLetterFigures]:
     from pyspark.sql import functions as f
 
     found = [
-        DeadLetters(prefix + row["key"], row["queue"], row["n"])
+        DeadLetterFigures(prefix + row["key"], row["queue"], row["n"])
         for column, prefix in (("dead_lettered_by", ""), ("poison_by", "poison: "))
         for row in counted.select("queue", f.explode(column))
         .groupBy("key", "queue")
         .agg(f.sum("value").alias("n"))
         .collect()
     ]
-    return sorted(found, key=lambda each: (-each.count, each.reason, _last(each.queue)))
+    return sorted(found, key=lambda each: (-each.count, each.reason, _nulls_last(each.queue)))
 
 
-def _open(store: Store, span: Span) -> Sequence[Open] | None:
+def _open(store: DatasetStore, span: Span) -> Sequence[OpenMessages] | None:
     """As of the end of the last day; None where no run has measured that."""
     from pyspark.sql import functions as f
 
@@ -186,7 +188,7 @@ def _open(store: Store, span: Span) -> Sequence[Open] | None:
         if as_of is None or not midnight(span[1]) <= as_of < midnight(span[1]) + DAY_MS:
             return None
     found = [
-        Open(
+        OpenMessages(
             row["queue"],
             row["state"],
             row["from_seconds"],
@@ -196,10 +198,10 @@ def _open(store: Store, span: Span) -> Sequence[Open] | None:
         )
         for row in rows
     ]
-    return sorted(found, key=lambda each: (-each.from_seconds, _last(each.queue), each.state))
+    return sorted(found, key=lambda each: (-each.from_seconds, _nulls_last(each.queue), each.state))
 
 
-def _checked(store: Store) -> tuple[Sequence[Checked] | None, Sequence[Violations] | None]:
+def _checked(store: DatasetStore) -> tuple[Sequence[CheckedBodies] | None, Sequence[Violations] | None]:
     if store.current("accepted") is None:
         return None, None
     fine = {row["lang"]: row["count"] for row in store.read("accepted").groupBy("lang").count().collect()}
@@ -208,8 +210,8 @@ def _checked(store: Store) -> tuple[Sequence[Checked] | None, Sequence[Violation
     bad: defaultdict[str | None, int] = defaultdict(int)
     for each in violations:
         bad[each.lang] += each.count
-    checked = [Checked(lang, fine.get(lang, 0) + bad.get(lang, 0), bad.get(lang, 0)) for lang in {*fine, *bad}]
+    checked = [CheckedBodies(lang, fine.get(lang, 0) + bad.get(lang, 0), bad.get(lang, 0)) for lang in {*fine, *bad}]
     return (
-        sorted(checked, key=lambda each: (-each.checked, _last(each.lang))),
-        sorted(violations, key=lambda each: (-each.count, _last(each.lang), each.reason)),
+        sorted(checked, key=lambda each: (-each.checked, _nulls_last(each.lang))),
+        sorted(violations, key=lambda each: (-each.count, _nulls_last(each.lang), each.reason)),
     )

@@ -40,7 +40,7 @@ class Busy(NamedTuple):
     retry_after: float | None
 
 
-class Refused(NamedTuple):
+class GatewayRefusal(NamedTuple):
     """No request like this one will be taken: no credential, no right, no such queue, nobody keeps keys."""
 
     http_status: int
@@ -55,7 +55,7 @@ class Target(NamedTuple):
     token: str | None
 
 
-class Gateway:
+class GatewayClient:
     """One connection to a gateway; every call blocks for at most 130 s."""
 
     def __init__(self, target: Target) -> None:
@@ -67,7 +67,7 @@ class Gateway:
         """Close the connection."""
         self._http.close()
 
-    def check(self, queue: str) -> Busy | Refused | None:
+    def check(self, queue: str) -> Busy | GatewayRefusal | None:
         """Whether the queue is there and may be sent to: an upload of nothing."""
         answer = self._post(queue, b"")
         return None if isinstance(answer, list) else answer
@@ -81,7 +81,7 @@ class Gateway:
         seconds = told.get("retention_seconds") if isinstance(told, dict) else None
         return float(seconds) if isinstance(seconds, int | float) else None
 
-    def send(self, queue: str, entries: Sequence[bytes]) -> list[Outcome] | Busy | Refused:
+    def send(self, queue: str, entries: Sequence[bytes]) -> list[Outcome] | Busy | GatewayRefusal:
         """Publish a batch; an outcome per entry, in order."""
         answer = self._post(queue, b"\n".join(entries) + b"\n")
         if not isinstance(answer, list):
@@ -90,10 +90,10 @@ class Gateway:
             return Busy("no_answer", None, None)
         for each in answer:
             if each.get("code") == "idempotency_unsupported":
-                return Refused(each["status"], each["code"], each.get("detail") or "")
+                return GatewayRefusal(each["status"], each["code"], each.get("detail") or "")
         return [_outcome(each) for each in answer]
 
-    def _post(self, queue: str, content: bytes) -> list[dict[str, Any]] | Busy | Refused:
+    def _post(self, queue: str, content: bytes) -> list[dict[str, Any]] | Busy | GatewayRefusal:
         path = f"queues/{quote(queue, safe='')}/messages:batch"
         try:
             response = self._http.post(path, content=content, headers=_NDJSON)
@@ -107,7 +107,7 @@ class Gateway:
         code = str(told.get("code") or f"http_{response.status_code}")
         if response.status_code in _AGAIN or response.status_code >= 500:
             return Busy(code, response.status_code, _seconds(response.headers))
-        return Refused(response.status_code, code, str(told.get("detail") or "it gave no reason"))
+        return GatewayRefusal(response.status_code, code, str(told.get("detail") or "it gave no reason"))
 
 
 def _outcome(result: Mapping[str, Any]) -> Outcome:
@@ -141,7 +141,7 @@ def _seconds(headers: httpx.Headers) -> float | None:
         return None
 
 
-def wrong_with(url: str) -> str | None:
+def url_fault(url: str) -> str | None:
     """Why ``url`` is no gateway's, in words that do not quote it where it may hold a password; None: nothing is."""
     try:
         parts = urlsplit(url)

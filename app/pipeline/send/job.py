@@ -16,16 +16,16 @@ from msgspec import structs
 
 from app.pipeline.errors import JobFailed
 from app.pipeline.send.bodies import is_queue
-from app.pipeline.send.gateway import Busy, Gateway, Refused
-from app.pipeline.send.ledger import Begun, Ledger, overlap, told
-from app.pipeline.send.render import refusal, show, tell
-from app.pipeline.send.request import Order, digest_of, run_of
-from app.pipeline.send.sources import Source, Unread, messages, selected
-from app.pipeline.send.tasks import COUNTS, STOPPED, Sending, send
+from app.pipeline.send.gateway import Busy, GatewayClient, GatewayRefusal
+from app.pipeline.send.ledger import Ledger, RunRecord, counts_by_status, overlap
+from app.pipeline.send.render import print_dry_run, print_result, refusal
+from app.pipeline.send.request import SendRequest, digest_of, run_of
+from app.pipeline.send.sources import Source, Unread, distinct_messages, select_rows
+from app.pipeline.send.tasks import COUNTS, STOPPED, SendTask, send
 from app.pipeline.spark.console import progress, say, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Manifest, Store
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.datasets import DatasetStore, Manifest
+from app.pipeline.storage.locks import exclusive_lock
 from app.pipeline.storage.schemas import LEDGER, ddl
 
 if TYPE_CHECKING:
@@ -37,32 +37,36 @@ _STALE_MARGIN_MS = 180_000
 """A line of the ledger is written so much later, at most, than the gateway has kept the key."""
 
 
-def sending(launch: Launch, order: Order, output: str, source: Callable[[SparkSession], Source]) -> Manifest | None:
+def send_messages(
+    launch: Launch, order: SendRequest, output: str, source: Callable[[SparkSession], Source]
+) -> Manifest | None:
     """Run the job and tell its result; the manifest of the ledger, None of a dry run.
 
     Raises UsageError, JobFailed; Partial when not every message was delivered.
     """
     with launch.spark(order.job) as spark:
         found = source(spark)
-        rows = messages(selected(found, order.select), found.order, order.to_queue, order.limit)
+        rows = distinct_messages(select_rows(found, order.select), found.order, order.to_queue, order.limit)
         if order.dry_run:
-            show(rows, order)
+            print_dry_run(rows, order)
             return None
-        store = Store(spark, output)
-        run = order.run_id or run_of(order.job, found.inputs, order.made_of())
-        with only_one(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", order.job):
-            job = Run(store, order, run, found.inputs, found.places)
-            manifest = job.finished() or job.go(rows)
+        store = DatasetStore(spark, output)
+        run = order.run_id or run_of(order.job, found.inputs, order.identifying_options())
+        with exclusive_lock(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", order.job):
+            job = SendRun(store, order, run, found.inputs, found.places)
+            manifest = job.finished() or job.send_rest(rows)
         path = store.folder(LEDGER.name, run)
     summarize(launch.summary, {**manifest, "path": path})
-    tell(manifest, path, order)
+    print_result(manifest, path, order)
     return manifest
 
 
-class Run:
+class SendRun:
     """One run of one command. The caller holds its lock."""
 
-    def __init__(self, store: Store, order: Order, run: str, inputs: Sequence[Any], places: list[str]) -> None:
+    def __init__(
+        self, store: DatasetStore, order: SendRequest, run: str, inputs: Sequence[Any], places: list[str]
+    ) -> None:
         """``inputs``: what is sent; ``places``: where it lies."""
         self._store = store
         self._spark: SparkSession = store.spark
@@ -85,7 +89,7 @@ class Run:
         say(f"Run {self._run} is done: nothing is left to send.")
         return manifest
 
-    def go(self, rows: DataFrame) -> Manifest:
+    def send_rest(self, rows: DataFrame) -> Manifest:
         """Send what was not sent yet."""
         began = time.monotonic()
         begun = self._begin()
@@ -105,9 +109,9 @@ class Run:
         refused = self._send(planned, self._tasks(pending)) if pending else None
         return self._finish(plan, unread, refused, time.monotonic() - began)
 
-    def _begin(self) -> Begun:
+    def _begin(self) -> RunRecord:
         known = self._ledger.begun(self._run)
-        options = self._order.made_of()
+        options = self._order.identifying_options()
         if known is not None:
             self._check_options(known.job, known.options)
             if known.inputs != self._inputs:
@@ -125,16 +129,18 @@ class Run:
                     f"Run {other.run_id}, with these options, is not finished, and its inputs have changed since. "
                     f"Go on with --run-id {other.run_id}, or begin another run with an id of your own."
                 )
-        return Begun(self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places)
+        return RunRecord(
+            self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places
+        )
 
-    def _is_open(self, run: Begun) -> bool:
+    def _is_open(self, run: RunRecord) -> bool:
         manifest = self._store.manifest(LEDGER.name, run.run_id)
         if manifest is None or manifest["counts"]["left"]:
             return True
         return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
 
     def _check_options(self, job: str, options: Mapping[str, Any]) -> None:
-        mine = self._order.made_of()
+        mine = self._order.identifying_options()
         if job != self._order.job:
             raise click.UsageError(f"Run {self._run} is one of {job}: take another --run-id.")
         other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
@@ -160,7 +166,7 @@ class Run:
         known = [row for row in plan if not row["unread"]]
         return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
 
-    def _fresh(self, begun: Begun, pending: int, keys_seconds: float) -> Begun:
+    def _fresh(self, begun: RunRecord, pending: int, keys_seconds: float) -> RunRecord:
         """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
         if begun.unsure_since is None or not pending:
             return begun
@@ -186,12 +192,12 @@ class Run:
     def _check(self, queues: Sequence[str]) -> float:
         """What would come to nothing is told before anything is sent. For how many seconds all queues keep keys."""
         order = self._order
-        gateway = Gateway(order.target)
+        gateway = GatewayClient(order.target)
         kept: list[float] = []
         try:
             for queue in queues:
                 answer = gateway.check(queue)
-                if isinstance(answer, Refused):
+                if isinstance(answer, GatewayRefusal):
                     raise refusal(answer, queue)
                 if isinstance(answer, Busy) and answer.http_status is None:
                     raise JobFailed(f"No gateway answers at {order.target.url}.")
@@ -210,7 +216,7 @@ class Run:
         """The one action that sends. The row of a gateway that takes no request, None when all went well."""
         order = self._order
         rate = None if order.max_rate is None else order.max_rate / tasks
-        job = Sending(
+        job = SendTask(
             self._run, order.target, order.changes, self._ledger.target(self._run), rate, order.give_up_seconds
         )
         parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
@@ -224,7 +230,7 @@ class Run:
     def _finish(self, plan: Sequence[Any], unread: Unread, refused: Any, seconds: float) -> Manifest:
         lines = self._ledger.lines(self._run)
         by = lines.groupBy("target_queue", "status", "code").count().withColumnRenamed("count", "n").collect()
-        counts = told(by)
+        counts = counts_by_status(by)
         selected = sum(row["n"] for row in plan)
         if sum(counts.values()) < selected:
             raise JobFailed(
@@ -239,7 +245,7 @@ class Run:
             queue[row["status"]] = queue.get(row["status"], 0) + row["n"]
         facts = {
             "job": self._order.job,
-            "options": self._order.made_of(),
+            "options": self._order.identifying_options(),
             "inputs": self._inputs,
             "counts": {
                 "selected": selected,
@@ -254,5 +260,5 @@ class Run:
         done = counts["left"] == counts["unknown"] == unread.files == 0
         manifest = self._ledger.publish(self._run, sum(counts.values()), facts, done)
         if refused is not None:
-            raise refusal(Refused(refused["n"], refused["code"], refused["detail"]), None, counts["left"])
+            raise refusal(GatewayRefusal(refused["n"], refused["code"], refused["detail"]), None, counts["left"])
         return manifest

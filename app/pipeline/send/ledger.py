@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from app.pipeline.storage.datasets import Store
+from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.files import FileStatus
 from app.pipeline.storage.schemas import LEDGER
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _RUN = "_run.json"
 
 
-class Begun(msgspec.Struct, frozen=True):
+class RunRecord(msgspec.Struct, frozen=True):
     """What a run is. ``options``: those that its id is made of; ``inputs``: their digest; ``started_at``: Unix ms.
 
     ``unsure_since``: the last sign of life of the first try that did not end with nothing left, Unix ms; None of the
@@ -41,7 +41,7 @@ class Begun(msgspec.Struct, frozen=True):
 class Ledger:
     """The ledgers below a store's root."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: DatasetStore) -> None:
         self._store = store
         self._home = f"{store.folder(LEDGER.name)}/_pieces"
 
@@ -54,17 +54,17 @@ class Ledger:
         url = self.pieces(run)
         return Path(url.removeprefix("file:")).as_uri() if self._store.files.is_local else url
 
-    def begun(self, run: str) -> Begun | None:
+    def begun(self, run: str) -> RunRecord | None:
         """A run that was begun and is not done."""
         content = self._store.files.read(f"{self.pieces(run)}/{_RUN}")
-        return None if content is None else msgspec.json.decode(content, type=Begun)
+        return None if content is None else msgspec.json.decode(content, type=RunRecord)
 
-    def others(self) -> list[Begun]:
+    def others(self) -> list[RunRecord]:
         """All runs that were begun and are not done."""
         names = (each.url.rpartition("run=")[2] for each in self._store.files.list(self._home))
         return [run for run in map(self.begun, names) if run is not None]
 
-    def begin(self, run: Begun) -> None:
+    def begin(self, run: RunRecord) -> None:
         """Write down what a run is, before it sends anything."""
         self._store.files.make_folder(self.pieces(run.run_id))
         self._store.files.write(f"{self.pieces(run.run_id)}/{_RUN}", msgspec.json.encode(run))
@@ -118,7 +118,7 @@ def overlap(places: Sequence[str], others: Sequence[str] | None) -> bool:
     )
 
 
-def told(rows: Sequence[Any]) -> dict[str, int]:
+def counts_by_status(rows: Sequence[Any]) -> dict[str, int]:
     """Counts by status, of rows (status, …, count)."""
     counts = dict.fromkeys(("accepted", "replayed", "rejected", "unknown", "left"), 0)
     for row in rows:

@@ -8,8 +8,8 @@ import click
 
 from app.pipeline.errors import JobFailed, Partial
 from app.pipeline.formatting import printable
-from app.pipeline.send.gateway import Refused
-from app.pipeline.send.request import Order
+from app.pipeline.send.gateway import GatewayRefusal
+from app.pipeline.send.request import SendRequest
 from app.pipeline.send.sources import Unread
 from app.pipeline.storage.datasets import Manifest
 
@@ -22,7 +22,7 @@ _WRONG_TARGET = frozenset({400, 404, 405})
 """The command was told a URL or a queue that is not there."""
 
 
-def refusal(answer: Refused, queue: str | None, left: int | None = None) -> click.ClickException:
+def refusal(answer: GatewayRefusal, queue: str | None, left: int | None = None) -> click.ClickException:
     """How a command ends whose requests the gateway does not take."""
     where = "" if queue is None else f" for the queue {queue}"
     rest = "" if left is None else f" {left} messages are left."
@@ -30,7 +30,7 @@ def refusal(answer: Refused, queue: str | None, left: int | None = None) -> clic
     return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
 
 
-def show(rows: DataFrame, order: Order) -> None:
+def print_dry_run(rows: DataFrame, order: SendRequest) -> None:
     """What would be sent."""
     from pyspark.sql import functions as f
 
@@ -59,7 +59,7 @@ def _shown(name: str) -> str:
     return printable(name[:_SHOWN_CHARS])
 
 
-def tell(manifest: Manifest, path: str, order: Order) -> None:
+def print_result(manifest: Manifest, path: str, order: SendRequest) -> None:
     """What was sent. Raises Partial when that is not all."""
     counts = manifest["counts"]
     click.echo(

@@ -13,7 +13,7 @@ from app.pipeline.send.bodies import Changes
 from app.pipeline.send.gateway import Target
 
 
-class Order(NamedTuple):
+class SendRequest(NamedTuple):
     """What a command was asked for. ``target``: URL and token; rates in messages, times in seconds."""
 
     job: str
@@ -30,7 +30,7 @@ class Order(NamedTuple):
     give_up_seconds: float = 90.0
     dry_run: bool = False
 
-    def made_of(self) -> dict[str, Any]:
+    def identifying_options(self) -> dict[str, Any]:
         """The options that decide what is sent, and where to."""
         more = {} if self.column is None else {"column": self.column}
         return {

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from app.pipeline.send.gateway import TOO_LARGE, Busy, Gateway, Outcome, Refused, Target
+from app.pipeline.send.gateway import TOO_LARGE, Busy, GatewayClient, GatewayRefusal, Outcome, Target
 
 _BATCH_MESSAGES = 500
 """So many the gateway publishes at once; beyond that a larger request gains nothing."""
@@ -19,7 +19,7 @@ _LONGEST_SECONDS = 30.0
 Clock = Callable[[], float]
 
 
-class Message(NamedTuple):
+class StoredMessage(NamedTuple):
     """One to send, as an entry of a batch; ``tries``: the requests that have carried it."""
 
     identity: str
@@ -35,7 +35,7 @@ class Sender:
     def __init__(
         self,
         target: Target,
-        settled: Callable[[Message, Outcome], None],
+        settled: Callable[[StoredMessage, Outcome], None],
         *,
         rate: float | None,
         give_up_seconds: float,
@@ -43,21 +43,21 @@ class Sender:
     ) -> None:
         """``settled`` is told every message's outcome, once; ``rate``: messages a second; ``before_waiting`` is called
         before a wait of a second or longer."""
-        self.refused: Refused | None = None
+        self.refused: GatewayRefusal | None = None
         """The gateway takes no request like these; nothing more is sent."""
         self._settled = settled
         self._before_waiting = before_waiting
-        self._gateway = Gateway(target)
-        self._pace = Pace(rate)
-        self._circuit = Circuit(give_up_seconds)
+        self._gateway = GatewayClient(target)
+        self._pace = RateLimit(rate)
+        self._circuit = CircuitBreaker(give_up_seconds)
         self._most = _BATCH_MESSAGES if rate is None else max(1, min(_BATCH_MESSAGES, int(rate)))
-        self._held: list[Message] = []
+        self._held: list[StoredMessage] = []
         self._bytes = 0
         self._most_bytes = _BATCH_BYTES
-        self._in_progress: list[Message] = []
+        self._in_progress: list[StoredMessage] = []
         self._trouble = Outcome("left", None)
 
-    def add(self, message: Message) -> None:
+    def add(self, message: StoredMessage) -> None:
         """Take a message; a full batch is sent."""
         if self._held and (
             self._held[0].queue != message.queue
@@ -85,7 +85,7 @@ class Sender:
         held, self._held, self._bytes = self._held, [], 0
         self._deliver(held)
 
-    def _deliver(self, messages: Sequence[Message]) -> None:
+    def _deliver(self, messages: Sequence[StoredMessage]) -> None:
         """Send messages of one queue until each has its outcome, is under way elsewhere, or the time is over."""
         pending = list(messages)
         while pending and not self._circuit.is_open and self.refused is None:
@@ -106,7 +106,7 @@ class Sender:
         for each in pending:
             self._settled(each, self._trouble)
 
-    def _divide(self, messages: Sequence[Message], answer: Refused) -> None:
+    def _divide(self, messages: Sequence[StoredMessage], answer: GatewayRefusal) -> None:
         """Send in two parts what is too large for whoever stands before the gateway, or for its own limit."""
         if len(messages) == 1:
             self._settled(messages[0], Outcome("rejected", answer.http_status, answer.code))
@@ -116,9 +116,9 @@ class Sender:
         self._deliver(messages[:middle])
         self._deliver(messages[middle:])
 
-    def _judge(self, messages: Sequence[Message], outcomes: Sequence[Outcome]) -> list[Message]:
+    def _judge(self, messages: Sequence[StoredMessage], outcomes: Sequence[Outcome]) -> list[StoredMessage]:
         """Tell of what is settled; what is to be sent again, after a while."""
-        again: list[Message] = []
+        again: list[StoredMessage] = []
         before = len(messages)
         for message, outcome in zip(messages, outcomes, strict=True):
             if outcome.status != "left":
@@ -140,7 +140,7 @@ class Sender:
             time.sleep(seconds)
 
 
-class Pace:
+class RateLimit:
     """At most ``rate`` messages a second; None: as fast as they are taken. ``clock``: seconds, from any beginning."""
 
     def __init__(self, rate: float | None, clock: Clock = time.monotonic) -> None:
@@ -158,7 +158,7 @@ class Pace:
         return begin - now
 
 
-class Circuit:
+class CircuitBreaker:
     """Opens when nothing got through for ``give_up_seconds``, however often it was tried, and stays open."""
 
     def __init__(self, give_up_seconds: float, clock: Clock = time.monotonic) -> None:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from app.pipeline.formatting import printable
-from app.pipeline.storage.datasets import Store
-from app.pipeline.storage.inputs import Reading
+from app.pipeline.storage.datasets import DatasetStore
+from app.pipeline.storage.inputs import ReadOptions
 from app.pipeline.storage.schemas import ddl
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Unread(NamedTuple):
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed where there is none."""
-    store = Store(spark, root)
+    store = DatasetStore(spark, root)
     run = store.current(dataset)
     rows = store.read(dataset, run)
     # What names no body, such as a file that could not be read, is no message.
@@ -74,16 +74,16 @@ def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
     return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), run]], [store.folder(dataset)])
 
 
-def from_files(spark: SparkSession, urls: Sequence[str], reading: Reading) -> Source:
+def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -> Source:
     """The bodies in files, read and judged as ``validate`` does. Raises UsageError, JobFailed."""
     from pyspark.sql import functions as f
 
-    from app.pipeline.validate.job import files_of
-    from app.pipeline.validate.validation_task import COLUMNS, judge, plan
+    from app.pipeline.validate.job import list_input_files
+    from app.pipeline.validate.validation_task import COLUMNS, plan_tasks, validate_batches
 
-    files = files_of(urls)
-    tasks = plan(files, reading.form)
-    judging = partial(judge, tasks=tasks, reading=reading, run="")
+    files = list_input_files(urls)
+    tasks = plan_tasks(files, reading.form)
+    judging = partial(validate_batches, tasks=tasks, reading=reading, run="")
     rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))
     inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
     unread = f.col("reason").isin(*_UNREAD)
@@ -132,7 +132,7 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
         )
         begun = records.where(f.col("event").isin("accepted", "delivered"))
         rows = begun.groupBy("queue", one.alias("one")).agg(f.max_by(whole, rank).alias("first")).select("first.*")
-    places = [Store(spark, root).folder("journal")]
+    places = [DatasetStore(spark, root).folder("journal")]
     return Source(_all_read(rows), _IN_JOURNAL, [snapshot.known().content().processes], places)
 
 
@@ -142,7 +142,7 @@ def _all_read(rows: DataFrame) -> DataFrame:
     return rows.withColumn("unread", f.lit(None).cast("string"))
 
 
-def selected(source: Source, select: str | None) -> DataFrame:
+def select_rows(source: Source, select: str | None) -> DataFrame:
     """The rows that ``select`` chooses, and whatever it says those that tell what could not be read.
 
     Raises UsageError for what is no condition on their columns.
@@ -159,7 +159,7 @@ def selected(source: Source, select: str | None) -> DataFrame:
         raise click.UsageError(f"--select: {reason}. Columns: {', '.join(source.rows.columns)}") from None
 
 
-def messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
+def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
     """Every message once: (message_id, target_queue, created_at, copies, body, unread); the oldest ``limit`` by
     ``created_at``, what could not be read before them.
 

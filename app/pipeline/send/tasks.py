@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_after, key_of, outgoing
 from app.pipeline.send.gateway import Outcome, Target
-from app.pipeline.send.sender import Message, Sender
+from app.pipeline.send.sender import Sender, StoredMessage
 from app.pipeline.storage.schemas import LEDGER, arrow_schema
 
 _PIECE_ROWS = 2000
@@ -26,7 +26,7 @@ STOPPED = "stopped"
 """The status of the row that tells of it; its ``n`` is the HTTP status."""
 
 
-class Sending(NamedTuple):
+class SendTask(NamedTuple):
     """What every task of a run is told. ``rate``: messages a second of this task; ``pieces``: URL of its folder."""
 
     run: str
@@ -37,22 +37,22 @@ class Sending(NamedTuple):
     give_up_seconds: float
 
 
-def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
+def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
     """For ``mapInArrow``: rows (identity, target_queue, was, under, body) are sent; rows of COUNTS are returned.
 
     ``was`` and ``under``: what the ledger tells of the message, its status and its key; null where it tells nothing.
     """
     import pyarrow as pa
 
-    pieces = Pieces(sending.pieces)
+    pieces = PieceWriter(sending.pieces)
     counts: Counter[tuple[str, str | None]] = Counter()
 
-    def settled(message: Message, outcome: Outcome) -> None:
+    def settled(message: StoredMessage, outcome: Outcome) -> None:
         identity, queue, key, _, tries = message
         status, http_status, code = outcome
         counts[status, code] += 1
         at = time.time_ns() // 1_000_000
-        pieces.add(Line(sending.run, identity, key, queue, status, code, http_status, tries, at))
+        pieces.add(LedgerLine(sending.run, identity, key, queue, status, code, http_status, tries, at))
 
     sender = Sender(
         sending.target,
@@ -65,7 +65,7 @@ def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
         for batch in batches:
             for identity, queue, was, under, body in zip(*(each.to_pylist() for each in batch.columns), strict=True):
                 key = under or key_of(sending.run, queue, identity)
-                message = Message(identity, queue, key_after(key) if was == "unknown" else key, b"")
+                message = StoredMessage(identity, queue, key_after(key) if was == "unknown" else key, b"")
                 try:
                     text = outgoing(body, queue, sending.changes)
                 except Unsendable as error:
@@ -83,7 +83,7 @@ def send(batches: Iterable[Any], sending: Sending) -> Iterator[Any]:
     yield pa.RecordBatch.from_pylist(rows, schema=arrow_schema(COUNTS))
 
 
-class Line(NamedTuple):
+class LedgerLine(NamedTuple):
     """A row of ``ledger``; ``at`` is Unix ms, ``attempts`` how many requests of this try carried the message."""
 
     run_id: str
@@ -97,16 +97,16 @@ class Line(NamedTuple):
     at: int
 
 
-class Pieces:
+class PieceWriter:
     """Writes the lines of one task below the folder ``url``, soon after they are added."""
 
     def __init__(self, url: str) -> None:
         """``url``: as Arrow reads it."""
         self._url = url
-        self._held: list[Line] = []
+        self._held: list[LedgerLine] = []
         self._since = 0.0
 
-    def add(self, line: Line) -> None:
+    def add(self, line: LedgerLine) -> None:
         """Keep a line; written at once when there are many."""
         if not self._held:
             self._since = time.monotonic()

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import (
 )
 
 from app.pipeline.source.journal import SCHEMA, JournalReader, JournalStream
-from app.pipeline.source.options import parsed
+from app.pipeline.source.options import parse_options
 from app.pipeline.source.queue import PEEKED, QueueReader, QueueStreamWriter, QueueWriter
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class BabelgateSource(DataSource):
     def __init__(self, options: dict[str, str]) -> None:
         """Raises ValueError for options that are wrong, all of them in one sentence."""
         super().__init__(options)
-        self._given = parsed({name.lower(): value for name, value in options.items()})
+        self._given = parse_options({name.lower(): value for name, value in options.items()})
 
     @classmethod
     def name(cls) -> str:

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from app.observe.journal.record import Segment, parse_segment
 from app.pipeline.journal.ranges import Ranges
-from app.pipeline.journal.segment_lines import Corrupt, found
-from app.pipeline.journal.tasks import Report, journal_rows
+from app.pipeline.journal.segment_lines import CorruptLine, parse_segment_lines
+from app.pipeline.journal.tasks import FileReport, journal_rows
 from app.pipeline.storage.input_files import InputFile, find, locate
 from app.pipeline.storage.schemas import JOURNAL, ddl
 
@@ -29,7 +29,7 @@ _SHARE_BYTES = 16 * 1024 * 1024
 Offset = dict[str, str]
 
 
-class Segments(InputPartition):
+class SegmentPartition(InputPartition):
     """What one task reads."""
 
     def __init__(self, urls: Sequence[str]) -> None:
@@ -45,11 +45,11 @@ class JournalReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Small segments are put together."""
-        return _shared(landed(self._path).values())
+        return _shared(landed_segments(self._path).values())
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records, as Arrow batches. Raises ValueError for what is no record, unless that is to be skipped."""
-        assert isinstance(partition, Segments)
+        assert isinstance(partition, SegmentPartition)
         return _records(partition.urls, self._skip_corrupt)
 
 
@@ -72,12 +72,12 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """What lands from now on is left to the next query."""
-        self._until = frozenset(landed(self._path))
+        self._until = frozenset(landed_segments(self._path))
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
         """``start``, and the next segments that are there."""
         read = _ranges(start)
-        new = [each for each in landed(self._path) if not _is_read(each, read)]
+        new = [each for each in landed_segments(self._path) if not _is_read(each, read)]
         if self._until is not None:
             new = [each for each in new if each in self._until]
         if isinstance(limit, ReadMaxFiles):
@@ -91,7 +91,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The segments between two offsets. Raises FileNotFoundError when one is there no more."""
         before, after = _ranges(start), _ranges(end)
-        there = {each: file for each, file in landed(self._path).items() if _is_read(each, after)}
+        there = {each: file for each, file in landed_segments(self._path).items() if _is_read(each, after)}
         wanted = {each: file for each, file in there.items() if not _is_read(each, before)}
         missing = sum(map(len, after.values())) - sum(map(len, before.values())) - len(wanted)
         if missing:
@@ -100,11 +100,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """As :meth:`JournalReader.read`."""
-        assert isinstance(partition, Segments)
+        assert isinstance(partition, SegmentPartition)
         return _records(partition.urls, self._skip_corrupt)
 
 
-def landed(path: str) -> dict[Segment, InputFile]:
+def landed_segments(path: str) -> dict[Segment, InputFile]:
     """The segments below ``path``, each once: those of the oldest processes first, and of each by number."""
     files = ((parse_segment(file.url.rpartition("/")[2]), file) for file in find(path))
     named = {segment: file for segment, file in files if segment is not None and not file.url.endswith(".open")}
@@ -119,9 +119,9 @@ def _shared(files: Iterable[InputFile]) -> list[InputPartition]:
         held.append(file.url)
         size += file.size
         if size >= _SHARE_BYTES:
-            tasks.append(Segments(held))
+            tasks.append(SegmentPartition(held))
             held, size = [], 0
-    return [*tasks, Segments(held)] if held else tasks
+    return [*tasks, SegmentPartition(held)] if held else tasks
 
 
 def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
@@ -129,12 +129,12 @@ def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
         system, path = locate(url)
         with system.open_input_file(path) as file:
             content = file.read()
-        reports: list[dict[str, Report]] = []
+        reports: list[dict[str, FileReport]] = []
         files = pa.RecordBatch.from_pydict({"path": [url], "content": pa.array([content], pa.binary())})
         for rows in journal_rows([files], {}, reports.append, ""):
             yield rows.select(list(RECORDS))
         if reports[0][url].corrupt and not skip_corrupt:
-            first = next(each for each in found(pa.py_buffer(content)) if isinstance(each, Corrupt))
+            first = next(each for each in parse_segment_lines(pa.py_buffer(content)) if isinstance(each, CorruptLine))
             told = f"{url}, byte {first.at}: {first.reason}: {first.detail}"
             raise ValueError(f"{told} (with the option corrupt=skip it is passed over)")
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from app.pipeline.send.bodies import is_queue
-from app.pipeline.send.gateway import Target, wrong_with
+from app.pipeline.send.gateway import Target, url_fault
 
 LOCAL_URL = "http://127.0.0.1:8080"
 MAX_PEEKED = 100
@@ -37,7 +37,7 @@ class SourceOptions(NamedTuple):
     give_up_seconds: float = 90.0
 
 
-def parsed(given: Mapping[str, str]) -> SourceOptions:
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
     """The options, whose names are lower case. Raises ValueError, which says all that is wrong."""
     wrong: list[str] = []
     known = {*_OF_A_QUEUE, *_OF_A_JOURNAL}
@@ -52,7 +52,7 @@ def parsed(given: Mapping[str, str]) -> SourceOptions:
     if queue is not None and not is_queue(queue):
         wrong.append(f"queue {queue!r} is no name of a queue")
     url = given.get("url") or os.environ.get("BABELGATE_URL") or LOCAL_URL
-    fault = wrong_with(url)
+    fault = url_fault(url)
     if fault is not None:
         wrong.append(f"url: {fault}")
     token = (given.get("token") or os.environ.get("BABELGATE_TOKEN") or "").strip()

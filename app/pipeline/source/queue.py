@@ -26,10 +26,10 @@ from pyspark.sql.types import BinaryType, StringType, StructType
 from app.envelope.publication import IDEMPOTENCY_KEY
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_of, outgoing
 from app.pipeline.send.gateway import Outcome
-from app.pipeline.send.sender import Message, Sender
+from app.pipeline.send.sender import Sender, StoredMessage
 from app.pipeline.source.options import SourceOptions
 from app.pipeline.storage.inputs import Body
-from app.pipeline.validate.verdicts import judged
+from app.pipeline.validate.classify import classify
 
 PEEKED = (
     "message_id string, job string, trace_id string, lang string, created_at bigint, attempts bigint, "
@@ -73,13 +73,13 @@ class QueueReader(DataSourceReader):
             raise RuntimeError(f"the gateway answers {answer.status_code}: {answer.text[:500]}")
         for message in msgspec.json.decode(answer.content, type=_Page).messages:
             body = bytes(message.envelope) if message.envelope_base64 is None else message.envelope_base64
-            facts = judged(Body(0, body, len(body)), "", "")
+            facts = classify(Body(0, body, len(body)), "", "")
             told = facts.message_id, facts.job, facts.trace_id, facts.lang, facts.created_at, facts.attempts
             yield *told, body, message.headers
 
 
 @dataclass
-class Written(WriterCommitMessage):
+class WriteResult(WriterCommitMessage):
     """What one task has published."""
 
     accepted: int
@@ -95,7 +95,7 @@ class QueueWriter(DataSourceArrowWriter):
         # Made once, by the driver: all attempts of all tasks share it.
         self._run = options.run_id or uuid.uuid4().hex
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriteResult:
         """Send the rows of one task. Raises RuntimeError when not all were published."""
         return _write(self._options, self._run, iterator)
 
@@ -107,7 +107,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
         _check(options, schema)
         self._options = options
 
-    def write(self, iterator: Iterator[Any]) -> Written:
+    def write(self, iterator: Iterator[Any]) -> WriteResult:
         """As :meth:`QueueWriter.write`; the run is the query, and each batch a part of it."""
         context = TaskContext.get()
         assert context is not None
@@ -125,11 +125,11 @@ def _check(options: SourceOptions, schema: StructType) -> None:
             raise ValueError(f"there must be a column {name} of type {expected}; there are {', '.join(kinds)}")
 
 
-def _write(options: SourceOptions, run: str, batches: Iterator[Any]) -> Written:
+def _write(options: SourceOptions, run: str, batches: Iterator[Any]) -> WriteResult:
     counts: Counter[str] = Counter()
     codes: Counter[str] = Counter()
 
-    def settled(message: Message, outcome: Outcome) -> None:
+    def settled(message: StoredMessage, outcome: Outcome) -> None:
         counts[outcome.status] += 1
         if outcome.code is not None:
             codes[outcome.code] += 1
@@ -158,14 +158,14 @@ def _write(options: SourceOptions, run: str, batches: Iterator[Any]) -> Written:
     if failed:
         told = ", ".join(f"{count} {code}" for code, count in codes.most_common())
         raise RuntimeError(f"{failed} of {sum(counts.values())} rows of this task were not published: {told}")
-    return Written(counts["accepted"], counts["replayed"])
+    return WriteResult(counts["accepted"], counts["replayed"])
 
 
-def _message(body: bytes | None, key: str | None, queue: str, run: str) -> Message:
+def _message(body: bytes | None, key: str | None, queue: str, run: str) -> StoredMessage:
     text = outgoing(body, queue, _NO_CHANGES)
     if key is None:
-        identity = judged(Body(0, text, len(text)), "", "").message_id or f"sha256:{hashlib.sha256(text).hexdigest()}"
+        identity = classify(Body(0, text, len(text)), "", "").message_id or f"sha256:{hashlib.sha256(text).hexdigest()}"
         key = key_of(run, queue, identity)
     elif not IDEMPOTENCY_KEY.fullmatch(key) or '"' in key or "\\" in key:
         raise Unsendable("invalid_idempotency_key")
-    return Message(key, queue, key, entry(text, key))
+    return StoredMessage(key, queue, key, entry(text, key))

@@ -51,12 +51,12 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
     found: list[Manifest] = []
     try:
         for dataset in datasets:
-            if _content(f"{folder(root, dataset)}/{_CURRENT}").decode().strip() != run:
+            if _read_bytes(f"{folder(root, dataset)}/{_CURRENT}").decode().strip() != run:
                 return None
-            found.append(json.loads(_content(f"{folder(root, dataset, run)}/{_MANIFEST}")))
+            found.append(json.loads(_read_bytes(f"{folder(root, dataset, run)}/{_MANIFEST}")))
     except (OSError, ValueError):
         return None
-    return _of_all(found[0])
+    return _common_facts(found[0])
 
 
 def folder(root: str, dataset: str, run: str | None = None) -> str:
@@ -65,12 +65,12 @@ def folder(root: str, dataset: str, run: str | None = None) -> str:
     return home if run is None else f"{home}/run={run}"
 
 
-def _of_all(manifest: Manifest) -> Manifest:
+def _common_facts(manifest: Manifest) -> Manifest:
     """What the manifests of all datasets of a run tell."""
     return {name: value for name, value in manifest.items() if name not in ("dataset", "version")}
 
 
-def _content(url: str) -> bytes:
+def _read_bytes(url: str) -> bytes:
     from app.pipeline.storage.input_files import locate
 
     system, path = locate(url)
@@ -78,7 +78,7 @@ def _content(url: str) -> bytes:
         return bytes(stream.read())
 
 
-class Store:
+class DatasetStore:
     """The datasets below ``root``, on any file system that Spark writes to.
 
     Writing: ``write`` or ``write_by``, then ``publish``; until then readers see the former run. Two writers of one run
@@ -186,4 +186,4 @@ class Store:
         if len(complete) < len(found):
             return None
         self.point(datasets, run)
-        return _of_all(complete[0])
+        return _common_facts(complete[0])

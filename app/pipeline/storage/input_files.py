@@ -48,7 +48,7 @@ def find(url: str) -> list[InputFile]:
     if info.type == fs.FileType.NotFound:
         raise FileNotFoundError(url)
     if info.type != fs.FileType.Directory:
-        return [_found(url, path, info)]
+        return [_input_file(url, path, info)]
     below = system.get_file_info(fs.FileSelector(path, recursive=True))
     return sorted(_visible(url, path, below))
 
@@ -58,7 +58,7 @@ def _visible(url: str, root: str, below: list[Any]) -> Iterator[InputFile]:
         inner = info.path.removeprefix(root).strip("/")
         hidden = any(part.startswith(("_", ".")) for part in inner.split("/"))
         if info.type != fs.FileType.Directory and not hidden:
-            yield _found(_below(url, inner), info.path, info)
+            yield _input_file(_below(url, inner), info.path, info)
 
 
 def _below(url: str, inner: str) -> str:
@@ -67,7 +67,7 @@ def _below(url: str, inner: str) -> str:
     return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(inner)}").geturl()
 
 
-def _found(url: str, path: str, info: Any) -> InputFile:
+def _input_file(url: str, path: str, info: Any) -> InputFile:
     local = len(urlsplit(url).scheme) < 2 or url.startswith("file:")
     regular = info.type == fs.FileType.File
     return InputFile(Path(path).as_uri() if local else url, info.size or 0, info.mtime_ns or 0, regular)

@@ -20,7 +20,7 @@ class Split(NamedTuple):
     is_regular: bool
 
 
-class Reading(NamedTuple):
+class ReadOptions(NamedTuple):
     """How to read. ``form``: as the command's ``--format``; ``column``: of Parquet, None for the only fitting one;
     ``max_bytes``: of a body."""
 
@@ -43,7 +43,7 @@ class Body(NamedTuple):
     fault: tuple[str, str] | None = None
 
 
-def bounded(body: Body, max_bytes: int) -> Body:
+def truncated(body: Body, max_bytes: int) -> Body:
     """``body``, or its beginning and a fault where it is too large."""
     if body.size <= max_bytes:
         return body
@@ -52,11 +52,11 @@ def bounded(body: Body, max_bytes: int) -> Body:
     return body._replace(content=body.content[:KEPT_BYTES], sha256=whole, fault=body.fault or ("too_large", detail))
 
 
-def fault(reason: str, detail: str, at: int = 0) -> Body:
+def fault_at(reason: str, detail: str, at: int = 0) -> Body:
     """A place where no body could be read."""
     return Body(at, b"", 0, fault=(reason, detail))
 
 
-def told(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """The first line of what ``error`` says, as a part of a sentence."""
     return str(error).partition("\n")[0].rstrip(".")

@@ -9,24 +9,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from app.pipeline.storage.inputs import KEPT_BYTES, Body, Reading, Split, bounded, fault, told
+from app.pipeline.storage.inputs import KEPT_BYTES, Body, ReadOptions, Split, fault_at, first_line, truncated
 
 _CHUNK = 262_144
 _STEP = 1024
 """Compressed data is unpacked in so small steps that little of a damaged end has to be read again, byte by byte."""
 
 
-class _Damaged(Exception):
+class _DamagedData(Exception):
     """The data of a file ends too early, or cannot be unpacked."""
 
 
-class Lines:
+class LineReader:
     """The lines that begin in ``split`` and are not blank, without their ends; damaged data ends in a fault.
 
     ``opened``: opens the file, which damaged data needs twice. ``codec``: ``gzip`` or ``zstd``, None for plain data.
     """
 
-    def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split, reading: Reading) -> None:
+    def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split, reading: ReadOptions) -> None:
         self._opened = opened
         self._max_bytes = reading.max_bytes
         self._codec = codec
@@ -34,32 +34,32 @@ class Lines:
         self._at = split.start
         self._count = 0
         self._peeked = b""
-        self._damage: _Damaged | None = None
+        self._damage: _DamagedData | None = None
         self._pieces = self._unpacked(codec) if codec else self._plain(split.start)
 
     def peek(self) -> bytes:
         """The beginning of the unpacked data."""
         try:
             self._peeked = next(self._pieces, b"")
-        except _Damaged as damage:
+        except _DamagedData as damage:
             self._damage = damage
         return self._peeked
 
     def __iter__(self) -> Iterator[Body]:
-        line = _Line(self._max_bytes)
+        line = _LineBuffer(self._max_bytes)
         try:
             yield from self._ended(line)
-        except _Damaged as damage:
+        except _DamagedData as damage:
             detail = f"Its {self._codec} data is damaged ({damage}); read: {self._at} bytes, {self._count} bodies."
             rest = line.body()
             yield rest._replace(content=rest.content[:KEPT_BYTES], fault=("truncated_file", detail))
         except OSError as error:
-            yield fault("unreadable_file", f"It cannot be read past byte {self._at}: {told(error)}.", self._at)
+            yield fault_at("unreadable_file", f"It cannot be read past byte {self._at}: {first_line(error)}.", self._at)
         else:
             if not line.is_blank():
                 yield line.body()
 
-    def _ended(self, line: _Line) -> Iterator[Body]:
+    def _ended(self, line: _LineBuffer) -> Iterator[Body]:
         """The lines that end in a newline; what follows the last one is left in ``line``."""
         if self._damage is not None:
             raise self._damage
@@ -115,7 +115,7 @@ class Lines:
             yield b"".join(held)
             return
         except OSError as error:
-            damage = _Damaged(told(error))
+            damage = _DamagedData(first_line(error))
         # What could still be unpacked was lost with the error: once more, and at the end in the smallest steps.
         try:
             with pa.CompressedInputStream(self._opened(), codec) as stream:
@@ -131,7 +131,7 @@ class Lines:
             raise damage from None
 
 
-class _Line:
+class _LineBuffer:
     """A line as it comes, in parts; of one that is too long only the beginning is kept."""
 
     def __init__(self, max_bytes: int) -> None:
@@ -162,5 +162,5 @@ class _Line:
         content = b"".join(self._parts)
         if self._digest is None:
             content = content.removesuffix(b"\r")
-            return bounded(Body(self.at, content, len(content)), self._max_bytes)
-        return bounded(Body(self.at, content, self.size, self._digest.hexdigest()), self._max_bytes)
+            return truncated(Body(self.at, content, len(content)), self._max_bytes)
+        return truncated(Body(self.at, content, self.size, self._digest.hexdigest()), self._max_bytes)

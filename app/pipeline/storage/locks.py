@@ -23,19 +23,19 @@ _SETTLE_SECONDS = 2.0
 
 
 @contextmanager
-def only_one(files: Files, url: str, job: str) -> Iterator[None]:
+def exclusive_lock(files: Files, url: str, job: str) -> Iterator[None]:
     """Hold the lock ``url``. Raises JobFailed where another ``job`` holds it.
 
     On a local file system the operating system keeps it, and lets go of it when the process ends. Elsewhere it is a
     file that its holder renews: two that start within the same second may both believe to hold it, on stores whose
     clients see an old file for a while. Blocks for 2 s there.
     """
-    with _local(url, job) if files.is_local else _leased(files, url, job):
+    with _file_lock(url, job) if files.is_local else _lease_lock(files, url, job):
         yield
 
 
 @contextmanager
-def _local(url: str, job: str) -> Iterator[None]:
+def _file_lock(url: str, job: str) -> Iterator[None]:
     path = Path(url.removeprefix("file:"))
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a+") as file:
@@ -51,9 +51,9 @@ def _local(url: str, job: str) -> Iterator[None]:
 
 
 @contextmanager
-def _leased(files: Files, url: str, job: str) -> Iterator[None]:
+def _lease_lock(files: Files, url: str, job: str) -> Iterator[None]:
     mine = uuid.uuid4().hex
-    holder = _holder(files, url)
+    holder = _read_owner(files, url)
     if holder is not None:
         raise JobFailed(f"Another {job} is at work there ({holder[1]}). If it was killed, wait {LEASE_SECONDS:.0f} s.")
     over = threading.Event()
@@ -63,7 +63,7 @@ def _leased(files: Files, url: str, job: str) -> Iterator[None]:
         files.write(url, json.dumps(told).encode())
 
     def is_mine() -> bool:
-        holder = _holder(files, url)
+        holder = _read_owner(files, url)
         return holder is None or holder[0] == mine
 
     def keep() -> None:
@@ -76,7 +76,7 @@ def _leased(files: Files, url: str, job: str) -> Iterator[None]:
 
     renew()
     time.sleep(_SETTLE_SECONDS)
-    holder = _holder(files, url)
+    holder = _read_owner(files, url)
     if holder is None or holder[0] != mine:
         raise JobFailed(f"Another {job} began there at the same time.")
     keeper = threading.Thread(target=keep, daemon=True)
@@ -93,7 +93,7 @@ def _leased(files: Files, url: str, job: str) -> Iterator[None]:
         raise JobFailed(f"Another {job} took over: for {LEASE_SECONDS:.0f} s nothing had been heard of this one.")
 
 
-def _holder(files: Files, url: str) -> tuple[str, str] | None:
+def _read_owner(files: Files, url: str) -> tuple[str, str] | None:
     content = files.read(url)
     if content is None:
         return None

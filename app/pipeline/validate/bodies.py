@@ -14,8 +14,8 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from app.pipeline.storage.input_files import locate
-from app.pipeline.storage.inputs import Body, Reading, Split, bounded, fault, told
-from app.pipeline.storage.lines import Lines
+from app.pipeline.storage.inputs import Body, ReadOptions, Split, fault_at, first_line, truncated
+from app.pipeline.storage.lines import LineReader
 from app.pipeline.validate.exports import MAX_PAGE_BYTES, is_export, records
 
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
@@ -33,15 +33,15 @@ def is_divisible(url: str, form: str) -> bool:
     return form != "dead-letters" and _codec(head) is None and not is_export(head)
 
 
-def bodies(split: Split, reading: Reading) -> Iterator[Body]:
+def bodies(split: Split, reading: ReadOptions) -> Iterator[Body]:
     """The bodies and faults of ``split``."""
     if not split.is_regular:
-        yield fault("unreadable_file", "It is no regular file.")
+        yield fault_at("unreadable_file", "It is no regular file.")
         return
     try:
         yield from _of_file(partial(_open, split.url), split, reading)
     except OSError as error:
-        yield fault("unreadable_file", f"It cannot be read: {told(error)}.", split.start)
+        yield fault_at("unreadable_file", f"It cannot be read: {first_line(error)}.", split.start)
 
 
 def _open(url: str) -> Any:
@@ -54,22 +54,24 @@ def _head(opened: Callable[[], Any]) -> bytes:
         return bytes(file.read(_HEAD_BYTES))
 
 
-def _of_file(opened: Callable[[], Any], split: Split, reading: Reading) -> Iterator[Body]:
+def _of_file(opened: Callable[[], Any], split: Split, reading: ReadOptions) -> Iterator[Body]:
     form = reading.form
     head = _head(opened)
     if not head and split.url.endswith(_NEVER_EMPTY):
-        yield fault("truncated_file", "It is empty.")
+        yield fault_at("truncated_file", "It is empty.")
         return
     if form == "parquet" or (form == "auto" and head.startswith(_PARQUET)):
         with opened() as file:
             yield from _rows(file, split, reading)
         return
-    lines = Lines(opened, _codec(head), split, reading)
+    lines = LineReader(opened, _codec(head), split, reading)
     if form == "dead-letters" or (form == "auto" and not split.start and is_export(lines.peek())):
         # A line may be a page of many bodies.
-        pages = Lines(opened, _codec(head), split, reading._replace(max_bytes=max(MAX_PAGE_BYTES, reading.max_bytes)))
+        pages = LineReader(
+            opened, _codec(head), split, reading._replace(max_bytes=max(MAX_PAGE_BYTES, reading.max_bytes))
+        )
         for row, (content, wrong) in enumerate(records(pages)):
-            yield bounded(Body(row, content, len(content), fault=wrong), reading.max_bytes)
+            yield truncated(Body(row, content, len(content), fault=wrong), reading.max_bytes)
     else:
         yield from lines
 
@@ -78,7 +80,7 @@ def _codec(head: bytes) -> str | None:
     return next((codec for magic, codec in _CODECS.items() if head.startswith(magic)), None)
 
 
-def _rows(file: Any, split: Split, reading: Reading) -> Iterator[Body]:
+def _rows(file: Any, split: Split, reading: ReadOptions) -> Iterator[Body]:
     row = 0
     try:
         table = parquet.ParquetFile(file)
@@ -91,14 +93,14 @@ def _rows(file: Any, split: Split, reading: Reading) -> Iterator[Body]:
                     for value in batch.column(0).cast(pa.large_binary()).to_pylist():
                         absent = ("no_body", "The column is null here.") if value is None else None
                         content = value or b""
-                        yield bounded(Body(at, content, len(content), fault=absent), reading.max_bytes)
+                        yield truncated(Body(at, content, len(content), fault=absent), reading.max_bytes)
                         at += 1
             row += described.num_rows
     except LookupError as error:
-        yield fault("unreadable_file", str(error.args[0]))
+        yield fault_at("unreadable_file", str(error.args[0]))
     except Exception as error:
         # Of damaged metadata Arrow's own errors are not the only ones.
-        yield fault("unreadable_file", f"It cannot be read as Parquet past row {row}: {told(error)}.", row)
+        yield fault_at("unreadable_file", f"It cannot be read as Parquet past row {row}: {first_line(error)}.", row)
 
 
 def _begins_in(chunk: Any, split: Split) -> bool:

@@ -32,7 +32,7 @@ class _Record(Struct):
     record_base64: str | None = None
 
 
-class _Line(_Record):
+class _ExportLine(_Record):
     dead_letters: list[_Record] | None = None
 
 
@@ -44,7 +44,7 @@ class _Wrapped(Struct, forbid_unknown_fields=True):
     raw_encoding: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_ExportLine).decode
 _decode_wrapped = msgspec.json.Decoder(_Wrapped).decode
 _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 
@@ -92,13 +92,13 @@ def _read(text: bytes) -> list[tuple[bytes, Fault | None]] | None:
     except _ERRORS:
         return None
     if page.dead_letters is not None:
-        return [_body(each) for each in page.dead_letters]
+        return [_body_of(each) for each in page.dead_letters]
     if bytes(page.record) == bytes(_NULL) and page.record_base64 is None:
         return None
-    return [_body(page)]
+    return [_body_of(page)]
 
 
-def _body(found: _Record) -> tuple[bytes, Fault | None]:
+def _body_of(found: _Record) -> tuple[bytes, Fault | None]:
     base64 = found.record_base64 or ""
     try:
         content = b64decode(base64, validate=True) if found.record_base64 is not None else bytes(found.record)

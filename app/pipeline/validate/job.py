@@ -13,13 +13,13 @@ from app.envelope.contract import LANGS
 from app.pipeline.errors import JobFailed, QualityBroken
 from app.pipeline.spark.console import progress, say, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import Manifest, Store, folder, run_id, unchanged
+from app.pipeline.storage.datasets import DatasetStore, Manifest, folder, run_id, unchanged
 from app.pipeline.storage.input_files import InputFile, find
-from app.pipeline.storage.inputs import Reading
-from app.pipeline.storage.locks import only_one
+from app.pipeline.storage.inputs import ReadOptions
+from app.pipeline.storage.locks import exclusive_lock
 from app.pipeline.storage.schemas import ddl
-from app.pipeline.validate.validation_task import COLUMNS, judge, plan
-from app.pipeline.validate.verdicts import FAULTS
+from app.pipeline.validate.classify import FAULTS
+from app.pipeline.validate.validation_task import COLUMNS, plan_tasks, validate_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -49,7 +49,7 @@ def validate(
     launch: Launch,
     inputs: Sequence[str],
     output: str,
-    reading: Reading,
+    reading: ReadOptions,
     max_quarantine_rate: float | None = None,
     force: bool = False,
 ) -> Manifest:
@@ -57,21 +57,21 @@ def validate(
 
     Raises UsageError for an input that is not there, JobFailed, QualityBroken.
     """
-    files = files_of(inputs)
+    files = list_input_files(inputs)
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
     run = run_id("validate", made_of, reading._asdict())
     done = None if force else unchanged(output, DATASETS, run)
     if done is None:
         with launch.spark("validate") as spark:
-            store = Store(spark, output)
-            with only_one(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
+            store = DatasetStore(spark, output)
+            with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
                 done = None if force else store.already(DATASETS, run)
                 manifest = done or _run(spark, store, files, reading, run)
     else:
         manifest = done
     places = {name: folder(output, name, run) for name in DATASETS}
     summarize(launch.summary, {**manifest, "unchanged": done is not None, "paths": places})
-    _tell(manifest, places, done is not None)
+    _print_result(manifest, places, done is not None)
     counts = manifest["counts"]
     if max_quarantine_rate is not None and counts["quarantine_rate"] > max_quarantine_rate:
         raise QualityBroken(
@@ -80,7 +80,7 @@ def validate(
     return manifest
 
 
-def files_of(inputs: Sequence[str]) -> list[InputFile]:
+def list_input_files(inputs: Sequence[str]) -> list[InputFile]:
     """The files that a command was told of. Raises UsageError, JobFailed."""
     found: dict[str, InputFile] = {}
     for url in inputs:
@@ -95,11 +95,13 @@ def files_of(inputs: Sequence[str]) -> list[InputFile]:
     return list(found.values())
 
 
-def _run(spark: SparkSession, store: Store, files: Sequence[InputFile], reading: Reading, run: str) -> Manifest:
+def _run(
+    spark: SparkSession, store: DatasetStore, files: Sequence[InputFile], reading: ReadOptions, run: str
+) -> Manifest:
     began = time.monotonic()
-    tasks = plan(files, reading.form)
+    tasks = plan_tasks(files, reading.form)
     say(f"validate: {len(files)} files, {sum(file.size for file in files)} bytes, {len(tasks)} tasks, run {run}")
-    counts = _judged(spark, store, tasks, reading, run)
+    counts = _write_rows(spark, store, tasks, reading, run)
     listed = [{"url": file.url, "size": file.size, "modified_ns": file.modified_ns} for file in files]
     facts = {
         "job": "validate",
@@ -115,12 +117,14 @@ def _run(spark: SparkSession, store: Store, files: Sequence[InputFile], reading:
     return store.publish(DATASETS, run, facts)
 
 
-def _judged(spark: SparkSession, store: Store, tasks: Sequence[Any], reading: Reading, run: str) -> dict[str, Any]:
+def _write_rows(
+    spark: SparkSession, store: DatasetStore, tasks: Sequence[Any], reading: ReadOptions, run: str
+) -> dict[str, Any]:
     """Write the rows of both datasets in one pass, and count them in the same."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    judging = partial(judge, tasks=tasks, reading=reading, run=run)
+    judging = partial(validate_batches, tasks=tasks, reading=reading, run=run)
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
     rows: DataFrame = numbers.mapInArrow(judging, ddl(COLUMNS))
     accepted = f.col("verdict") == "accepted"
@@ -164,7 +168,7 @@ def _counts(seen: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(manifest: Manifest, places: Mapping[str, str], is_old: bool) -> None:
+def _print_result(manifest: Manifest, places: Mapping[str, str], is_old: bool) -> None:
     counts = manifest["counts"]
     if is_old:
         say(f"Nothing has changed since run {manifest['run_id']}; --force does it again.")

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from app.pipeline.storage.input_files import InputFile
-from app.pipeline.storage.inputs import Reading, Split
+from app.pipeline.storage.inputs import ReadOptions, Split
 from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
 from app.pipeline.validate.bodies import bodies, is_divisible
-from app.pipeline.validate.verdicts import Row, judged
+from app.pipeline.validate.classify import ValidatedRow, classify
 
 COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
 """The columns of both datasets, and the one that tells them apart."""
@@ -29,7 +29,7 @@ _OPENING_BYTES = 256 * 1024
 """What opening a file costs, as if it had so many bytes more."""
 
 
-def plan(files: Sequence[InputFile], form: str) -> list[list[Split]]:
+def plan_tasks(files: Sequence[InputFile], form: str) -> list[list[Split]]:
     """The tasks, each a list of parts of files that fit together; every byte of every file is in one of them."""
     share = max(_SHARE_BYTES, sum(file.size for file in files) // _MOST_TASKS)
     tasks: list[list[Split]] = []
@@ -60,21 +60,23 @@ def _is_divisible(file: InputFile, form: str) -> bool:
         return False
 
 
-def judge(batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: Reading, run: str) -> Iterator[Any]:
+def validate_batches(
+    batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: ReadOptions, run: str
+) -> Iterator[Any]:
     """For ``mapInArrow``: a row of ``batches`` holds the number of a task, which is the parts of files it reads."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from _batched(_rows(tasks[number], reading, run))
 
 
-def _rows(splits: Sequence[Split], reading: Reading, run: str) -> Iterator[Row]:
+def _rows(splits: Sequence[Split], reading: ReadOptions, run: str) -> Iterator[ValidatedRow]:
     for split in splits:
         for body in bodies(split, reading):
-            yield judged(body, split.url, run)
+            yield classify(body, split.url, run)
 
 
-def _batched(rows: Iterator[Row]) -> Iterator[Any]:
-    held: list[Row] = []
+def _batched(rows: Iterator[ValidatedRow]) -> Iterator[Any]:
+    held: list[ValidatedRow] = []
     size = 0
     for row in rows:
         held.append(row)
@@ -86,6 +88,6 @@ def _batched(rows: Iterator[Row]) -> Iterator[Any]:
         yield _batch(held)
 
 
-def _batch(rows: list[Row]) -> Any:
+def _batch(rows: list[ValidatedRow]) -> Any:
     columns = zip(zip(*rows, strict=True), _SCHEMA.types, strict=True)
     return pa.RecordBatch.from_arrays([pa.array(values, kind) for values, kind in columns], schema=_SCHEMA)

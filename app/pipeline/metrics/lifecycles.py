@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from app.observe.journal.record import JournalEvent
 from app.pipeline.metrics.dates import DAY_MS
-from app.pipeline.metrics.missing_spans import Losses, overlaps
+from app.pipeline.metrics.missing_spans import MissingSpans, overlaps
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -26,7 +26,7 @@ AHEAD_MS = 86_400_000
 _ORDER = ("at", "node", "epoch", "seq")
 
 
-def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
+def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
     """The events that name a message, with ``created_at`` where it can be known, and ``day``, that of the message.
 
     ``window``: of the messages whose ``created_at`` is known by every event, only those created then, Unix ms.
@@ -39,7 +39,7 @@ def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFra
     from pyspark.sql import functions as f
 
     named = _named(journal)
-    known, blank = named.where(_is_known()), blanks(journal)
+    known, blank = named.where(_is_known()), without_created_at(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
         "message_id", *_ORDER, f.col("created_at").alias("told")
     )
@@ -61,7 +61,7 @@ def placed(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFra
     return known.withColumn("day", _day("created_at")).select(*columns).unionByName(mended.select(*columns))
 
 
-def blanks(journal: DataFrame) -> DataFrame:
+def without_created_at(journal: DataFrame) -> DataFrame:
     """The events that name a message, and do not know when it was created."""
     from pyspark.sql import functions as f
 
@@ -88,7 +88,7 @@ def _day(at: str) -> Column:
     return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
 
 
-def lifecycle(placed: DataFrame, losses: Losses) -> DataFrame:
+def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> DataFrame:
     """A row for every life."""
     from pyspark.sql import functions as f
 
@@ -103,7 +103,7 @@ def lifecycle(placed: DataFrame, losses: Losses) -> DataFrame:
 
     hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
     lives = (
-        _with_home(placed)
+        _with_home(with_message_dates)
         .groupBy("message_id", "created_at", "home", "day")
         .agg(
             *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
@@ -125,16 +125,16 @@ def lifecycle(placed: DataFrame, losses: Losses) -> DataFrame:
             f.min_by(hop, order, MAX_HOPS).alias("hops"),
         )
     )
-    return _told(lives, losses)
+    return _lifecycle_columns(lives, missing_spans)
 
 
-def _with_home(placed: DataFrame) -> DataFrame:
+def _with_home(with_message_dates: DataFrame) -> DataFrame:
     """With ``home``, the queue where the message was before it was redriven to another; mostly ``queue`` itself."""
     from pyspark.sql import functions as f
 
     moved = (f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue"))
     moves = (
-        placed.where(moved)
+        with_message_dates.where(moved)
         .groupBy("message_id")
         .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
     )
@@ -143,10 +143,10 @@ def _with_home(placed: DataFrame) -> DataFrame:
         "moves", f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
     )
     home = f.when(f.col("moves").isNull(), f.col("queue")).otherwise(back)
-    return placed.join(moves, "message_id", "left").withColumn("home", home)
+    return with_message_dates.join(moves, "message_id", "left").withColumn("home", home)
 
 
-def _told(lives: DataFrame, losses: Losses) -> DataFrame:
+def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFrame:
     from pyspark.sql import functions as f
 
     acked, dead_at, delivered = f.col("acked_at"), f.col("dead_lettered_at"), f.col("first_delivered_at")
@@ -191,12 +191,12 @@ def _told(lives: DataFrame, losses: Losses) -> DataFrame:
             f.when(whole < 0, 0).otherwise(whole).alias("e2e_ms"),
             (f.coalesce(wait < 0, f.lit(False)) | f.coalesce(whole < 0, f.lit(False))).alias("skewed"),
             "hops",
-            overlaps(losses, f.least("first_at", "created_at"), f.col("ended_at")).alias("at_least"),
+            overlaps(missing_spans, f.least("first_at", "created_at"), f.col("ended_at")).alias("at_least"),
         )
     )
 
 
-def as_it_was(lifecycle: DataFrame, at: int) -> DataFrame:
+def lifecycle_at(lifecycle: DataFrame, at: int) -> DataFrame:
     """The lives that had begun at ``at`` (Unix ms), with ``ended_at``, ``last_event`` and ``last_queue`` as they were
     then; of one with more events than ``hops`` holds, as they are."""
     from pyspark.sql import functions as f

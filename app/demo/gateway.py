@@ -29,7 +29,7 @@ class Clock:
     def __call__(self) -> int:
         return self.now
 
-    def wind(self, to: int) -> None:
+    def advance(self, to: int) -> None:
         """Go to a later time; never back."""
         self.now = max(self.now, to)
 

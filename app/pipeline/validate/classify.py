@@ -24,7 +24,7 @@ _READABLE_BYTES = 4 * 1024 * 1024
 """A larger body that is refused is not read a second time for what it might say of itself."""
 
 
-class Row(NamedTuple):
+class ValidatedRow(NamedTuple):
     """A row of either dataset: ``verdict`` is the name of the one that it belongs to, the rest are its columns."""
 
     verdict: str
@@ -50,24 +50,24 @@ class Row(NamedTuple):
     truncated: bool | None = None
 
 
-def judged(found: Body, source: str, run: str) -> Row:
+def classify(found: Body, source: str, run: str) -> ValidatedRow:
     """The row of a body of the file ``source``."""
     if found.fault is not None:
         reason, detail = found.fault
-        return _refused(found, source, run, {}, reason, "", detail)
+        return _quarantined(found, source, run, {}, reason, "", detail)
     try:
         return _accepted(found, source, run)
     except Poison as poison:
         refusal = poison.code, poison.pointer, poison.detail
     except Exception as error:
         refusal = "internal_error", "", f"{type(error).__name__}: {error}"[:500]
-    return _refused(found, source, run, _told(found.content), *refusal)
+    return _quarantined(found, source, run, _readable_columns(found.content), *refusal)
 
 
-def _accepted(found: Body, source: str, run: str) -> Row:
+def _accepted(found: Body, source: str, run: str) -> ValidatedRow:
     received = inspect(found.content, _LIMITS)
     made = canonical(found.content)
-    return Row(
+    return ValidatedRow(
         ACCEPTED,
         _text(received.id),
         _text(received.job),
@@ -88,8 +88,10 @@ def _accepted(found: Body, source: str, run: str) -> Row:
     )
 
 
-def _refused(found: Body, source: str, run: str, told: dict[str, Any], reason: str, pointer: str, detail: str) -> Row:
-    return Row(
+def _quarantined(
+    found: Body, source: str, run: str, told: dict[str, Any], reason: str, pointer: str, detail: str
+) -> ValidatedRow:
+    return ValidatedRow(
         QUARANTINED,
         **told,
         body=found.content,
@@ -105,15 +107,15 @@ def _refused(found: Body, source: str, run: str, told: dict[str, Any], reason: s
     )
 
 
-def _told(body: bytes) -> dict[str, Any]:
+def _readable_columns(body: bytes) -> dict[str, Any]:
     """What a refused body says of itself, as far as it can be read."""
     try:
-        return dict(_sayings(body)) if len(body) <= _READABLE_BYTES else {}
+        return dict(_column_values(body)) if len(body) <= _READABLE_BYTES else {}
     except (JsonSyntaxError, JsonTooDeep, RecursionError, MemoryError):
         return {}
 
 
-def _sayings(body: bytes) -> Iterator[tuple[str, Any]]:
+def _column_values(body: bytes) -> Iterator[tuple[str, Any]]:
     top = {member.name: member.value for member in decode_object(body).members}
     meta = top.get("meta")
     meta = meta if isinstance(meta, dict) else {}
