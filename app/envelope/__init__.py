@@ -19,10 +19,16 @@ Codes of a refused publish, each with an RFC 6901 pointer; a body's first proble
 The codes of a body refused on a queue stand in :mod:`app.envelope.reception`.
 """
 
-from app.envelope.canonical import canonical
 from app.envelope.contract import DeadSummary, Envelope, Limits, Poison, Publication, Received
-from app.envelope.ordinary import inspect, read_publication
-from app.envelope.records import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
+from app.envelope.editing import (
+    canonical,
+    dead_letter_block,
+    dead_letter_record,
+    describe_dead,
+    redriven,
+    with_attempts,
+)
+from app.envelope.fast_path import inspect, read_publication
 
 __all__ = [
     "DeadSummary",

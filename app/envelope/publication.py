@@ -1,6 +1,6 @@
 """Any publish body to a Publication: the complete reading, with every problem of the body in one answer.
 
-:mod:`app.envelope.ordinary` reads ordinary bodies faster, and leaves here whatever it does not recognise.
+:mod:`app.envelope.fast_path` reads ordinary bodies faster, and leaves here whatever it does not recognise.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, redriving, settling
 from app.observe.events import Event, Observe
-from app.observe.tracing.request import Trace, Tracing
+from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
 
 _KEPT_RUNTIMES = 10_000

@@ -17,7 +17,7 @@ from app.gateway.model import Projection, Receipt, Replay
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime
 from app.gateway.routing import Route, chunks
 from app.gateway.spans import carrying, sending
-from app.observe.tracing.request import Trace
+from app.observe.tracing.trace import Trace
 from app.runtime import turns
 
 _Ready = tuple[int, PendingPublish]

@@ -21,10 +21,10 @@ from app.gateway.model import Settlement
 from app.gateway.routing import Route
 from app.observe.events import Facts
 from app.observe.tracing.context import TRACEPARENT, Context, carried, of_message
-from app.observe.tracing.request import Trace
+from app.observe.tracing.trace import Trace
 
 if TYPE_CHECKING:
-    from app.observe.tracing.recorder import Attributes, Kind, Recorded
+    from app.observe.tracing.span_recorder import Attributes, Kind, Recorded
 
 _TYPES = {"send": "send", "receive": "receive", "redrive": "send"}
 _NO_FACTS: Sequence[Facts] = ()

@@ -20,7 +20,7 @@ from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import create_rest, serve_rest
 from app.http.traced import RequestTrace
-from app.observe.tracing.request import travels
+from app.observe.tracing.trace import travels
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]

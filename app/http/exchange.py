@@ -17,7 +17,7 @@ from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
 from app.http.traced import RequestTrace
 from app.observe.logs import get_logger
-from app.observe.tracing.request import TRACEPARENT
+from app.observe.tracing.trace import TRACEPARENT
 
 JSON = b"application/json"
 MAX_REQUEST_ID = 128

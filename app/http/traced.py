@@ -12,10 +12,10 @@ from starlette.types import Scope
 
 from app.http.problems import RawHeaders
 from app.observe.tracing.context import Context
-from app.observe.tracing.request import TRACEPARENT, Trace, Tracing, of_request, travels
+from app.observe.tracing.trace import TRACEPARENT, Trace, Tracing, of_request, travels
 
 if TYPE_CHECKING:
-    from app.observe.tracing.recorder import Recorded
+    from app.observe.tracing.span_recorder import Recorded
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 GONE = "client_gone"

@@ -1,4 +1,4 @@
-"""What the gateway reports of its work: transitions of messages, and calls to brokers."""
+"""Events and broker calls that the gateway reports, and their delivery to observers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import Struct
+
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
 
 EventKind = Literal[
     "accepted",
@@ -81,3 +84,20 @@ class Call(Struct, frozen=True):
 
 Observe = Callable[[Event | Call], None]
 """Takes each event and each call as it happens; must not block, and must not raise."""
+
+
+_throttled = LogThrottle(get_logger("babelgate.observe"))
+
+
+def fan_out(observers: Sequence[Observe]) -> Observe:
+    """One observer that tells all of ``observers``; what one of them raises is logged, because what was reported has
+    happened, and its caller is to be told that."""
+
+    def observe(reported: Event | Call) -> None:
+        for each in observers:
+            try:
+                each(reported)
+            except Exception:
+                _throttled.warning("not all was observed", queue=reported.queue, exc_info=True)
+
+    return observe

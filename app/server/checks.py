@@ -18,7 +18,7 @@ from app.errors import ConfigError
 from app.gateway.route_checks import check
 from app.gateway.routing import Route
 from app.observe.metrics import otlp as metrics_otlp
-from app.observe.tracing import setup as tracing_setup
+from app.observe.tracing.trace import check_env
 from app.runtime.files import check_writable
 from app.server.wiring import connect_brokers, journal, key_policy, needs_directory, peers_directory, router
 
@@ -87,7 +87,7 @@ def journal_directories(candidate: Candidate) -> None:
 
 def telemetry(candidate: Candidate) -> None:
     """OpenTelemetry's environment variables are valid."""
-    tracing_setup.check()
+    check_env()
     if candidate.settings.metrics:
         metrics_otlp.check()
 

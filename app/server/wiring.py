@@ -36,13 +36,11 @@ from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.observers import AccessLog, Durations
-from app.observe.events import Observe
+from app.observe.events import Observe, fan_out
 from app.observe.journal.writer import Journal, Options
 from app.observe.metrics import otlp as metrics_otlp
 from app.observe.metrics.recorder import Metrics
-from app.observe.observers import fan_out
-from app.observe.tracing import setup as tracing_setup
-from app.observe.tracing.request import Tracing
+from app.observe.tracing.trace import Tracing, tracing_from_env
 from app.server.application import App, Part
 from app.server.overload import Pacer, Shedder
 from app.server.peer_port import PeerPort
@@ -116,7 +114,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
     """
     systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
-    traced = tracing_setup.tracing({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
+    traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
     metrics = Metrics(clock, systems) if settings.metrics else None
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]

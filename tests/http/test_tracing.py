@@ -22,9 +22,9 @@ from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.traced import RequestTrace
 from app.observe.tracing.context import of_trace_id
-from app.observe.tracing.recorder import Recorded, Recorder
-from app.observe.tracing.request import Tracing
 from app.observe.tracing.sampling import Sampling
+from app.observe.tracing.span_recorder import Recorded, Recorder
+from app.observe.tracing.trace import Tracing
 from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.asgi import Call, part
 from tests.harness.memory import CAPABLE, MemoryBinding, lacking

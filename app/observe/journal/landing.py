@@ -7,9 +7,8 @@ from collections import deque
 from pathlib import Path
 from threading import Condition, Thread
 
-from app.observe.journal.claims import Claim, orphans
 from app.observe.journal.record import parse_segment
-from app.observe.journal.segments import first_at, sync
+from app.observe.journal.segments import Claim, first_at, orphans, sync
 from app.observe.journal.stores import Store
 from app.observe.logs import get_logger
 from app.runtime.backoff import Backoff

@@ -18,10 +18,9 @@ from msgspec import Struct
 from app.clock import Clock, now_ms
 from app.errors import ConfigError, Overloaded
 from app.observe.journal.buffer import Buffer
-from app.observe.journal.claims import Claim
 from app.observe.journal.landing import Landing
 from app.observe.journal.record import Segment, new_epoch
-from app.observe.journal.segments import Segments, make_private
+from app.observe.journal.segments import Claim, Segments, make_private
 from app.observe.journal.stores import Compression, store
 from app.observe.logs import get_logger
 from app.runtime.files import check_writable

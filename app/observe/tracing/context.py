@@ -1,17 +1,17 @@
-"""W3C trace context as it travels: on requests, and in the native headers of messages. Pure.
+"""W3C trace context of requests and messages, and the context that an envelope's ``trace_id`` gives. Pure.
 
-What is malformed or too long is ignored, never an error (https://www.w3.org/TR/trace-context/,
-https://www.w3.org/TR/baggage/).
+Malformed or overlong headers are ignored, never an error (https://www.w3.org/TR/trace-context/,
+https://www.w3.org/TR/baggage/). Ids derived from a ``trace_id`` follow the formula that every SDK of the contract uses:
+big-endian integers, never zero.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 
 from msgspec import Struct
-
-from app.observe.tracing.formula import parent_id_of, trace_id_of
 
 TRACEPARENT, TRACESTATE, BAGGAGE = "traceparent", "tracestate", "baggage"
 
@@ -108,3 +108,33 @@ def carried(own: Mapping[str, str], context: Context | None, baggage: str) -> Ma
     if baggage:
         headers[BAGGAGE] = baggage
     return {**headers, **own} if headers else own
+
+
+def trace_id_of(trace_id: str) -> int:
+    """The 128-bit trace id: the 16 bytes of a UUID, hyphens or not; of any other text, the first 16 of its SHA-256."""
+    digits = trace_id.replace("-", "")
+    if len(digits) == 32:
+        try:
+            raw = bytes.fromhex(digits)
+        except ValueError:
+            raw = b""
+        # It takes blanks between the bytes, which the contract does not.
+        if len(raw) == 16 and (number := int.from_bytes(raw, "big")):
+            return number
+    return int.from_bytes(_digest(trace_id)[:16], "big") or 1
+
+
+def parent_id_of(trace_id: str) -> int:
+    """The 64-bit id of the span that stands for whoever began the trace, where no context travelled."""
+    return int.from_bytes(_digest(f"babelqueue-span:{trace_id}")[:8], "big") or 1
+
+
+def uuid_of(digits: str) -> str:
+    """A trace id of 32 hexadecimal digits as the text of a UUID: what an envelope's ``trace_id`` is to be for a trace
+    that there is already."""
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _digest(text: str) -> bytes:
+    # A foreign body may hold an unpaired surrogate.
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

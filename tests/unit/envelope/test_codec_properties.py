@@ -29,7 +29,7 @@ from app.envelope import (
     redriven,
     with_attempts,
 )
-from app.envelope.ordinary import inspect_ordinary, read_ordinary
+from app.envelope.fast_path import inspect_ordinary, read_ordinary
 from app.envelope.publication import read_any
 from app.envelope.reception import inspect_any
 from app.errors import BodyTooLarge, EnvelopeError

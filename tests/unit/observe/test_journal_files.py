@@ -16,9 +16,8 @@ import pytest
 
 from app.observe.events import Facts
 from app.observe.journal.buffer import Buffer
-from app.observe.journal.claims import Claim, orphans
 from app.observe.journal.record import new_epoch, parse_segment
-from app.observe.journal.segments import Segments, first_at, trim
+from app.observe.journal.segments import Claim, Segments, first_at, orphans, trim
 from tests.harness.journal import happened, numbers, records
 
 EPOCH = new_epoch(1_700_000_000_000, b"abcd")
@@ -188,7 +187,7 @@ def test_a_living_process_keeps_its_files(tmp_path: Path) -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import sys, signal; from pathlib import Path; from app.observe.journal.claims import Claim\n"
+        "import sys, signal; from pathlib import Path; from app.observe.journal.segments import Claim\n"
         f"assert Claim.take(Path(sys.argv[1]), {OWNER!r}); print('taken', flush=True); signal.pause()"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)

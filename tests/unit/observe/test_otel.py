@@ -20,7 +20,7 @@ from app.errors import ConfigError
 from app.observe.otel import asked_for, bounded
 from app.observe.tracing.context import context_of
 from app.observe.tracing.sampling import randomness, sampling
-from app.observe.tracing.setup import check, tracing
+from app.observe.tracing.trace import check_env, tracing_from_env
 
 OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
 
@@ -60,17 +60,17 @@ def test_what_is_asked_for(environ: dict[str, str], exporters: list[str]) -> Non
 )
 def test_what_cannot_be_is_refused_by_the_name_of_its_variable(environ: dict[str, str], variable: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        check(environ)
+        check_env(environ)
     assert refused.value.key == variable
     with pytest.raises(ConfigError):
-        tracing({}, environ)
+        tracing_from_env({}, environ)
 
 
 def test_an_exporter_that_is_not_installed_is_refused_before_anything_listens() -> None:
     script = (
         "import sys; sys.modules['opentelemetry.exporter'] = None\n"
-        "from app.observe.tracing.setup import check\n"
-        "try: check({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://localhost'})\n"
+        "from app.observe.tracing.trace import check_env\n"
+        "try: check_env({'OTEL_EXPORTER_OTLP_ENDPOINT': 'http://localhost'})\n"
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
@@ -81,8 +81,8 @@ def test_without_an_exporter_the_sdk_is_not_loaded() -> None:
     script = (
         "import sys\n"
         "from app.config import settings\nfrom app.server import server, wiring\n"
-        "from app.observe.tracing.setup import tracing\n"
-        "assert tracing({}, {}).recorder is None\n"
+        "from app.observe.tracing.trace import tracing_from_env\n"
+        "assert tracing_from_env({}, {}).recorder is None\n"
         "print(*[name for name in sys.modules if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter'))])\n"
     )
     told = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout

@@ -8,9 +8,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.trace import get_current_span
 
-from app.observe.tracing.context import Context, as_travelled, carried, context_of, of_message, of_trace_id, parse
-from app.observe.tracing.formula import parent_id_of, trace_id_of, uuid_of
-from app.observe.tracing.request import of_request
+from app.observe.tracing.context import (
+    Context,
+    as_travelled,
+    carried,
+    context_of,
+    of_message,
+    of_trace_id,
+    parent_id_of,
+    parse,
+    trace_id_of,
+    uuid_of,
+)
+from app.observe.tracing.trace import of_request
 
 TRACE, SPAN = "7b3f9c2ae41d4f889b2a1c0d5e6f7a8b", "980c512d6f4a8fba"
 PARENT = f"00-{TRACE}-{SPAN}-01"

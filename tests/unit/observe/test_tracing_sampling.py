@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.observe.tracing.context import context_of
-from app.observe.tracing.formula import trace_id_of
+from app.observe.tracing.context import context_of, trace_id_of
 from app.observe.tracing.sampling import Sampling, sampling
 
 COUNT = 5_000

@@ -1,7 +1,4 @@
-"""Bytes of a queue, edited without re-encoding: attempts, dead-letter records, and the way back.
-
-A re-emit keeps every byte but those of the edited members; it drops the forbidden keys, and folds ``urn`` into ``job``.
-"""
+"""Edits of bodies found on a queue: canonical form, attempts, dead-letter records and redrives."""
 
 from __future__ import annotations
 
@@ -12,12 +9,14 @@ from typing import Any
 import msgspec
 
 from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, DeadSummary, Limits, Poison, identity, is_int64, is_text
-from app.envelope.ordinary import inspect, with_attempts_ordinary
+from app.envelope.fast_path import canonical_ordinary, inspect, with_attempts_ordinary
 from app.jsontext import (
     WHITESPACE,
     JsonSyntaxError,
     JsonTooDeep,
+    Member,
     ObjectText,
+    compact_any,
     decode_object,
     has_lone_surrogate,
     is_encodable,
@@ -164,3 +163,34 @@ def _text(value: object) -> str | None:
 
 def _integer(value: Any) -> int | None:
     return value if is_int64(value) else None
+
+
+_TOP = ("trace_id", "data", "meta", "attempts")
+_META = ("id", "queue", "lang", "schema_version", "created_at")
+
+
+def canonical(body: bytes) -> bytes:
+    """The canonical form of ``body``, which :func:`app.envelope.inspect` has found valid; itself where it is so."""
+    made = canonical_ordinary(body)
+    if made is None:
+        top = decode_object(body, ("data",)).by_name()
+        job = identity(top)
+        assert job is not None
+        members = [f'"job":{compact_any(job.raw)}', *_ordered(top, _TOP, ("job", "urn", *FORBIDDEN))]
+        made = f"{{{','.join(members)}}}".encode()
+    return body if made == body else made
+
+
+def _ordered(members: Mapping[str, Member], known: tuple[str, ...], dropped: tuple[str, ...]) -> list[str]:
+    names = [name for name in known if name in members]
+    names += [name for name in members if name not in known and name not in dropped]
+    return [f"{compact_any(members[name].key)}:{_value(members[name], known)}" for name in names]
+
+
+def _value(member: Member, known: tuple[str, ...]) -> str:
+    if known is _TOP and member.name == "meta":
+        return f"{{{','.join(_ordered(parse_object(member.raw).by_name(), _META, FORBIDDEN_META))}}}"
+    if member.name in known and type(member.value) is int:
+        # Of the integers only -0 can be spelled in two ways.
+        return str(member.value)
+    return compact_any(member.raw)

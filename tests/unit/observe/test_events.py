@@ -8,8 +8,7 @@ from app.gateway.ack_tokens import TokenSealer
 from app.gateway.authorization import ANYONE
 from app.gateway.gateway import Gateway
 from app.gateway.routing import Router, Rule
-from app.observe.events import Call, Event
-from app.observe.observers import fan_out
+from app.observe.events import Call, Event, fan_out
 from tests.harness.memory import MemoryBinding
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft

@@ -1,23 +1,26 @@
-"""One request's place in a trace: whose child it is, whether it is sampled, and what it hands on.
+"""The tracing of one process, and the place of each request in a trace: parent, sampling, and context passed on.
 
-Nothing here needs OpenTelemetry's SDK: where tracing is off, and for requests that are not sampled, contexts travel
-and no span is made. A :class:`Trace` is for one request and one task; none of its methods waits or raises.
+Nothing here needs OpenTelemetry's SDK unless an exporter is configured: where tracing is off, and for requests that are
+not sampled, contexts travel and no span is made. A :class:`Trace` belongs to one request and one task; none of its
+methods waits or raises.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
+from app.observe import otel
 from app.observe.tracing import context as w3c
-from app.observe.tracing.context import Context, of_trace_id, parse, plain
-from app.observe.tracing.formula import trace_id_of, uuid_of
-from app.observe.tracing.sampling import Sampling
+from app.observe.tracing.context import Context, of_trace_id, parse, plain, trace_id_of, uuid_of
+from app.observe.tracing.sampling import Sampling, sampling
 
 if TYPE_CHECKING:
-    from app.observe.tracing.recorder import Recorded, Recorder
+    from app.observe.tracing.span_recorder import Recorded, Recorder
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -147,3 +150,40 @@ def _joined(lines: RawHeaders, wanted: bytes) -> bytes:
 
 def _plain(value: bytes, most: int) -> str:
     return plain(value.decode("latin-1"), most) if value else ""
+
+
+_SYSTEMS = {"sqs": "aws_sqs"}
+"""Brokers that the conventions know by another name than we do."""
+
+
+def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Tracing:
+    """Off, without anything imported for it, unless an exporter or an endpoint is named. Raises ConfigError.
+
+    ``brokers``: the kind of each (``redis``), and its URL without secrets.
+    """
+    exporters = otel.asked_for("traces", environ)
+    if not exporters:
+        return Tracing()
+    from app.observe.tracing.span_recorder import recorder
+
+    sampler = sampling(environ)
+    systems = {name: _place(kind, url) for name, (kind, url) in brokers.items()}
+    return Tracing(recorder(exporters, environ), sampler, systems)
+
+
+def check_env(environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ConfigError for variables that :func:`tracing_from_env` would refuse; sends nothing."""
+    made = tracing_from_env({}, environ).recorder
+    if made is not None:
+        made.discard()
+
+
+def _place(kind: str, url: str) -> Mapping[str, str | int]:
+    parts = urlsplit(url)
+    place: dict[str, str | int] = {"messaging.system": _SYSTEMS.get(kind, kind)}
+    # An embedded broker is a file, and nowhere.
+    if kind != "sqlite" and parts.hostname:
+        place["server.address"] = parts.hostname
+        if parts.port:
+            place["server.port"] = parts.port
+    return place

@@ -162,7 +162,7 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
 
 
 def canonical_ordinary(body: bytes) -> bytes | None:
-    """As :func:`app.envelope.canonical.canonical`, where the frame has all the known keys and no other; else None."""
+    """As :func:`app.envelope.editing.canonical`, where the frame has all the known keys and no other; else None."""
     try:
         frame = _decode_wire(body)
     except _UNUSUAL:
@@ -175,7 +175,7 @@ def canonical_ordinary(body: bytes) -> bytes | None:
 
 
 def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
-    """As :func:`app.envelope.records.with_attempts`, where the count stands last and nothing is dropped; else None."""
+    """As :func:`app.envelope.editing.with_attempts`, where the count stands last and nothing is dropped; else None."""
     last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))
     if last is None or body.count(b'"attempts"') != 1:
         return None
