@@ -1,0 +1,51 @@
+"""Bounds the time of calls to a broker: see :class:`app.brokers.binding.Binding`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from app.errors import BrokerUnavailable
+
+PING_SECONDS = 2.0
+WARNINGS_SECONDS = 2.0
+OPEN_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
+RESERVE_SECONDS = 1.0
+"""How much longer than its ``wait_seconds`` a reserve may take."""
+
+GRACE_SECONDS = 0.1
+"""How much longer an answer is waited for: this process may have stood still, with the answer unread in a socket."""
+
+Result = TypeVar("Result")
+
+
+async def finished(future: asyncio.Future[Any], seconds: float) -> bool:
+    """Wait for ``future`` for ``seconds`` and GRACE_SECONDS; return whether it is done. Cancels nothing."""
+    await asyncio.wait((future,), timeout=max(seconds, 0))
+    if not future.done():
+        await asyncio.wait((future,), timeout=GRACE_SECONDS)
+    return future.done()
+
+
+async def within(seconds: float, broker: str, call: Coroutine[Any, Any, Result]) -> Result:
+    """The result of ``call``, or its error. Raises BrokerUnavailable when it has none within ``seconds``.
+
+    The bound includes the grace. A call without an answer is cancelled, and so it is when the caller is cancelled;
+    neither waits until the cancelled call has ended.
+    """
+    task = asyncio.ensure_future(call)
+    task.add_done_callback(_retrieve)
+    try:
+        if await finished(task, seconds - GRACE_SECONDS):
+            return task.result()
+    finally:
+        task.cancel()
+    raise BrokerUnavailable(broker=broker, reason=f"no answer within {seconds:g} s")
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """Mark the error of a cancelled call as seen, so that the event loop does not log it."""
+    if not task.cancelled():
+        task.exception()

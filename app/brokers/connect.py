@@ -1,0 +1,98 @@
+"""Shares one attempt to connect among concurrent callers, and pauses between failed attempts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
+
+from app.errors import BrokerUnavailable
+from app.runtime.backoff import Backoff
+
+CONNECT_SECONDS = 4.0
+"""How long connecting may take; ``timeout_seconds`` where that is less."""
+
+_FIRST_PAUSE_SECONDS = 0.2
+_LAST_PAUSE_SECONDS = 5.0
+
+Connection = TypeVar("Connection")
+
+
+class ConnectPause:
+    """The pause after a failed attempt to connect to a broker; several connections to one broker may share it."""
+
+    def __init__(self) -> None:
+        self._backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
+        self._until = 0.0
+        self._cause = ""
+
+    @property
+    def cause(self) -> str | None:
+        """Why the last attempt failed, while the pause lasts; None when another attempt may begin."""
+        return self._cause if asyncio.get_running_loop().time() < self._until else None
+
+    def succeeded(self) -> None:
+        """End the pause; the next one is the shortest again."""
+        self._backoff.succeeded()
+        self._until = 0.0
+
+    def failed(self, error: BaseException) -> None:
+        """Begin a pause, longer than the one before."""
+        self._until = asyncio.get_running_loop().time() + self._backoff.failed()
+        self._cause = str(getattr(error, "reason", error))
+
+
+class SharedConnect(Generic[Connection]):
+    """Connects to ``broker`` with ``connect``: at most one attempt at a time, which concurrent callers share.
+
+    ``connect`` bounds its own time and translates its errors. With a ``pause`` a failed attempt is not repeated before
+    the pause is over.
+    """
+
+    def __init__(
+        self,
+        broker: str,
+        connect: Callable[[], Coroutine[Any, Any, Connection]],
+        pause: ConnectPause | None = None,
+    ) -> None:
+        self._broker = broker
+        self._connect = connect
+        self._pause = pause
+        self._attempt: asyncio.Task[Connection] | None = None
+
+    async def connected(self) -> Connection:
+        """The connection of the attempt that is under way, or of a new one; raises its error.
+
+        Raises BrokerUnavailable at once during the pause, and when :meth:`cancel` ends the attempt. A cancelled caller
+        leaves the attempt to the others.
+        """
+        if self._attempt is None:
+            if self._pause is not None and (cause := self._pause.cause) is not None:
+                raise BrokerUnavailable(broker=self._broker, reason=cause)
+            self._attempt = asyncio.get_running_loop().create_task(self._connect())
+            self._attempt.add_done_callback(self._ended)
+        attempt = self._attempt
+        try:
+            return await asyncio.shield(attempt)
+        except asyncio.CancelledError:
+            if attempt.cancelled():
+                raise BrokerUnavailable(broker=self._broker, reason="the gateway disconnects") from None
+            raise
+
+    async def cancel(self, timeout_seconds: float) -> None:
+        """Cancel the attempt that is under way; wait at most ``timeout_seconds`` until it has ended."""
+        if self._attempt is not None:
+            self._attempt.cancel()
+            await asyncio.wait((self._attempt,), timeout=timeout_seconds)
+
+    def _ended(self, attempt: asyncio.Task[Connection]) -> None:
+        self._attempt = None
+        if attempt.cancelled():
+            return
+        error = attempt.exception()
+        if self._pause is None:
+            return
+        if error is None:
+            self._pause.succeeded()
+        else:
+            self._pause.failed(error)

@@ -1,0 +1,112 @@
+"""Parses the URLs of network brokers and their options, TLS included."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from app.brokers.options import BOOLEAN, TEXT, Options, choice
+from app.errors import ConfigError
+
+_TLS_KEYS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
+"""Named as in redis-py's own URLs, for all brokers alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """How the server's certificate is verified, and the client certificate. Files are read at each connect."""
+
+    ca_certs: str | None = None
+    certfile: str | None = None
+    keyfile: str | None = None
+    verify: bool = True
+    check_hostname: bool = True
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files. Raises OSError (of which SSLError is one), its text with the option of the file."""
+        try:
+            made = ssl.create_default_context(cafile=self.ca_certs)
+        except OSError as error:
+            raise _unreadable("ssl_ca_certs", error) from error
+        made.check_hostname = self.check_hostname and self.verify
+        made.verify_mode = ssl.CERT_REQUIRED if self.verify else ssl.CERT_NONE
+        if self.certfile is not None:
+            try:
+                made.load_cert_chain(self.certfile, self.keyfile)
+            except OSError as error:
+                keys = "ssl_certfile" if self.keyfile is None else "ssl_certfile, ssl_keyfile"
+                raise _unreadable(keys, error) from error
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerUrl:
+    """One network broker. ``path`` is still percent-encoded, without the first slash; ``port`` None: not given.
+
+    ``secure``: the scheme is the one with TLS.
+
+    ``options``: those of the mapping and the query, and ``username`` and ``password`` also from the userinfo.
+    """
+
+    scheme: str
+    secure: bool
+    host: str
+    port: int | None
+    path: str
+    options: Options
+
+
+def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -> BrokerUrl:
+    """Parse ``url``; no I/O.
+
+    ``form`` is the accepted form, for errors: ``redis[s]://[user[:password]@]host[:port][/db]``; ``s`` in brackets is
+    the scheme with TLS. ``instead`` ends the error for several hosts. Options may stand in the URL or in ``options``,
+    each in one of the two. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError(key="url", reason=f"{form} is expected") from None
+    try:
+        several = "," in parts.netloc.rpartition("@")[2]
+        host, port = ("several", None) if several else (parts.hostname, parts.port)
+    except ValueError:
+        raise ConfigError(key="url", reason="the port is not a number from 0 to 65535") from None
+    scheme = parts.scheme.lower()
+    if several:
+        raise ConfigError(key="url", reason=f"one host is expected{instead}")
+    plain = form.partition("[s]://")[0]
+    if scheme not in (plain, f"{plain}s") or not host or parts.fragment:
+        raise ConfigError(key="url", reason=f"{form} is expected")
+    all_options = Options(options, texts=True)
+    for key, value in (("username", parts.username), ("password", parts.password)):
+        if value:
+            all_options.add(key, unquote(value))
+    for key, value in parse_qsl(parts.query, keep_blank_values=True):
+        all_options.add(key, value)
+    return BrokerUrl(scheme, scheme != plain, unquote(host), port, parts.path.removeprefix("/"), all_options)
+
+
+def read_tls(url: BrokerUrl) -> Tls | None:
+    """The TLS options; None for a URL without TLS, where they are refused. Raises ConfigError."""
+    options = url.options
+    if not url.secure:
+        for key in _TLS_KEYS:
+            options.refuse(key, f"TLS needs a URL that starts with {url.scheme}s://")
+        return None
+    if "ssl_certfile" not in options:
+        options.refuse("ssl_keyfile", "ssl_certfile is expected beside it")
+    return Tls(
+        ca_certs=options.read("ssl_ca_certs", TEXT, "") or None,
+        certfile=options.read("ssl_certfile", TEXT, "") or None,
+        keyfile=options.read("ssl_keyfile", TEXT, "") or None,
+        verify=options.read("ssl_cert_reqs", choice("required", "none"), "required") == "required",
+        check_hostname=options.read("ssl_check_hostname", BOOLEAN, True),
+    )
+
+
+def _unreadable(keys: str, error: OSError) -> OSError:
+    return OSError(f"{keys}: {error.strerror or error}")
