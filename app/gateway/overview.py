@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
-from urllib.parse import urlsplit
 
 from app.brokers.binding import Binding, Lists, Peeked, Peeks, Stats
+from app.brokers.registry import driver
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import Keys
@@ -145,7 +145,7 @@ async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:
         detail = error.detail
     return BrokerInfo(
         broker=binding.name,
-        kind=urlsplit(url).scheme,
+        kind=driver(binding.name, url).kind if url else "",
         url=url,
         required=required,
         up=detail is None,

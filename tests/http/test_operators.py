@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from app.gateway.overview import broker_info
+from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
@@ -54,6 +56,13 @@ async def test_a_queue_without_a_route(serve, connect, tmp_path):
 async def test_brokers(client):
     [broker] = (await client.get("/brokers")).json()["brokers"]
     assert (broker["broker"], broker["kind"], broker["up"], broker["detail"]) == ("local", "sqlite", True, None)
+
+
+@pytest.mark.parametrize(
+    ("url", "kind"), [("amqps://h/", "rabbitmq"), ("rediss://h", "redis"), ("sqlite:///x.db", "sqlite")]
+)
+async def test_the_kind_of_a_broker_is_its_package_whatever_the_scheme(url, kind):
+    assert (await broker_info(MemoryBinding(), url, required=False)).kind == kind
 
 
 async def test_peek_leaves_the_messages(client, queue):
