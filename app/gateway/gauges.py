@@ -83,7 +83,7 @@ class Gauges:
         held: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
         for runtime in self._gateway.queue_runtimes:
-            labels = (self._metrics.know(runtime.route.queue, runtime.route.broker), runtime.route.broker)
+            labels = (self._metrics.register(runtime.route.queue, runtime.route.broker), runtime.route.broker)
             waiters[labels] = waiters.get(labels, 0.0) + runtime.receiver.waiters
             if runtime.lease_manager.held is not None:
                 held[labels] = held.get(labels, 0.0) + runtime.lease_manager.held
@@ -139,7 +139,7 @@ class Gauges:
 
     def _know(self, broker: _Broker, queue: str) -> None:
         if is_queue(self._gateway.router, broker.binding, queue):
-            self._metrics.know(queue, broker.name)
+            self._metrics.register(queue, broker.name)
 
     def _routes(self) -> Mapping[str, Sequence[Route]]:
         routes: dict[str, list[Route]] = {}

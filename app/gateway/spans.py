@@ -20,11 +20,11 @@ from app.gateway.ack_tokens import TokenSealer
 from app.gateway.model import Settlement
 from app.gateway.routing import Route
 from app.observe.events import Facts
-from app.observe.tracing.context import TRACEPARENT, Context, carried, of_message
+from app.observe.tracing.context import TRACEPARENT, Context, of_message, with_context
 from app.observe.tracing.trace import Trace
 
 if TYPE_CHECKING:
-    from app.observe.tracing.span_recorder import Attributes, Kind, Recorded
+    from app.observe.tracing.span_recorder import Attributes, Kind, RecordedSpan
 
 _TYPES = {"send": "send", "receive": "receive", "redrive": "send"}
 _NO_FACTS: Sequence[Facts] = ()
@@ -114,7 +114,7 @@ class _Traced(Operation):
     def __init__(self, trace: Trace, route: Route) -> None:
         self._trace = trace
         self._route = route
-        self._span: Recorded | None = None
+        self._span: RecordedSpan | None = None
         self._errors: list[BabelgateError] = []
         self._messages = _NO_FACTS
 
@@ -144,11 +144,11 @@ class _Traced(Operation):
         self,
         operation: str,
         kind: Kind,
-        parent: Recorded | Context,
+        parent: RecordedSpan | Context,
         began: int,
         attributes: Attributes,
         links: Sequence[tuple[Context, Attributes]],
-    ) -> Recorded:
+    ) -> RecordedSpan:
         recorder = self._trace.tracing.recorder
         assert recorder is not None
         route = self._route
@@ -170,7 +170,7 @@ class _Sending(_Traced):
         route: Route,
         sent: Sequence[tuple[Envelope, Outgoing]],
         batch: bool,
-        parent: Recorded | Context,
+        parent: RecordedSpan | Context,
     ) -> None:
         super().__init__(trace, route)
         facts = [
@@ -238,7 +238,7 @@ class _Redriving(_Traced):
 def _carrying(outgoing: Outgoing, route: Route, context: Context | None, baggage: str) -> Outgoing:
     if not route.capabilities.headers:
         return outgoing
-    headers = carried(outgoing.headers, context, baggage)
+    headers = with_context(outgoing.headers, context, baggage)
     return outgoing if headers is outgoing.headers else replace(outgoing, headers=headers)
 
 
@@ -248,7 +248,7 @@ def error_type(error: BaseException) -> str:
 
 
 def _described(
-    messages: Sequence[Facts], parent: Recorded | Context, batch: bool
+    messages: Sequence[Facts], parent: RecordedSpan | Context, batch: bool
 ) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
     """Attributes of a span about ``messages``, and its links to the contexts of these."""
     origin = _origin(parent)
@@ -265,7 +265,7 @@ def _described(
     return (_of_message(messages[0]) if messages else {}), links
 
 
-def _origin(parent: Recorded | Context) -> tuple[str, str]:
+def _origin(parent: RecordedSpan | Context) -> tuple[str, str]:
     """The trace, and the span that the whole request is a child of; empty where it is a root."""
     if isinstance(parent, Context):
         return parent.trace_id, parent.span_id

@@ -33,7 +33,7 @@ from app.http.schemas import (
     from_query,
     given,
 )
-from app.observe.tracing.context import as_travelled
+from app.observe.tracing.context import trace_headers
 from app.runtime import turns
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
@@ -237,6 +237,6 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
     ]
     # What the consumer goes on with is the message's own context, whatever the request is a part of.
     headers += [
-        (name.encode(), value.encode()) for name, value in as_travelled(message.headers, message.trace_id).items()
+        (name.encode(), value.encode()) for name, value in trace_headers(message.headers, message.trace_id).items()
     ]
     await exchange.answer(200, message.body, ENVELOPE, headers)

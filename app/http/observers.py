@@ -7,7 +7,7 @@ from typing import TextIO
 
 from app.http.exchange import Exchange
 from app.http.problems import InternalError
-from app.observe.logs import Format, get_logger, is_for_people, json_line
+from app.observe.logs import Format, get_logger, is_console, json_line
 from app.observe.metrics.recorder import CLIENT_GONE, Metrics
 
 NAME = "babelgate.access"
@@ -45,7 +45,7 @@ class AccessLog:
     def __init__(self, format: Format, stream: TextIO) -> None:
         """``stream``: where the other lines go as well."""
         self._stream = stream
-        self._people = is_for_people(format, stream.isatty())
+        self._people = is_console(format, stream.isatty())
 
     def ended(self, exchange: Exchange, seconds: float) -> None:
         """Log a request that took ``seconds``. It goes past the loggers, which cost five times as much, unless the line

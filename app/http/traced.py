@@ -15,7 +15,7 @@ from app.observe.tracing.context import Context
 from app.observe.tracing.trace import TRACEPARENT, Trace, Tracing, of_request, travels
 
 if TYPE_CHECKING:
-    from app.observe.tracing.span_recorder import Recorded
+    from app.observe.tracing.span_recorder import RecordedSpan
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"})
 GONE = "client_gone"
@@ -34,7 +34,7 @@ class RequestTrace(Trace):
             super().__init__(tracing)
         self._scope = scope
         self._headers = headers
-        self._server: Recorded | None = None
+        self._server: RecordedSpan | None = None
 
     @property
     def sampled(self) -> tuple[str, str] | None:
@@ -67,7 +67,7 @@ class RequestTrace(Trace):
                 server.fail(error or str(status))
         server.end()
 
-    def _begin(self, parent: Context | None, root: int) -> Recorded:
+    def _begin(self, parent: Context | None, root: int) -> RecordedSpan:
         recorder = self.tracing.recorder
         assert recorder is not None
         method = _method(self._scope)

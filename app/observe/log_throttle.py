@@ -21,18 +21,18 @@ class LogThrottle:
         """``clock``: seconds."""
         self._log = log
         self._clock = clock
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._written: dict[tuple[str, str], tuple[float, int]] = {}
 
     def warning(self, event: str, *, queue: str = "", count: int = 1, **values: Any) -> None:
         """It happened to ``count`` messages. The line's ``count`` is how many since the line before; its other values
         are those of the last."""
         now = self._clock()
-        last = self._told.get((event, queue))
+        last = self._written.get((event, queue))
         if last is not None and now - last[0] < SECONDS:
-            self._told[event, queue] = (last[0], last[1] + count)
+            self._written[event, queue] = (last[0], last[1] + count)
             return
-        if len(self._told) >= MAX_KINDS:
-            self._told.clear()
-        self._told[event, queue] = (now, 0)
+        if len(self._written) >= MAX_KINDS:
+            self._written.clear()
+        self._written[event, queue] = (now, 0)
         named = {"queue": queue} if queue else {}
         self._log.warning(event, **named, count=count + (last[1] if last else 0), **values)

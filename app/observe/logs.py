@@ -1,6 +1,6 @@
-"""Log lines: one chain of processors for our loggers and for those of libraries, JSON or for people, on stdout.
+"""Configures log lines: one chain of processors for our loggers and for libraries, as JSON or for a console, on stdout.
 
-What may quote a message never gets into a line: see :func:`explained`. Long values are cut, URLs lose their secrets.
+A line never quotes a message: see :func:`add_exception`. Long values are cut, and secrets in URLs are masked.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from app.masking import mask_text
 MAX_VALUE = 1_000
 """Characters of one value in a line; what is longer ends in ``…``."""
 MAX_FRAMES = 12
-"""Innermost calls that are told of an exception."""
+"""Innermost calls that are written of an exception."""
 MAX_CAUSES = 4
-"""Exceptions that are told of a chain."""
+"""Exceptions that are written of a chain."""
 _ROOT = Path(__file__).parents[2]
 _OWN = frozenset({"exception", "_record"})
 _PLAIN = (int, float, type(None))
@@ -76,21 +76,21 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
 
 def formatter(format: Format, terminal: bool) -> logging.Formatter:
     """What renders records of the standard library, ours among them."""
-    render = _for_people(terminal) if is_for_people(format, terminal) else [_json]
+    render = _console(terminal) if is_console(format, terminal) else [_json]
     return ProcessorFormatter(foreign_pre_chain=CHAIN, processors=[ProcessorFormatter.remove_processors_meta, *render])
 
 
-def is_for_people(format: Format, terminal: bool) -> bool:
+def is_console(format: Format, terminal: bool) -> bool:
     """Whether lines are for people."""
     return format == "console" or (format == "auto" and terminal)
 
 
 def json_line(level: str, name: str, event: str, fields: Fields) -> bytes:
-    """A whole line, of ``fields`` that need no processing: for what is told with every request."""
+    """A whole line, of ``fields`` that need no processing: for what is written with every request."""
     return _encode(_line(level, name, event, fields)) + b"\n"
 
 
-def named(logger: Any, method: str, fields: Fields) -> Fields:
+def add_origin(logger: Any, method: str, fields: Fields) -> Fields:
     """Who tells it, when, and how bad it is; the first fields of a line."""
     record: logging.LogRecord | None = fields.pop("_record", None)
     structured = fields.pop("_from_structlog", True)
@@ -105,11 +105,11 @@ def named(logger: Any, method: str, fields: Fields) -> Fields:
     return first if record is None else first | {"_record": record, "_from_structlog": structured}
 
 
-def explained(logger: Any, method: str, fields: Fields) -> Fields:
+def add_exception(logger: Any, method: str, fields: Fields) -> Fields:
     """The exception of ``exc_info``, as class, place and causes.
 
-    The text of one that nobody foresaw may quote a message (``invalid literal for int(): '…'``), so it is told at level
-    debug only; that of broker and configuration errors, and of the operating system's, tells of no message.
+    The text of an unexpected exception may quote a message (``invalid literal for int(): '…'``), so it is written at
+    level debug only. The texts of broker, configuration and operating system errors never quote a message.
     """
     given = fields.pop("exc_info", None)
     if given:
@@ -119,18 +119,18 @@ def explained(logger: Any, method: str, fields: Fields) -> Fields:
     return fields
 
 
-def harmless(logger: Any, method: str, fields: Fields) -> Fields:
+def mask_values(logger: Any, method: str, fields: Fields) -> Fields:
     """Values without the secrets of URLs, and of bounded length."""
     for key, value in fields.items():
         if type(value) is str:
             if len(value) > MAX_VALUE or "://" in value:
-                fields[key] = _harmless(value)
+                fields[key] = _masked(value)
         elif not isinstance(value, _PLAIN) and key not in _OWN:
-            fields[key] = _harmless(value)
+            fields[key] = _masked(value)
     return fields
 
 
-CHAIN: list[Any] = [named, explained, harmless]
+CHAIN: list[Any] = [add_origin, add_exception, mask_values]
 """What every line goes through, ours or a library's."""
 
 
@@ -139,11 +139,11 @@ def _line(level: str, name: str, event: str, fields: Fields) -> dict[str, Any]:
     return {"timestamp": now, "level": level, "logger": name, "event": event, **fields, "pid": os.getpid()}
 
 
-def _harmless(value: Any) -> Any:
+def _masked(value: Any) -> Any:
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, list | tuple | set | frozenset):
-        return [_harmless(item) for item in value]
+        return [_masked(item) for item in value]
     text = mask_text(str(value))
     return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
 
@@ -151,16 +151,16 @@ def _harmless(value: Any) -> Any:
 def _chain(error: BaseException | None) -> Iterator[dict[str, Any]]:
     left = MAX_CAUSES
     while error is not None and left:
-        told: dict[str, Any] = {"type": f"{type(error).__module__}.{type(error).__qualname__}"}
+        written: dict[str, Any] = {"type": f"{type(error).__module__}.{type(error).__qualname__}"}
         if isinstance(error, _FORESEEN) or logging.getLogger("babelgate").isEnabledFor(logging.DEBUG):
-            told["text"] = _harmless(error)
-        told["frames"] = [
+            written["text"] = _masked(error)
+        written["frames"] = [
             f"{_place(frame.f_code.co_filename)}:{line} {frame.f_code.co_name}"
             for frame, line in list(walk_tb(error.__traceback__))[-MAX_FRAMES:]
         ]
         if isinstance(error, BaseExceptionGroup):
-            told["exceptions"] = [one for inner in error.exceptions[:MAX_CAUSES] for one in _chain(inner)]
-        yield told
+            written["exceptions"] = [one for inner in error.exceptions[:MAX_CAUSES] for one in _chain(inner)]
+        yield written
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
         left -= 1
 
@@ -186,21 +186,21 @@ def _json(logger: Any, method: str, fields: Fields) -> str:
 
 def _readable(logger: Any, method: str, fields: Fields) -> Fields:
     """An exception as lines; control characters, which a terminal would obey, escaped."""
-    told = fields.pop("exception", None)
+    written = fields.pop("exception", None)
     for key, value in fields.items():
         if isinstance(value, str) and not value.isprintable():
             fields[key] = repr(value)[1:-1]
-    if told is not None:
-        fields["exception"] = "\n".join(_lines(told, "  "))
+    if written is not None:
+        fields["exception"] = "\n".join(_lines(written, "  "))
     return fields
 
 
-def _lines(told: list[dict[str, Any]], indent: str) -> Iterator[str]:
-    for error in told:
+def _lines(written: list[dict[str, Any]], indent: str) -> Iterator[str]:
+    for error in written:
         yield f"{indent}{error['type']}" + (f": {error['text']!r}" if "text" in error else "")
         yield from (f"{indent}  at {frame}" for frame in reversed(error["frames"]))
         yield from _lines(error.get("exceptions", []), indent + "  ")
 
 
-def _for_people(colors: bool) -> list[Any]:
+def _console(colors: bool) -> list[Any]:
     return [_readable, ConsoleRenderer(colors=colors, exception_formatter=plain_traceback, sort_keys=False)]

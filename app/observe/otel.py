@@ -34,7 +34,7 @@ _MODULES = {"traces": "trace_exporter", "metrics": "metric_exporter"}
 _CLASSES = {"traces": "OTLPSpanExporter", "metrics": "OTLPMetricExporter"}
 
 
-def asked_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> list[str]:
+def exporters_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> list[str]:
     """The exporters for ``signal``, each ``otlp`` or ``console``; none: it is off.
 
     Raises ConfigError, which names the variable, for one that is unknown or whose packages are not installed.
@@ -59,12 +59,12 @@ def asked_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> list[s
 
 def otlp_exporter(signal: Signal, environ: Mapping[str, str] = os.environ) -> Any:
     """The OTLP exporter for ``signal``, which reads the variables of its own. Raises ConfigError."""
-    with refusals("OTEL_EXPORTER_OTLP_…"):
+    with as_config_errors("OTEL_EXPORTER_OTLP_…"):
         return _exporter_class(signal, f"OTEL_{signal.upper()}_EXPORTER", environ)()
 
 
 @contextlib.contextmanager
-def refusals(variable: str) -> Iterator[None]:
+def as_config_errors(variable: str) -> Iterator[None]:
     """Raise what the SDK refuses of its variables as ConfigError, naming the one in its text, else ``variable``."""
     try:
         yield

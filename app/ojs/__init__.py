@@ -12,15 +12,15 @@ An attribute that the specification leaves to the server (``state``, ``result`` 
 
 from app.ojs.editing import dead_letter_of, discarded, retried, revived
 from app.ojs.publication import as_entry
-from app.ojs.reading import Attributes, Beside, attributes_of, envelope_of, members, value
+from app.ojs.reading import Attributes, MessageProperties, attributes_of, envelope_of, members, value
 from app.ojs.terms import MEDIA_TYPE
 from app.ojs.writing import Job, job_of
 
 __all__ = [
     "MEDIA_TYPE",
     "Attributes",
-    "Beside",
     "Job",
+    "MessageProperties",
     "as_entry",
     "attributes_of",
     "dead_letter_of",

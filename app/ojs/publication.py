@@ -15,7 +15,7 @@ from app.envelope.contract import is_text
 from app.envelope.publication import MAX_PROBLEMS
 from app.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from app.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
-from app.ojs.reading import Beside, envelope_of
+from app.ojs.reading import MessageProperties, envelope_of
 from app.ojs.terms import SERVER, SPEC_VERSION, is_spec_version, milliseconds, timestamp, uuid7
 
 _DEFECTS = {
@@ -45,7 +45,7 @@ def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
     given: dict[str, Any] = {"specversion": SPEC_VERSION, "id": uuid7(now, os.urandom(10)), "queue": queue}
     given = {name: said for name, said in given.items() if name not in job} | {"created_at": timestamp(now)}
     job |= msgspec.json.decode(msgspec.json.encode(given), type=dict[str, Raw])
-    envelope = envelope_of(job, Beside(queue, created_at=now))
+    envelope = envelope_of(job, MessageProperties(queue, created_at=now))
     if envelope is None:
         raise EnvelopeError([Problem("", "invalid_job", "No envelope can carry this job.")])
     entry: dict[str, Any] = {"envelope": Raw(envelope)}

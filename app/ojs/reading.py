@@ -59,7 +59,7 @@ class Frame(Struct, frozen=True):
     spread: bool
 
 
-class Beside(Struct, frozen=True):
+class MessageProperties(Struct, frozen=True):
     """What travelled with a job outside its body; None where nothing did. ``created_at`` in Unix ms."""
 
     queue: str = "default"
@@ -108,13 +108,13 @@ def members(attributes: Attributes, name: str) -> dict[str, Raw]:
     return value(attributes, name, dict[str, Raw]) or {}
 
 
-def envelope_of(job: Attributes, beside: Beside) -> bytes | None:
+def envelope_of(job: Attributes, properties: MessageProperties) -> bytes | None:
     """The envelope that ``job`` is to a consumer, in canonical bytes; None where no envelope can say it."""
     try:
         meta = members(job, "meta")
-        attempts = max(_failed(job), beside.attempts)
+        attempts = max(_failed(job), properties.attempts)
         framed = _framed(job, meta, attempts)
-        return _translated(job, meta, beside, attempts) if framed is None else framed
+        return _translated(job, meta, properties, attempts) if framed is None else framed
     except UNREADABLE:
         return None
 
@@ -138,19 +138,19 @@ def _framed(job: Attributes, meta: Attributes, attempts: int) -> bytes | None:
     return body if attempts == frame.attempts else with_attempts(body, attempts)
 
 
-def _translated(job: Attributes, meta: Attributes, beside: Beside, attempts: int) -> bytes:
+def _translated(job: Attributes, meta: Attributes, properties: MessageProperties, attempts: int) -> bytes:
     type_ = text(job, "type") or ""
     marked = value(meta, "bq_schema_version", int) == 1 and all(text(meta, n) for n in ("urn", "trace_id", "lang"))
     urn = text(meta, "urn") or urn_of(type_)
     job_id = text(job, "id")
-    id_ = (text(meta, "bq_id") if marked else None) or job_id or beside.id or _fingerprint(job)
-    created_at, literal = _created_at(job, id_, beside)
+    id_ = (text(meta, "bq_id") if marked else None) or job_id or properties.id or _fingerprint(job)
+    created_at, literal = _created_at(job, id_, properties)
     lang = text(meta, "lang") or "python"
     if marked:
         trace_id = text(meta, "trace_id") or ""
         known = _OURS
     else:
-        trace_id = _trace_id(meta, beside, id_)
+        trace_id = _trace_id(meta, properties, id_)
         lang = lang if lang in LANGS else "python"
         known = frozenset(n for n, said in (("trace_id", trace_id), ("lang", lang)) if text(meta, n) == said)
         # A URN that its type does not tell stays beside the type, to show that the two belong together.
@@ -178,7 +178,7 @@ def _translated(job: Attributes, meta: Attributes, beside: Beside, attempts: int
 
     frame: dict[str, Any] = {
         "id": id_,
-        "queue": (text(meta, "bq_queue") if marked else None) or text(job, "queue") or beside.queue,
+        "queue": (text(meta, "bq_queue") if marked else None) or text(job, "queue") or properties.queue,
         "lang": lang,
         "schema_version": 1,
         "created_at": created_at,
@@ -198,20 +198,22 @@ def _data(job: Attributes) -> tuple[bytes, bool]:
     return b'{"args":%b}' % bytes(job["args"]), True
 
 
-def _created_at(job: Attributes, id_: str, beside: Beside) -> tuple[int | None, Raw | None]:
+def _created_at(job: Attributes, id_: str, properties: MessageProperties) -> tuple[int | None, Raw | None]:
     """Unix ms, and the attribute as written where these do not tell it."""
     written = value(job, "created_at", str)
     ms = milliseconds(written)
     if ms is not None:
         return ms, None if timestamp(ms) == written else job["created_at"]
-    return beside.created_at if beside.created_at is not None else uuid7_ms(id_) if is_uuid7(id_) else None, None
+    if properties.created_at is not None:
+        return properties.created_at, None
+    return uuid7_ms(id_) if is_uuid7(id_) else None, None
 
 
-def _trace_id(meta: Attributes, beside: Beside, id_: str) -> str:
-    for found in (beside.trace_id, text(meta, "trace_id")):
+def _trace_id(meta: Attributes, properties: MessageProperties, id_: str) -> str:
+    for found in (properties.trace_id, text(meta, "trace_id")):
         if found is not None and is_uuid(found):
             return found
-    carried = trace_id_of(beside.traceparent) or trace_id_of(text(meta, "traceparent"))
+    carried = trace_id_of(properties.traceparent) or trace_id_of(text(meta, "traceparent"))
     return carried or derived_uuid(f"trace {id_}")
 
 

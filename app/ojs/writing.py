@@ -8,7 +8,18 @@ import msgspec
 from msgspec import Raw, Struct
 
 from app.jsontext import decode_object, parse_object
-from app.ojs.reading import LIST, MAPPED, Arguments, Attributes, Beside, Frame, envelope_of, members, text, value
+from app.ojs.reading import (
+    LIST,
+    MAPPED,
+    Arguments,
+    Attributes,
+    Frame,
+    MessageProperties,
+    envelope_of,
+    members,
+    text,
+    value,
+)
 from app.ojs.terms import (
     SERVER,
     SPEC_VERSION,
@@ -88,7 +99,7 @@ def job_of(body: bytes, queue: str, now: int) -> Job:
         "enqueued_at": timestamp(now),
     }
     written = _raw(attributes)
-    if envelope_of(written, Beside()) != body:
+    if envelope_of(written, MessageProperties()) != body:
         attributes["meta"] = own | {"bq_frame": _frame(body, attempts, spread)}
         written = _raw(attributes)
     return Job(written, job_id, type_, trace_id, created_at, attempts)

@@ -139,7 +139,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     parts: list[Part] = []
     if metrics is not None:
         for queue in gateway.router.configured():
-            metrics.know(queue, gateway.router.route(queue).broker)
+            metrics.register(queue, gateway.router.route(queue).broker)
         siblings = None
         if workers_directory is not None:
             siblings = Workers(gateway.incarnation, workers_directory, directory, signer)

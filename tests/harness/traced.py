@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from app.observe.tracing.sampling import sampling
-from app.observe.tracing.span_recorder import Recorder, RootIds
+from app.observe.tracing.span_recorder import RootIds, SpanRecorder
 from app.observe.tracing.trace import Tracing
 
 
@@ -24,7 +24,7 @@ class Spans:
         provider = TracerProvider(ALWAYS_ON, shutdown_on_exit=False, id_generator=ids)
         provider.add_span_processor(SimpleSpanProcessor(self._exporter))
         environ = {"OTEL_TRACES_SAMPLER": sampler, "OTEL_TRACES_SAMPLER_ARG": argument}
-        self.tracing = Tracing(Recorder(provider, ids), sampling(environ))
+        self.tracing = Tracing(SpanRecorder(provider, ids), sampling(environ))
 
     @property
     def all(self) -> Sequence[ReadableSpan]:

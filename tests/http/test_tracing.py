@@ -23,7 +23,7 @@ from app.http.body import RequestLimits
 from app.http.traced import RequestTrace
 from app.observe.tracing.context import of_trace_id
 from app.observe.tracing.sampling import Sampling
-from app.observe.tracing.span_recorder import Recorded, Recorder
+from app.observe.tracing.span_recorder import RecordedSpan, SpanRecorder
 from app.observe.tracing.trace import Tracing
 from tests.brokers.sqlite.harness import SqliteBroker
 from tests.harness.asgi import Call, part
@@ -253,13 +253,13 @@ async def test_probes_make_no_span_unless_they_are_traced(make, spans):
     assert spans.named("GET /livez").kind.name == "SERVER"
 
 
-class _Refusing(Recorder):
+class _Refusing(SpanRecorder):
     """Where nothing is sampled nothing is recorded, and nobody is asked to."""
 
     def __init__(self) -> None:
         return
 
-    def start(self, *what: Any, **how: Any) -> Recorded:
+    def start(self, *what: Any, **how: Any) -> RecordedSpan:
         raise AssertionError(f"a span was made: {what}")
 
     async def close(self) -> None:

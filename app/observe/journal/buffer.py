@@ -78,10 +78,10 @@ class Buffer:
             for facts in messages:
                 body = None if bodies is None else next(bodies, None)
                 if len(lines) >= room:
-                    self._lose(at)
+                    self._drop(at)
                     continue
                 if self._lost:
-                    self._tell_gap(at)
+                    self._add_gap(at)
                 envelope, other = embedded(body)
                 self.seq += 1
                 record = Record(
@@ -123,16 +123,16 @@ class Buffer:
         with self._lock:
             self._taken -= count
             if self._lost and self.size < self.limit:
-                self._tell_gap(self._clock())
+                self._add_gap(self._clock())
 
-    def _lose(self, at: int) -> None:
+    def _drop(self, at: int) -> None:
         if not self._lost:
             self._first_lost_at = at
         self._last_lost_at = at
         self._lost += 1
         self.dropped += 1
 
-    def _tell_gap(self, at: int) -> None:
+    def _add_gap(self, at: int) -> None:
         self.seq += 1
         nothing = (None,) * 11
         record = Record(VERSION, self._node, self._epoch, self.seq, "gap", at, *nothing)

@@ -8,7 +8,7 @@ from pathlib import Path
 from threading import Condition, Thread
 
 from app.observe.journal.record import parse_segment
-from app.observe.journal.segments import Claim, first_at, orphans, sync
+from app.observe.journal.segments import SegmentLock, first_at, orphans, sync
 from app.observe.journal.stores import Store
 from app.observe.logs import get_logger
 from app.runtime.backoff import Backoff
@@ -32,7 +32,7 @@ class Landing:
         self._directory = directory
         self._store = store
         self._waiting: deque[Path] = deque()
-        self._adopted: dict[str, Claim] = {}
+        self._adopted: dict[str, SegmentLock] = {}
         self._changed = Condition()
         self._until: float | None = None
         self._thread = Thread(target=self._run, name="journal-landing", daemon=True)
@@ -124,9 +124,9 @@ class Landing:
 
     def _adopt(self) -> None:
         try:
-            for claim, paths in orphans(self._directory):
+            for lock, paths in orphans(self._directory):
                 log.info("segments of a process that died", files=[path.name for path in paths])
-                self._adopted[claim.owner] = claim
+                self._adopted[lock.owner] = lock
                 for path in paths:
                     self.add(path)
         except OSError as error:

@@ -141,7 +141,7 @@ _LOCK = ".lock"
 log = get_logger("babelgate.journal")
 
 
-class Claim:
+class SegmentLock:
     """The right to the segments of one process; it ends with the process that holds it, however that ends.
 
     A lock of flock(2): ``directory`` lies on a disk of this host.
@@ -152,22 +152,22 @@ class Claim:
         self._lock = lock
 
     @classmethod
-    def take(cls, directory: Path, owner: str) -> Claim | None:
+    def take(cls, directory: Path, owner: str) -> SegmentLock | None:
         """The claim to what ``owner`` wrote; None: it is alive, or another took its claim. Raises OSError."""
         return cls._taken(directory, owner, wait=False)
 
     @classmethod
-    def own(cls, directory: Path, owner: str) -> Claim:
-        """The claim of this process, before it writes anything. Raises OSError.
+    def own(cls, directory: Path, owner: str) -> SegmentLock:
+        """The lock of this process, before it writes anything. Raises OSError.
 
         Blocks for the moment in which another that looks for orphans may hold it, between the file and the lock.
         """
-        claim = cls._taken(directory, owner, wait=True)
-        assert claim is not None
-        return claim
+        lock = cls._taken(directory, owner, wait=True)
+        assert lock is not None
+        return lock
 
     @classmethod
-    def _taken(cls, directory: Path, owner: str, *, wait: bool) -> Claim | None:
+    def _taken(cls, directory: Path, owner: str, *, wait: bool) -> SegmentLock | None:
         while True:
             lock = FileLock(directory / f"{owner}{_LOCK}", create_mode=0o600)
             try:
@@ -190,25 +190,25 @@ class Claim:
         self._lock.close()
 
 
-def orphans(directory: Path) -> Iterator[tuple[Claim, list[Path]]]:
-    """The segments of each process that is dead, trimmed and closed, with the claim to them. Raises OSError.
+def orphans(directory: Path) -> Iterator[tuple[SegmentLock, list[Path]]]:
+    """The segments of each process that is dead, trimmed and closed, with the lock to them. Raises OSError.
 
-    Those of one process come in order. A claim without segments is released already, and does not come.
+    Those of one process come in order. A lock without segments is released already, and does not come.
     """
     owners = {found.owner for path in directory.iterdir() if (found := parse_segment(path.name))}
     owners |= {path.name.removesuffix(_LOCK) for path in directory.glob(f"*{_LOCK}")}
     for owner in sorted(owners):
-        claim = Claim.take(directory, owner)
-        if claim is None:
+        lock = SegmentLock.take(directory, owner)
+        if lock is None:
             continue
         for path in directory.glob(f"{owner}-*{PART}"):
             path.unlink()
         paths = [path for path in directory.iterdir() if (found := parse_segment(path.name)) and found.owner == owner]
         closed = [path for path in map(_closed, sorted(paths)) if path is not None]
         if closed:
-            yield claim, closed
+            yield lock, closed
         else:
-            claim.release()
+            lock.release()
 
 
 def _closed(path: Path) -> Path | None:

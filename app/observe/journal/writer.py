@@ -20,7 +20,7 @@ from app.errors import ConfigError, Overloaded
 from app.observe.journal.buffer import Buffer
 from app.observe.journal.landing import Landing
 from app.observe.journal.record import Segment, new_epoch
-from app.observe.journal.segments import Claim, Segments, make_private
+from app.observe.journal.segments import SegmentLock, Segments, make_private
 from app.observe.journal.stores import Compression, store
 from app.observe.logs import get_logger
 from app.runtime.files import check_writable
@@ -50,7 +50,7 @@ class Options(Struct, frozen=True, kw_only=True):
     wait: bool = False
 
 
-class Stats(Struct, frozen=True):
+class JournalStats(Struct, frozen=True):
     """``records`` there are, gaps included; ``dropped`` are not among them. ``buffer_bytes`` wait for the disk.
 
     ``segments`` have landed, ``waiting_segments`` are closed and have not. ``errors``: writes and landings that failed
@@ -84,10 +84,10 @@ class Journal:
         # Callers wait from half of it on, so that what is under way already still finds room.
         self._crowded = options.buffer_bytes / 2 if options.wait else math.inf
         self._waiting = 0
-        self._room = asyncio.Event()
+        self._has_capacity = asyncio.Event()
         self._errors = 0
         self._failing = False
-        self._claim: Claim | None = None
+        self._lock: SegmentLock | None = None
         self._stopping = Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = Thread(target=self._run, name="journal-writer", daemon=True)
@@ -119,17 +119,17 @@ class Journal:
         try:
             async with asyncio.timeout(seconds):
                 while self.crowded:
-                    self._room.clear()
-                    await self._room.wait()
+                    self._has_capacity.clear()
+                    await self._has_capacity.wait()
         except TimeoutError:
             raise Overloaded(reason="the journal's disk is full or too slow") from None
         finally:
             self._waiting -= 1
 
-    def stats(self) -> Stats:
+    def stats(self) -> JournalStats:
         """What it has done so far, and what waits."""
         landing = self._landing
-        return Stats(
+        return JournalStats(
             self._buffer.seq,
             self._buffer.dropped,
             self._buffer.size,
@@ -151,7 +151,7 @@ class Journal:
         self._store.prepare()
         try:
             make_private(self._directory)
-            self._claim = Claim.own(self._directory, self._owner)
+            self._lock = SegmentLock.own(self._directory, self._owner)
         except OSError as error:
             reason = f"{self._directory}: {error.strerror}"
             raise ConfigError(key="journal.open_directory", reason=reason) from None
@@ -179,7 +179,7 @@ class Journal:
                 log.info("the journal is written again", dropped=self._buffer.dropped)
             if self._waiting and self._loop is not None:
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-                    self._loop.call_soon_threadsafe(self._room.set)
+                    self._loop.call_soon_threadsafe(self._has_capacity.set)
         self._attempt(self._segments.close_due)
         return lines
 
@@ -197,8 +197,8 @@ class Journal:
     def _close(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         self._thread.join(seconds)
-        if self._landing.stop(max(until - time.monotonic(), 0)) and self._claim is not None:
-            self._claim.release()
+        if self._landing.stop(max(until - time.monotonic(), 0)) and self._lock is not None:
+            self._lock.release()
 
 
 def host_node() -> str:

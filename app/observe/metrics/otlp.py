@@ -14,7 +14,7 @@ from app.errors import ConfigError
 from app.observe.logs import get_logger
 from app.observe.metrics.catalogue import CATALOGUE, Metric
 from app.observe.metrics.instruments import Distribution, Exemplar, Labels, Snapshot, Value
-from app.observe.otel import asked_for, bounded, otlp_exporter, resource
+from app.observe.otel import bounded, exporters_for, otlp_exporter, resource
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics import export as sdk
@@ -49,7 +49,7 @@ def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], fl
     given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
     if not given.isdecimal() or int(given) == 0:
         raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
-    names = asked_for("metrics", environ)
+    names = exporters_for("metrics", environ)
     if not names:
         return [], 0.0
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter

@@ -59,7 +59,7 @@ _FROM_THE_START: tuple[tuple[Metric, Labels], ...] = (
 )
 
 
-class _CallCells(NamedTuple):
+class _CallInstruments(NamedTuple):
     duration: Histogram
     messages: Count | None
     batches: Histogram | None
@@ -77,7 +77,7 @@ class Metrics:
         self._counts: dict[str, dict[Labels, Count]] = {m.otel: {} for m in CATALOGUE if m.kind == "counter"}
         self._histograms: dict[str, dict[Labels, Histogram]] = {m.otel: {} for m in CATALOGUE if m.kind == "histogram"}
         self._by_event: dict[tuple[str, str, str, str | None], tuple[Count, ...]] = {}
-        self._by_call: dict[tuple[str, str, str, str | None], _CallCells] = {}
+        self._by_call: dict[tuple[str, str, str, str | None], _CallInstruments] = {}
         self._by_request: dict[tuple[str, str, int, str, str | None], Histogram] = {}
         self._end_to_end: dict[tuple[str, str], Histogram] = {}
 
@@ -90,7 +90,7 @@ class Metrics:
         """The value of the label for ``queue``."""
         return queue if queue in self._queues else OTHER
 
-    def know(self, queue: str, broker: str) -> str:
+    def register(self, queue: str, broker: str) -> str:
         """The label for ``queue``, which gets its own as long as there is room, and its counters with it."""
         if queue not in self._queues:
             if len(self._queues) >= MAX_QUEUES:
@@ -109,14 +109,14 @@ class Metrics:
         assert type(reported) is Event
         kind, count = reported.kind, reported.count
         key = (kind, reported.queue, reported.broker, reported.reason)
-        cells = self._by_event.get(key)
-        if cells is None:
-            cells = self._cells_of(reported)
+        instruments = self._by_event.get(key)
+        if instruments is None:
+            instruments = self._event_instruments(reported)
             # Nothing is kept of a queue without a label, or a reason nobody declared: the cache is as small as these.
             if reported.queue in self._queues and (reported.reason is None or reported.reason in _KEPT):
-                self._by_event[key] = cells
-        for cell in cells:
-            cell.value += count
+                self._by_event[key] = instruments
+        for instrument in instruments:
+            instrument.value += count
         if kind == "acked":
             self._count_ends(reported)
 
@@ -134,13 +134,13 @@ class Metrics:
         if method not in _METHODS:
             method = OTHER_VALUE
         key = (method, route, status, scheme, error)
-        cell = self._by_request.get(key)
-        if cell is None:
+        instrument = self._by_request.get(key)
+        if instrument is None:
             labels = (method, route, str(status or ""), scheme, self._error(error))
-            cell = self._histogram(HTTP_DURATION, labels)
+            instrument = self._histogram(HTTP_DURATION, labels)
             if error is None or error in self._errors:
-                self._by_request[key] = cell
-        cell.observe(seconds, sampled)
+                self._by_request[key] = instrument
+        instrument.observe(seconds, sampled)
 
     def snapshot(self) -> Snapshot:
         """A copy of all numbers."""
@@ -153,37 +153,37 @@ class Metrics:
 
     def read(self, name: str) -> tuple[str, dict[Labels, Value]]:
         """``name``, and a copy of its numbers."""
-        cells: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
-        return name, {at: cell.read() for at, cell in cells.items()}
+        instruments: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
+        return name, {at: instrument.read() for at, instrument in instruments.items()}
 
     def _count_call(self, call: Call) -> None:
         key = (call.operation, call.queue, call.broker, call.error)
-        cells = self._by_call.get(key)
-        if cells is None:
-            cells = self._cells_of_calls(call)
+        instruments = self._by_call.get(key)
+        if instruments is None:
+            instruments = self._call_instruments(call)
             if call.queue in self._queues and (call.error is None or call.error in self._errors):
-                self._by_call[key] = cells
-        cells.duration.observe(call.seconds)
-        if cells.messages is not None:
-            cells.messages.value += call.count
-        if cells.batches is not None and call.coalesced:
-            cells.batches.observe(call.count)
+                self._by_call[key] = instruments
+        instruments.duration.observe(call.seconds)
+        if instruments.messages is not None:
+            instruments.messages.value += call.count
+        if instruments.batches is not None and call.coalesced:
+            instruments.batches.observe(call.count)
 
     def _count_ends(self, event: Event) -> None:
         key = (event.queue, event.broker)
-        cell = self._end_to_end.get(key)
-        if cell is None:
-            cell = self._histogram(END_TO_END, (self.know(event.queue, event.broker), event.broker))
+        instrument = self._end_to_end.get(key)
+        if instrument is None:
+            instrument = self._histogram(END_TO_END, (self.register(event.queue, event.broker), event.broker))
             if event.queue in self._queues:
-                self._end_to_end[key] = cell
+                self._end_to_end[key] = instrument
         now = self._clock()
         for facts in event.messages:
             if facts.created_at is not None:
                 # The clock of whoever made the message may be ahead.
-                cell.observe(max(now - facts.created_at, 0) / 1000)
+                instrument.observe(max(now - facts.created_at, 0) / 1000)
 
-    def _cells_of(self, event: Event) -> tuple[Count, ...]:
-        labels = (self.know(event.queue, event.broker), event.broker)
+    def _event_instruments(self, event: Event) -> tuple[Count, ...]:
+        labels = (self.register(event.queue, event.broker), event.broker)
         kind, reason = event.kind, event.reason
         if kind in OUTCOMES:
             return (self._count(SETTLED, (*labels, kind)),)
@@ -195,12 +195,12 @@ class Metrics:
             return (self._count(FORWARDED_SETTLES, (*labels, reason if reason in RESULTS else "failed")),)
         return (self._count(_PLAIN[kind], labels),)
 
-    def _cells_of_calls(self, call: Call) -> _CallCells:
-        queue = self.know(call.queue, call.broker)
+    def _call_instruments(self, call: Call) -> _CallInstruments:
+        queue = self.register(call.queue, call.broker)
         system = self._systems.get(call.broker, OTHER_VALUE)
         labels = (call.operation, system, queue, self._error(call.error))
         messages = {"send": SENT_MESSAGES, "receive": CONSUMED_MESSAGES}.get(call.operation)
-        return _CallCells(
+        return _CallInstruments(
             self._histogram(OPERATION_DURATION, labels),
             None if messages is None else self._count(messages, labels),
             self._histogram(BATCH_SIZE, (queue, call.broker)) if call.operation == "send" else None,
@@ -210,18 +210,18 @@ class Metrics:
         return "" if code is None else code if code in self._errors else OTHER_VALUE
 
     def _count(self, metric: Metric, labels: Labels) -> Count:
-        cells = self._counts[metric.otel]
-        cell = cells.get(labels)
-        if cell is None:
-            cell = cells[labels] = Count()
-        return cell
+        instruments = self._counts[metric.otel]
+        instrument = instruments.get(labels)
+        if instrument is None:
+            instrument = instruments[labels] = Count()
+        return instrument
 
     def _histogram(self, metric: Metric, labels: Labels) -> Histogram:
-        cells = self._histograms[metric.otel]
-        cell = cells.get(labels)
-        if cell is None:
-            cell = cells[labels] = Histogram(metric.bounds)
-        return cell
+        instruments = self._histograms[metric.otel]
+        instrument = instruments.get(labels)
+        if instrument is None:
+            instrument = instruments[labels] = Histogram(metric.bounds)
+        return instrument
 
 
 _KEPT = frozenset({*REASONS, *RESULTS})

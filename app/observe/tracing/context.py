@@ -84,7 +84,7 @@ def plain(text: str, most: int) -> str:
     return text if len(text) <= most and _TEXT.fullmatch(text) else ""
 
 
-def as_travelled(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
+def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
     """The headers by which somebody goes on from a message with these ``headers`` and ``trace_id``."""
     travelled = parse(headers.get(TRACEPARENT))
     context = travelled or of_trace_id(trace_id)
@@ -98,7 +98,7 @@ def as_travelled(headers: Mapping[str, str], trace_id: str | None) -> Mapping[st
     return {name: value for name, value in told.items() if value}
 
 
-def carried(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
+def with_context(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
     """The headers of a message whose ``own`` ones win: a ``traceparent`` of its own comes without another's state."""
     headers: dict[str, str] = {}
     if context is not None and TRACEPARENT not in own:

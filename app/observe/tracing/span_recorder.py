@@ -36,7 +36,7 @@ MAX_VALUE = 256
 """Characters of an attribute: an id of a foreign message may have any length."""
 
 
-class Recorded:
+class RecordedSpan:
     """A span that is being recorded. ``context`` names it."""
 
     __slots__ = ("context", "span")
@@ -61,7 +61,7 @@ class Recorded:
         self.span.end()
 
 
-class Recorder:
+class SpanRecorder:
     """Makes spans and sends them to exporters. Whether to make one has been decided before."""
 
     def __init__(self, provider: TracerProvider, ids: RootIds) -> None:
@@ -73,13 +73,13 @@ class Recorder:
         self,
         name: str,
         kind: Kind,
-        parent: Recorded | Context | None,
+        parent: RecordedSpan | Context | None,
         began: int,
         attributes: Attributes,
         links: Sequence[tuple[Context, Attributes]] = (),
         *,
         root: int = 0,
-    ) -> Recorded:
+    ) -> RecordedSpan:
         """A span that began at ``began`` (Unix ns); without a parent it is the root of the trace ``root``."""
         self._ids.root = root
         span = self._tracer.start_span(
@@ -91,7 +91,7 @@ class Recorder:
             began,
         )
         assert isinstance(span, Span)
-        return Recorded(span)
+        return RecordedSpan(span)
 
     def discard(self) -> None:
         """End it before anything was recorded."""
@@ -112,23 +112,23 @@ class RootIds(RandomIdGenerator):
         return self.root or super().generate_trace_id()
 
 
-def recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.environ) -> Recorder:
-    """The recorder for ``exporters``, as :func:`app.observe.otel.asked_for` names them. Raises ConfigError."""
+def create_recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.environ) -> SpanRecorder:
+    """The recorder for ``exporters``, as :func:`app.observe.otel.exporters_for` names them. Raises ConfigError."""
     ids = RootIds()
-    with otel.refusals("OTEL_…"):
+    with otel.as_config_errors("OTEL_…"):
         provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
     for name in exporters:
         exporter = ConsoleSpanExporter() if name == "console" else otel.otlp_exporter("traces", environ)
-        with otel.refusals("OTEL_BSP_…"):
+        with otel.as_config_errors("OTEL_BSP_…"):
             provider.add_span_processor(BatchSpanProcessor(exporter))
-    return Recorder(provider, ids)
+    return SpanRecorder(provider, ids)
 
 
-def _parent(parent: Recorded | Context | None) -> SdkContext:
+def _parent(parent: RecordedSpan | Context | None) -> SdkContext:
     # Never what happens to be current: our callers say what they mean.
     if parent is None:
         return SdkContext()
-    span = parent.span if isinstance(parent, Recorded) else NonRecordingSpan(_remote(parent))
+    span = parent.span if isinstance(parent, RecordedSpan) else NonRecordingSpan(_remote(parent))
     return set_span_in_context(span, SdkContext())
 
 

@@ -20,7 +20,7 @@ from app.observe.tracing.context import Context, of_trace_id, parse, plain, trac
 from app.observe.tracing.sampling import Sampling, sampling
 
 if TYPE_CHECKING:
-    from app.observe.tracing.span_recorder import Recorded, Recorder
+    from app.observe.tracing.span_recorder import RecordedSpan, SpanRecorder
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
@@ -35,7 +35,7 @@ class Tracing:
 
     def __init__(
         self,
-        recorder: Recorder | None = None,
+        recorder: SpanRecorder | None = None,
         sampling: Sampling = _OFF,
         systems: Mapping[str, Mapping[str, Any]] = _NO_SYSTEMS,
     ) -> None:
@@ -69,7 +69,7 @@ class Trace:
         self.context = context
         self.baggage = baggage
         self.began = time.time_ns()
-        self._span: Recorded | Context | None = None
+        self._span: RecordedSpan | Context | None = None
         self.is_undecided = tracing.recorder is not None
 
     @property
@@ -82,7 +82,7 @@ class Trace:
         """Whether it is sampled, or may turn out to be."""
         return self.is_undecided or self._span is not None
 
-    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
+    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> RecordedSpan | Context | None:
         """What the request's spans are children of; None where it is not sampled. Decided once.
 
         The request's context is the parent. Without one it is that of the one message that the request is about:
@@ -111,7 +111,7 @@ class Trace:
         """Not worth a span."""
         self.is_undecided = False
 
-    def _begin(self, parent: Context | None, root: int) -> Recorded | Context | None:
+    def _begin(self, parent: Context | None, root: int) -> RecordedSpan | Context | None:
         """The span of the request itself, or what stands in its place."""
         return parent
 
@@ -119,7 +119,7 @@ class Trace:
 class _PeerTrace(Trace):
     """What a peer has sampled: its span is the parent."""
 
-    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> Recorded | Context | None:
+    def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> RecordedSpan | Context | None:
         return self.context
 
 
@@ -161,14 +161,14 @@ def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[st
 
     ``brokers``: the kind of each (``redis``), and its URL without secrets.
     """
-    exporters = otel.asked_for("traces", environ)
+    exporters = otel.exporters_for("traces", environ)
     if not exporters:
         return Tracing()
-    from app.observe.tracing.span_recorder import recorder
+    from app.observe.tracing.span_recorder import create_recorder
 
     sampler = sampling(environ)
     systems = {name: _place(kind, url) for name, (kind, url) in brokers.items()}
-    return Tracing(recorder(exporters, environ), sampler, systems)
+    return Tracing(create_recorder(exporters, environ), sampler, systems)
 
 
 def check_env(environ: Mapping[str, str] = os.environ) -> None:

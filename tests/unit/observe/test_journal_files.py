@@ -17,7 +17,7 @@ import pytest
 from app.observe.events import Facts
 from app.observe.journal.buffer import Buffer
 from app.observe.journal.record import new_epoch, parse_segment
-from app.observe.journal.segments import Claim, Segments, first_at, orphans, trim
+from app.observe.journal.segments import SegmentLock, Segments, first_at, orphans, trim
 from tests.harness.journal import happened, numbers, records
 
 EPOCH = new_epoch(1_700_000_000_000, b"abcd")
@@ -177,7 +177,7 @@ def test_what_a_dead_process_left_is_closed(tmp_path: Path) -> None:
 
 
 def test_a_living_process_keeps_its_files(tmp_path: Path) -> None:
-    claim = Claim.take(tmp_path, OWNER)
+    claim = SegmentLock.take(tmp_path, OWNER)
     path = tmp_path / f"{OWNER}-000001.ndjson.open"
     path.write_bytes(some_lines() + b"under way")
     assert claim is not None
@@ -187,17 +187,17 @@ def test_a_living_process_keeps_its_files(tmp_path: Path) -> None:
 
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     program = (
-        "import sys, signal; from pathlib import Path; from app.observe.journal.segments import Claim\n"
-        f"assert Claim.take(Path(sys.argv[1]), {OWNER!r}); print('taken', flush=True); signal.pause()"
+        "import sys, signal; from pathlib import Path; from app.observe.journal.segments import SegmentLock\n"
+        f"assert SegmentLock.take(Path(sys.argv[1]), {OWNER!r}); print('taken', flush=True); signal.pause()"
     )
     holder = subprocess.Popen([sys.executable, "-c", program, tmp_path], stdout=subprocess.PIPE)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"taken\n"
-        assert Claim.take(tmp_path, OWNER) is None
+        assert SegmentLock.take(tmp_path, OWNER) is None
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.communicate()
-    claim = Claim.take(tmp_path, OWNER)
+    claim = SegmentLock.take(tmp_path, OWNER)
     assert claim is not None
     claim.release()
 
@@ -210,20 +210,20 @@ def test_the_lock_of_a_process_that_left_nothing_goes_away(tmp_path: Path) -> No
 
 
 def test_a_lock_file_that_was_removed_meanwhile_is_nobodys(tmp_path: Path) -> None:
-    first = Claim.take(tmp_path, OWNER)
+    first = SegmentLock.take(tmp_path, OWNER)
     assert first is not None
     os.unlink(tmp_path / f"{OWNER}.lock")
-    second = Claim.take(tmp_path, OWNER)
+    second = SegmentLock.take(tmp_path, OWNER)
     assert second is not None
-    assert Claim.take(tmp_path, OWNER) is None
+    assert SegmentLock.take(tmp_path, OWNER) is None
 
 
 def test_a_process_that_starts_gets_its_claim_whoever_looks_for_orphans(tmp_path: Path) -> None:
     """Another may find the lock's file before it is locked, hold it, and remove it because nothing was written yet."""
-    looking = Claim.take(tmp_path, OWNER)
+    looking = SegmentLock.take(tmp_path, OWNER)
     assert looking is not None
     with ThreadPoolExecutor(1) as threads:
-        starting = threads.submit(Claim.own, tmp_path, OWNER)
+        starting = threads.submit(SegmentLock.own, tmp_path, OWNER)
         assert not wait([starting], 0.05).done, "it waits, and does not go on without"
         looking.release()
         claim = starting.result(20)

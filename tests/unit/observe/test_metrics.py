@@ -145,7 +145,7 @@ class TestBounds:
     def test_no_name_whatsoever_makes_more_series(self, queues: list[str], words: list[str]) -> None:
         made = metrics()
         for number in range(MAX_QUEUES - 2):
-            made.know(f"known-{number}", "b")
+            made.register(f"known-{number}", "b")
 
         def series() -> int:
             return sum(map(len, made.snapshot().values()))
@@ -176,7 +176,7 @@ class TestBounds:
 
     def test_a_configured_queue_keeps_its_label(self) -> None:
         made = metrics()
-        made.know("orders", "b")
+        made.register("orders", "b")
         for number in range(MAX_QUEUES):
             made.observe(Event("accepted", f"q{number}", "b"))
         made.observe(Event("accepted", "orders", "b"))

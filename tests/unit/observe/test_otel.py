@@ -17,7 +17,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_s
 
 from app import __version__
 from app.errors import ConfigError
-from app.observe.otel import asked_for, bounded
+from app.observe.otel import bounded, exporters_for
 from app.observe.tracing.context import context_of
 from app.observe.tracing.sampling import randomness, sampling
 from app.observe.tracing.trace import check_env, tracing_from_env
@@ -44,7 +44,7 @@ OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
     ],
 )
 def test_what_is_asked_for(environ: dict[str, str], exporters: list[str]) -> None:
-    assert asked_for("traces", environ) == exporters
+    assert exporters_for("traces", environ) == exporters
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,15 @@ from opentelemetry.trace import get_current_span
 
 from app.observe.tracing.context import (
     Context,
-    as_travelled,
-    carried,
     context_of,
     of_message,
     of_trace_id,
     parent_id_of,
     parse,
+    trace_headers,
     trace_id_of,
     uuid_of,
+    with_context,
 )
 from app.observe.tracing.trace import of_request
 
@@ -131,10 +131,10 @@ def test_what_a_request_brings(headers: list[tuple[str, str]], context: Context 
 
 def test_what_a_message_carries() -> None:
     context = parse(PARENT, "a=1")
-    assert carried({}, None, "") == {}
-    assert carried({}, context, "") == {"traceparent": PARENT, "tracestate": "a=1"}
-    assert carried({}, None, "k=v") == {"baggage": "k=v"}
-    assert carried({"x": "1"}, context, "k=v") == {
+    assert with_context({}, None, "") == {}
+    assert with_context({}, context, "") == {"traceparent": PARENT, "tracestate": "a=1"}
+    assert with_context({}, None, "k=v") == {"baggage": "k=v"}
+    assert with_context({"x": "1"}, context, "k=v") == {
         "x": "1",
         "traceparent": PARENT,
         "tracestate": "a=1",
@@ -144,16 +144,20 @@ def test_what_a_message_carries() -> None:
 
 def test_what_a_message_has_of_its_own_wins() -> None:
     own = {"traceparent": OTHER, "baggage": "own=1"}
-    assert carried(own, parse(PARENT, "a=1"), "k=v") == own
-    assert carried({"traceparent": "what a client gave"}, parse(PARENT, "a=1"), "") == {
+    assert with_context(own, parse(PARENT, "a=1"), "k=v") == own
+    assert with_context({"traceparent": "what a client gave"}, parse(PARENT, "a=1"), "") == {
         "traceparent": "what a client gave"
     }
 
 
 def test_what_a_consumer_goes_on_with() -> None:
     travelled = {"traceparent": OTHER, "tracestate": "a=1", "baggage": "k=v", "x": "1"}
-    assert as_travelled(travelled, "not-a-uuid") == {"traceparent": OTHER, "tracestate": "a=1", "baggage": "k=v"}
+    assert trace_headers(travelled, "not-a-uuid") == {
+        "traceparent": OTHER,
+        "tracestate": "a=1",
+        "baggage": "k=v",
+    }
     by_formula = {"traceparent": "00-2184a32a3bae6ad756d745ec8678ad6a-8649efbf89835216-01"}
-    assert as_travelled({"traceparent": "x", "tracestate": "a=1"}, "not-a-uuid") == by_formula
-    assert as_travelled({"traceparent": OTHER, "tracestate": "\n", "baggage": "é"}, None) == {"traceparent": OTHER}
-    assert as_travelled({}, None) == {}
+    assert trace_headers({"traceparent": "x", "tracestate": "a=1"}, "not-a-uuid") == by_formula
+    assert trace_headers({"traceparent": OTHER, "tracestate": "\n", "baggage": "é"}, None) == {"traceparent": OTHER}
+    assert trace_headers({}, None) == {}

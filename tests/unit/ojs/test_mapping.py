@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.envelope import inspect, read_publication, with_attempts
 from app.errors import EnvelopeError, EnvelopeSyntaxError
-from app.ojs import Beside, as_entry, attributes_of, discarded, envelope_of, job_of, retried, revived
+from app.ojs import MessageProperties, as_entry, attributes_of, discarded, envelope_of, job_of, retried, revived
 from app.ojs.terms import SERVER, type_of, urn_of
 from tests.unit.envelope.strategies import OBJECTS, TEXTS, exact, frames
 from tests.unit.envelope.support import LIMITS, NOW, TRACE, compact
@@ -27,7 +27,7 @@ JOB: dict[str, Any] = {
     "created_at": "2025-06-05T14:12:07.000Z",
 }
 BLANK = " \t\n\v\f\r"
-BESIDE = Beside("orders")
+BESIDE = MessageProperties("orders")
 
 
 def published(body: bytes, queue: str = "orders") -> bytes:
@@ -39,10 +39,10 @@ def again(body: bytes, queue: str = "orders") -> bytes | None:
     """An envelope after its time as a job on an OJS queue."""
     job = attributes_of(job_of(body, queue, NOW).body, declared=False)
     assert job is not None
-    return envelope_of(job, Beside(queue, attempts=0))
+    return envelope_of(job, MessageProperties(queue, attempts=0))
 
 
-def read(job: Any, beside: Beside = BESIDE) -> dict[str, Any]:
+def read(job: Any, beside: MessageProperties = BESIDE) -> dict[str, Any]:
     body = job if isinstance(job, bytes) else compact(job)
     attributes = attributes_of(body, declared=False)
     assert attributes is not None
@@ -232,13 +232,13 @@ def test_an_id_of_version_7_is_kept() -> None:
     ("meta", "beside", "trace_id"),
     [
         ({"trace_id": TRACE}, BESIDE, TRACE),
-        ({"trace_id": "no uuid"}, Beside(trace_id=TRACE), TRACE),
-        ({}, Beside(traceparent="00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-00f067aa0ba902b7-01"), TRACE),
+        ({"trace_id": "no uuid"}, MessageProperties(trace_id=TRACE), TRACE),
+        ({}, MessageProperties(traceparent="00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-00f067aa0ba902b7-01"), TRACE),
         ({"traceparent": "00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-00f067aa0ba902b7-01"}, BESIDE, TRACE),
-        ({}, Beside(trace_id="x", traceparent="x"), None),
+        ({}, MessageProperties(trace_id="x", traceparent="x"), None),
     ],
 )
-def test_the_trace_id_is_found_or_derived(meta: Any, beside: Beside, trace_id: str | None) -> None:
+def test_the_trace_id_is_found_or_derived(meta: Any, beside: MessageProperties, trace_id: str | None) -> None:
     found = read(JOB | {"meta": meta}, beside)["trace_id"]
     assert found == read(JOB | {"meta": meta}, beside)["trace_id"]
     assert found == trace_id if trace_id else str(uuid.UUID(found)) == found
@@ -251,19 +251,19 @@ def test_the_trace_id_is_found_or_derived(meta: Any, beside: Beside, trace_id: s
         ({"attempt": 2, "state": "retryable"}, BESIDE, 2),
         ({"attempt": 2, "state": "active"}, BESIDE, 1),
         ({"attempt": 0, "state": "active"}, BESIDE, 0),
-        ({"attempt": 1}, Beside(attempts=3), 3),
+        ({"attempt": 1}, MessageProperties(attempts=3), 3),
         ({"attempt": True}, BESIDE, 0),
         ({"attempt": -4}, BESIDE, 0),
     ],
 )
-def test_attempts_are_the_most_that_anything_tells(job: Any, beside: Beside, attempts: int) -> None:
+def test_attempts_are_the_most_that_anything_tells(job: Any, beside: MessageProperties, attempts: int) -> None:
     assert read(JOB | job, beside)["attempts"] == attempts
 
 
 def test_the_time_comes_from_the_body_or_from_beside_or_from_the_id() -> None:
     bare = {name: said for name, said in JOB.items() if name != "created_at"}
     assert read(JOB)["meta"]["created_at"] == 1_749_132_727_000
-    assert read(bare, Beside(created_at=5))["meta"]["created_at"] == 5
+    assert read(bare, MessageProperties(created_at=5))["meta"]["created_at"] == 5
     assert read(bare)["meta"]["created_at"] == int(V7.replace("-", "")[:12], 16)
     assert read(bare | {"id": "x"})["meta"]["created_at"] is None
 

@@ -13,7 +13,7 @@ from pamqp.commands import Basic
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from app.brokers.rabbitmq.profile import NativeMessage
-from app.ojs import MEDIA_TYPE, Attributes, Beside, Job, members, value
+from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
 from app.ojs.terms import milliseconds, timestamp
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
@@ -111,7 +111,7 @@ def given_headers(properties: Basic.Properties) -> dict[str, str]:
     return seen
 
 
-def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str, str]) -> Beside:
+def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str, str]) -> MessageProperties:
     """What travels with a job outside its body."""
     properties = native.properties
     headers = properties.headers or {}
@@ -119,7 +119,7 @@ def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str,
     ms = milliseconds(created) if isinstance(created, str) else None
     if ms is None and isinstance(properties.timestamp, datetime):
         ms = int(properties.timestamp.timestamp()) * 1000
-    return Beside(
+    return MessageProperties(
         queue=named if isinstance(named, str) and named else queue,
         id=properties.message_id,
         trace_id=properties.correlation_id,
