@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
@@ -24,6 +24,8 @@ Outcome = BabelgateError | None
 
 NO_HEADERS: Mapping[str, str] = {}
 
+OptionsOf = TypeVar("OptionsOf")
+
 
 @dataclass(frozen=True, slots=True)
 class NativeQueue:
@@ -31,6 +33,12 @@ class NativeQueue:
 
     name: str
     options: Any = None
+
+    def options_as(self, kind: type[OptionsOf]) -> OptionsOf:
+        """``options``, of the type that the binding's ``native_queue`` puts there. Raises TypeError for another."""
+        if not isinstance(self.options, kind):
+            raise TypeError(f"the queue {self.name} is not one of {kind.__name__}")
+        return self.options
 
 
 class Failure(Struct, frozen=True):

@@ -21,7 +21,7 @@ Word = TypeVar("Word", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
-class Reader(Generic[Value]):
+class OptionReader(Generic[Value]):
     """Reads one value: ``read`` returns it typed, or raises ValueError. ``expected`` names the accepted values.
 
     ``parse`` turns a text of a URL's query into the value that YAML would give; it may return the text unchanged.
@@ -32,7 +32,7 @@ class Reader(Generic[Value]):
     parse: Callable[[str], object] = lambda text: text
 
 
-class Options:
+class OptionMap:
     """The options given for one broker or route. Each is read once, by key; :meth:`finish` refuses the others.
 
     ``texts``: a number or boolean may also be given as a text, as in a URL's query. Every method raises ConfigError
@@ -53,7 +53,7 @@ class Options:
             raise ConfigError(key=key, reason="it is given twice: in the URL and in the options, or twice in the URL")
         self._given[key] = value
 
-    def read(self, key: str, reader: Reader[Value], default: Value) -> Value:
+    def read(self, key: str, reader: OptionReader[Value], default: Value) -> Value:
         """The option ``key``, or ``default`` where it is left out."""
         self._known.append(key)
         if key not in self._given:
@@ -81,12 +81,14 @@ def timeout_of(options: Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
     """``timeout_seconds``, which every driver takes, and the other options. Raises ConfigError."""
     others = dict(options)
     given = {"timeout_seconds": others.pop("timeout_seconds")} if "timeout_seconds" in others else {}
-    return Options(given).read("timeout_seconds", seconds(*TIMEOUT_BOUNDS), TIMEOUT_SECONDS), others
+    return OptionMap(given).read("timeout_seconds", seconds(*TIMEOUT_BOUNDS), TIMEOUT_SECONDS), others
 
 
-def seconds(least: float, most: float) -> Reader[float]:
+def seconds(least: float, most: float) -> OptionReader[float]:
     """A number of seconds from ``least`` to ``most``."""
-    return Reader(f"a number of seconds from {least:g} to {most:g}", lambda value: _within(value, least, most), _number)
+    return OptionReader(
+        f"a number of seconds from {least:g} to {most:g}", lambda value: _within(value, least, most), _number
+    )
 
 
 def _positive(value: object) -> float:
@@ -96,7 +98,7 @@ def _positive(value: object) -> float:
     return number
 
 
-def whole(least: int, most: int | None = None, what: str = "a whole number") -> Reader[int]:
+def whole(least: int, most: int | None = None, what: str = "a whole number") -> OptionReader[int]:
     """A whole number from ``least``, to ``most`` where it is given. ``what`` names it in the error."""
 
     def read(value: object) -> int:
@@ -109,10 +111,10 @@ def whole(least: int, most: int | None = None, what: str = "a whole number") -> 
             raise ValueError
         return value
 
-    return Reader(f"{what} from {least}" + ("" if most is None else f" to {most}"), read, _digits)
+    return OptionReader(f"{what} from {least}" + ("" if most is None else f" to {most}"), read, _digits)
 
 
-def choice(*words: Word) -> Reader[Word]:
+def choice(*words: Word) -> OptionReader[Word]:
     """One of ``words``, at least two."""
 
     def read(value: object) -> Word:
@@ -121,16 +123,16 @@ def choice(*words: Word) -> Reader[Word]:
                 return word
         raise ValueError
 
-    return Reader(f"{', '.join(words[:-1])} or {words[-1]}", read)
+    return OptionReader(f"{', '.join(words[:-1])} or {words[-1]}", read)
 
 
-def optional(reader: Reader[Other], meaning: str) -> Reader[Other | None]:
+def optional(reader: OptionReader[Other], meaning: str) -> OptionReader[Other | None]:
     """What ``reader`` reads, or null. ``meaning`` says what null stands for: "none"."""
 
     def read(value: object) -> Other | None:
         return None if value is None else reader.read(value)
 
-    return Reader(f"{reader.expected}, or null for {meaning},", read, reader.parse)
+    return OptionReader(f"{reader.expected}, or null for {meaning},", read, reader.parse)
 
 
 def _text(value: object) -> str:
@@ -175,15 +177,15 @@ def _digits(text: str) -> object:
     return int(text) if text.isascii() and text.isdecimal() else text
 
 
-TEXT = Reader("a text", _text)
+TEXT = OptionReader("a text", _text)
 """A text that is not empty."""
 
-ANY_TEXT = Reader("a text", _any_text)
+ANY_TEXT = OptionReader("a text", _any_text)
 """A text that may be empty."""
 
-BOOLEAN = Reader("true or false", _boolean, lambda text: {"true": True, "false": False}.get(text.lower(), text))
+BOOLEAN = OptionReader("true or false", _boolean, lambda text: {"true": True, "false": False}.get(text.lower(), text))
 
-POSITIVE_SECONDS = Reader("a number of seconds above 0", _positive, _number)
+POSITIVE_SECONDS = OptionReader("a number of seconds above 0", _positive, _number)
 
 
 def text(value: object) -> str:

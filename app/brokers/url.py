@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from app.brokers.options import BOOLEAN, TEXT, Options, choice
+from app.brokers.options import BOOLEAN, TEXT, OptionMap, choice
 from app.errors import ConfigError
 
 _TLS_KEYS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
@@ -56,14 +56,14 @@ class BrokerUrl:
     host: str
     port: int | None
     path: str
-    options: Options
+    options: OptionMap
 
 
 def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -> BrokerUrl:
     """Parse ``url``; no I/O.
 
     ``form`` is the accepted form, for errors: ``redis[s]://[user[:password]@]host[:port][/db]``; ``s`` in brackets is
-    the scheme with TLS. ``instead`` ends the error for several hosts. Options may stand in the URL or in ``options``,
+    the scheme with TLS. ``instead`` ends the error for several hosts. OptionMap may stand in the URL or in ``options``,
     each in one of the two. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
     """
     try:
@@ -81,7 +81,7 @@ def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -
     plain = form.partition("[s]://")[0]
     if scheme not in (plain, f"{plain}s") or not host or parts.fragment:
         raise ConfigError(key="url", reason=f"{form} is expected")
-    all_options = Options(options, texts=True)
+    all_options = OptionMap(options, texts=True)
     for key, value in (("username", parts.username), ("password", parts.password)):
         if value:
             all_options.add(key, unquote(value))

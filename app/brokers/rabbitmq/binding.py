@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
@@ -64,7 +64,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Ra
 
 
 def _queue(queue: NativeQueue) -> RabbitQueue:
-    return cast(RabbitQueue, queue.options)
+    return queue.options_as(RabbitQueue)
 
 
 class RabbitBinding:

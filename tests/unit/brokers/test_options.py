@@ -1,4 +1,4 @@
-"""Options become typed values; every refusal names its key and quotes no value."""
+"""OptionMap become typed values; every refusal names its key and quotes no value."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from app.brokers.options import (
     BOOLEAN,
     POSITIVE_SECONDS,
     TEXT,
-    Options,
-    Reader,
+    OptionMap,
+    OptionReader,
     choice,
     optional,
     seconds,
@@ -21,7 +21,7 @@ from app.brokers.options import (
 )
 from app.errors import ConfigError
 
-WORDS: Reader[str] = choice("full", "normal", "off")
+WORDS: OptionReader[str] = choice("full", "normal", "off")
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ WORDS: Reader[str] = choice("full", "normal", "off")
         (optional(whole(1), "none"), 7, 7),
     ],
 )
-def test_a_value_of_yaml(reader: Reader[Any], value: object, expected: object) -> None:
-    options = Options({"key": value})
+def test_a_value_of_yaml(reader: OptionReader[Any], value: object, expected: object) -> None:
+    options = OptionMap({"key": value})
     read = options.read("key", reader, "default")
     assert read == expected and type(read) is type(expected)
     options.finish()
@@ -56,11 +56,11 @@ def test_a_value_of_yaml(reader: Reader[Any], value: object, expected: object) -
         (TEXT, "60", "60"),
     ],
 )
-def test_a_text_of_a_query(reader: Reader[Any], text: str, expected: object) -> None:
-    assert Options({"key": text}, texts=True).read("key", reader, None) == expected
+def test_a_text_of_a_query(reader: OptionReader[Any], text: str, expected: object) -> None:
+    assert OptionMap({"key": text}, texts=True).read("key", reader, None) == expected
     if not isinstance(expected, str):
         with pytest.raises(ConfigError):
-            Options({"key": text}).read("key", reader, None)
+            OptionMap({"key": text}).read("key", reader, None)
 
 
 @pytest.mark.parametrize(
@@ -82,37 +82,37 @@ def test_a_text_of_a_query(reader: Reader[Any], text: str, expected: object) -> 
     ],
 )
 @pytest.mark.parametrize("texts", [False, True], ids=["yaml", "query"])
-def test_what_is_refused(reader: Reader[Any], value: object, reason: str, texts: bool) -> None:
+def test_what_is_refused(reader: OptionReader[Any], value: object, reason: str, texts: bool) -> None:
     with pytest.raises(ConfigError) as refused:
-        Options({"key": value}, texts=texts).read("key", reader, None)
+        OptionMap({"key": value}, texts=texts).read("key", reader, None)
     assert (refused.value.key, refused.value.reason) == ("key", reason)
 
 
 def test_a_missing_option_has_its_default() -> None:
-    assert Options({}).read("key", whole(1), 60) == 60
+    assert OptionMap({}).read("key", whole(1), 60) == 60
 
 
 def test_unknown_options_name_the_known_ones() -> None:
-    options = Options({"a": 1, "secret": "hunter2"})
+    options = OptionMap({"a": 1, "secret": "hunter2"})
     options.read("a", whole(0), 0)
     options.read("b", whole(0), 0)
     with pytest.raises(ConfigError) as refused:
         options.finish(" in the layout list")
     assert (refused.value.key, refused.value.reason) == ("secret", "unknown in the layout list; known are a, b")
     with pytest.raises(ConfigError) as refused:
-        Options({"a": 1}).finish()
+        OptionMap({"a": 1}).finish()
     assert refused.value.reason == "unknown; none is known"
 
 
 def test_an_option_is_given_once() -> None:
-    options = Options({"password": "hunter2"})
+    options = OptionMap({"password": "hunter2"})
     with pytest.raises(ConfigError) as refused:
         options.add("password", "hunter3")
     assert refused.value.key == "password" and "hunter" not in str(refused.value)
 
 
 def test_an_option_that_does_not_fit_is_refused_only_where_it_is_given() -> None:
-    options = Options({"keyfile": "x"})
+    options = OptionMap({"keyfile": "x"})
     options.refuse("certfile", "unused")
     with pytest.raises(ConfigError, match="certfile is expected beside it"):
         options.refuse("keyfile", "certfile is expected beside it")
