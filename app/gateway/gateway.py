@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import Binding, DeadStore, Peeked, Purges
@@ -49,8 +50,20 @@ _KEPT_RUNTIMES = 10_000
 """Past so many queues, those with nothing in flight are forgotten."""
 
 
+class Access(NamedTuple):
+    """A checked right of ``caller`` on a queue, and the route of that queue. Made by :meth:`Gateway.access`."""
+
+    caller: Caller
+    right: Right
+    route: Route
+
+
 class Gateway:
-    """One portable type over all bindings. Every verb takes the Caller and checks its right first (Forbidden)."""
+    """One portable type over all bindings. Every verb takes the Caller and checks its right first (Forbidden).
+
+    Where a verb takes ``queue``, this is the name of the queue, or the caller's Access to it: a request that was
+    granted access before its body was read has its right and its route looked up once.
+    """
 
     def __init__(
         self,
@@ -132,10 +145,17 @@ class Gateway:
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
-    def broker(self, caller: Caller, right: Right, queue: str) -> str:
-        """The broker of ``queue``, which admission counts by. Raises Forbidden, InvalidParameter, QueueNotFound."""
+    def access(self, caller: Caller, right: Right, queue: str | Access) -> Access:
+        """Check ``right`` on ``queue`` and find its route. An Access of this caller with this right is returned as is.
+
+        Raises Forbidden, InvalidParameter, QueueNotFound.
+        """
+        if isinstance(queue, Access):
+            if queue.caller is caller and queue.right is right:
+                return queue
+            queue = queue.route.queue
         caller.require(right, queue)
-        return self.router.route(queue).broker
+        return Access(caller, right, self.router.route(queue))
 
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its broker."""
@@ -145,7 +165,7 @@ class Gateway:
     async def publish(
         self,
         caller: Caller,
-        queue: str,
+        queue: str | Access,
         body: bytes,
         *,
         delay_seconds: float | None = None,
@@ -160,18 +180,16 @@ class Gateway:
         the request is a part of. With ``idempotency_key``, or one of the entry's own, the message is published once,
         and after that a Replay is returned; ``sent``: what the client sent, where ``body`` was made of it.
         """
-        caller.require(Right.SEND, queue)
-        runtime = self._runtime(queue)
+        runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
             await self._capacity()
         return await self._publisher.one(runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
 
     async def publish_many(
-        self, caller: Caller, queue: str, bodies: Sequence[bytes], trace: Trace | None = None
+        self, caller: Caller, queue: str | Access, bodies: Sequence[bytes], trace: Trace | None = None
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises only Forbidden, QueueNotFound, InvalidParameter."""
-        caller.require(Right.SEND, queue)
-        runtime = self._runtime(queue)
+        runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
             try:
                 await self._capacity()
@@ -182,7 +200,7 @@ class Gateway:
     async def validate(
         self,
         caller: Caller,
-        queue: str,
+        queue: str | Access,
         body: bytes,
         *,
         delay_seconds: float | None = None,
@@ -190,16 +208,15 @@ class Gateway:
         trace: Trace | None = None,
     ) -> Projection:
         """What publish would write; writes nothing. In place of the span that it would make stands the request's."""
-        caller.require(Right.SEND, queue)
-        return await self._publisher.projected(self._runtime(queue), body, delay_seconds, ordering_key, trace)
+        runtime = self._runtime(caller, Right.SEND, queue)
+        return await self._publisher.projected(runtime, body, delay_seconds, ordering_key, trace)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
 
         Raises EnvelopeSyntaxError and EnvelopeError for what would be dead-lettered as poison.
         """
-        caller.require(Right.LISTEN, queue)
-        route = self._runtime(queue).route
+        route = self._runtime(caller, Right.LISTEN, queue).route
         try:
             await turns.run(inspect, body, self.limits, size=len(body))
         except Poison as poison:
@@ -211,7 +228,7 @@ class Gateway:
     async def receive(
         self,
         caller: Caller,
-        queue: str,
+        queue: str | Access,
         *,
         max_messages: int = 1,
         wait_seconds: float = 0,
@@ -222,8 +239,7 @@ class Gateway:
 
         ``lease_seconds`` None: the queue's policy. Cancelling it loses nothing and holds nothing.
         """
-        caller.require(Right.LISTEN, queue)
-        runtime = self._runtime(queue)
+        runtime = self._runtime(caller, Right.LISTEN, queue)
         route = runtime.route
         lease_seconds = route.lease_seconds(lease_seconds)
         self.broker_usage[route.broker].check()
@@ -237,7 +253,9 @@ class Gateway:
         for admitted in handed_out:
             delivery, attempts = admitted.delivery, admitted.attempts
             deadline = delivery.lease_expires_at
-            lease = Lease(queue, route.broker, delivery.handle, self.incarnation, deadline, attempts, admitted.facts)
+            lease = Lease(
+                route.queue, route.broker, delivery.handle, self.incarnation, deadline, attempts, admitted.facts
+            )
             token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
             trace_id = admitted.facts.trace_id
             messages.append(Message(token, deadline, attempts, redelivered, delivery.headers, delivery.body, trace_id))
@@ -245,7 +263,7 @@ class Gateway:
             self.observe(
                 Event(
                     "delivered",
-                    queue,
+                    route.queue,
                     route.broker,
                     len(messages),
                     messages=facts,
@@ -258,14 +276,13 @@ class Gateway:
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages whose client is gone before it could read them: at once, uncounted. Never raises."""
         handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
-        await self._runtime(queue).give_back(handles)
+        await self._runtime_of(self.router.route(queue)).give_back(handles)
 
     async def settle(
-        self, caller: Caller, queue: str, settlement: Settlement, trace: Trace | None = None
+        self, caller: Caller, queue: str | Access, settlement: Settlement, trace: Trace | None = None
     ) -> list[SettleResult]:
         """Acks, then nacks, rejects and extends: one result per token, in order."""
-        caller.require(Right.LISTEN, queue)
-        runtime = self._runtime(queue)
+        runtime = self._runtime(caller, Right.LISTEN, queue)
         if self._capacity is not None:
             await self._capacity()
         with settling(trace, runtime.route, settlement, self._sealer) as span:
@@ -280,7 +297,7 @@ class Gateway:
 
         ``traceparent``: the peer's span, where it has one.
         """
-        runtime = self._runtime(queue)
+        runtime = self._runtime_of(self.router.route(queue))
         with settling(self.tracing.of_peer(traceparent), runtime.route, settlement, self._sealer) as span:
             results = await self._forwarding.settle_here(runtime, settlement)
             span.ended(result.error for result in results)
@@ -288,15 +305,13 @@ class Gateway:
 
     async def peek(self, caller: Caller, queue: str, limit: int) -> Sequence[Peeked]:
         """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
-        caller.require(Right.LISTEN, queue)
-        return await peek(self._runtime(queue).route, limit)
+        return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
 
     async def dead_letters(
         self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetter], str | None]:
         """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
-        caller.require(Right.LISTEN, queue)
-        return await list_dead(self._runtime(queue).route, where, limit, cursor)
+        return await list_dead(self._runtime(caller, Right.LISTEN, queue).route, where, limit, cursor)
 
     async def redrive(
         self,
@@ -312,7 +327,8 @@ class Gateway:
         caller.require(Right.MANAGE, queue)
         if to_queue is not None and to_queue != queue:
             caller.require(Right.SEND, to_queue)
-        source, target = self._runtime(queue).route, self._runtime(to_queue or queue).route
+        source = self._runtime_of(self.router.route(queue)).route
+        target = self._runtime_of(self.router.route(to_queue or queue)).route
         lock = self._redriving.setdefault(queue, asyncio.Lock())
         async with lock:
             with redriving(trace, source):
@@ -320,14 +336,12 @@ class Gateway:
 
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
-        caller.require(Right.MANAGE, queue)
-        route = self._runtime(queue).route
+        route = self._runtime(caller, Right.MANAGE, queue).route
         return await offering(route, Purges).purge(route.native)
 
     async def purge_dead_letters(self, caller: Caller, queue: str) -> int:
         """Remove all dead letters; the number removed."""
-        caller.require(Right.MANAGE, queue)
-        route = self._runtime(queue).route
+        route = self._runtime(caller, Right.MANAGE, queue).route
         return await offering(route, DeadStore).purge_dead(route.native)
 
     async def _kept_routes(self) -> list[Route]:
@@ -335,9 +349,11 @@ class Gateway:
         names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._runtimes])
         return await turns.mapped(self.router.route, names)
 
-    def _runtime(self, queue: str) -> QueueRuntime:
-        route = self.router.route(queue)
-        runtime = self._runtimes.get(queue)
+    def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
+        return self._runtime_of(self.access(caller, right, queue).route)
+
+    def _runtime_of(self, route: Route) -> QueueRuntime:
+        runtime = self._runtimes.get(route.queue)
         if runtime is None or (runtime.route is not route and runtime.route != route):
             if len(self._runtimes) >= _KEPT_RUNTIMES:
                 self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
@@ -345,7 +361,7 @@ class Gateway:
             runtime = QueueRuntime(
                 route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages.ended
             )
-            self._runtimes[queue] = runtime
+            self._runtimes[route.queue] = runtime
             if self.draining:
                 runtime.receiver.stop()
         return runtime

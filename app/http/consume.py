@@ -10,7 +10,7 @@ import msgspec
 from app.errors import InvalidParameter
 from app.gateway.admission import Permit
 from app.gateway.authorization import Right
-from app.gateway.gateway import Gateway
+from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Extend, Message, Nack, Reject, Settlement
 from app.http.body import is_null, read, require_json
 from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
@@ -51,16 +51,19 @@ class Consuming:
 
     async def receive(self, exchange: Exchange) -> None:
         """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
-        broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
-        with self._gateway.admission.receive(broker) as permit:
-            await self._receive(exchange, permit)
+        access = self._access(exchange)
+        with self._gateway.admission.receive(access.route.broker) as permit:
+            await self._receive(exchange, access, permit)
 
-    async def _receive(self, exchange: Exchange, permit: Permit) -> None:
+    def _access(self, exchange: Exchange) -> Access:
+        return self._gateway.access(exchange.caller, Right.LISTEN, exchange.queue)
+
+    async def _receive(self, exchange: Exchange, access: Access, permit: Permit) -> None:
         asked = await self._asked(exchange, permit)
         raw = ENVELOPE in exchange.headers.get(b"accept", b"")
         if raw and asked.max_messages != 1:
             raise InvalidParameter(name="max_messages", reason="a bare envelope is one message", pointer=None)
-        messages = await self._received(exchange, asked)
+        messages = await self._received(exchange, access, asked)
         if messages and exchange.gone():
             await self._gateway.give_back(exchange.queue, messages)
             raise ClientGone
@@ -89,10 +92,10 @@ class Consuming:
         require_json(exchange)
         return from_body(body, ReceiveRequest)
 
-    async def _received(self, exchange: Exchange, asked: ReceiveRequest) -> list[Message]:
+    async def _received(self, exchange: Exchange, access: Access, asked: ReceiveRequest) -> list[Message]:
         receiving = self._gateway.receive(
             exchange.caller,
-            exchange.queue,
+            access,
             max_messages=asked.max_messages,
             wait_seconds=asked.wait_seconds,
             lease_seconds=given(asked.lease_seconds),
@@ -112,46 +115,47 @@ class Consuming:
 
     async def ack(self, exchange: Exchange) -> None:
         """Done with these messages."""
-        asked = await self._body(exchange, AckRequest)
-        await self._settle(exchange, Settlement(acks=asked.ack_tokens))
+        access, asked = await self._body(exchange, AckRequest)
+        await self._settle(exchange, access, Settlement(acks=asked.ack_tokens))
 
     async def nack(self, exchange: Exchange) -> None:
         """Again, now or later."""
-        await self._settle(exchange, Settlement(nacks=[_nack(await self._body(exchange, NackRequest))]))
+        access, asked = await self._body(exchange, NackRequest)
+        await self._settle(exchange, access, Settlement(nacks=[_nack(asked)]))
 
     async def reject(self, exchange: Exchange) -> None:
         """To the dead-letter queue."""
-        await self._settle(exchange, Settlement(rejects=[_reject(await self._body(exchange, RejectRequest))]))
+        access, asked = await self._body(exchange, RejectRequest)
+        await self._settle(exchange, access, Settlement(rejects=[_reject(asked)]))
 
     async def extend(self, exchange: Exchange) -> None:
         """More time."""
-        await self._settle(exchange, Settlement(extends=[_extend(await self._body(exchange, ExtendRequest))]))
+        access, asked = await self._body(exchange, ExtendRequest)
+        await self._settle(exchange, access, Settlement(extends=[_extend(asked)]))
 
     async def settle(self, exchange: Exchange) -> None:
         """All four in one call."""
-        asked = await self._body(exchange, SettleRequest)
+        access, asked = await self._body(exchange, SettleRequest)
         settlement = Settlement(
             asked.acks,
             [_nack(nack) for nack in asked.nacks],
             [_reject(reject) for reject in asked.rejects],
             [_extend(extend) for extend in asked.extends],
         )
-        await self._settle(exchange, settlement)
+        await self._settle(exchange, access, settlement)
 
-    async def _body(self, exchange: Exchange, kind: type[Read]) -> Read:
+    async def _body(self, exchange: Exchange, kind: type[Read]) -> tuple[Access, Read]:
         if exchange.scope["query_string"]:
             from_query(exchange.scope["query_string"], NoParameters)
         require_json(exchange)
-        with self._permit(exchange) as permit:
+        access = self._access(exchange)
+        size = min(exchange.announced, MAX_SETTLE_BYTES)
+        with self._gateway.admission.other(access.route.broker, size) as permit:
             body = await read(exchange, MAX_SETTLE_BYTES, permit)
-            return await turns.run(from_body, body, kind, size=0)
+            return access, await turns.run(from_body, body, kind, size=0)
 
-    def _permit(self, exchange: Exchange) -> Permit:
-        broker = self._gateway.broker(exchange.caller, Right.LISTEN, exchange.queue)
-        return self._gateway.admission.other(broker, min(exchange.announced, MAX_SETTLE_BYTES))
-
-    async def _settle(self, exchange: Exchange, settlement: Settlement) -> None:
-        results = await self._gateway.settle(exchange.caller, exchange.queue, settlement, exchange.trace)
+    async def _settle(self, exchange: Exchange, access: Access, settlement: Settlement) -> None:
+        results = await self._gateway.settle(exchange.caller, access, settlement, exchange.trace)
         if len(results) == 1 and results[0].error is not None:
             raise results[0].error
         outcome = settle_outcome(results)

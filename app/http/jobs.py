@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from app.clock import Clock
 from app.errors import EnvelopeError
-from app.gateway.authorization import Right
-from app.gateway.gateway import Gateway
 from app.http.body import media_type
 from app.http.exchange import Exchange
 from app.http.upload import Line
@@ -21,23 +20,21 @@ def is_job(exchange: Exchange) -> bool:
     return media_type(exchange) == _JOB
 
 
-async def entry(exchange: Exchange, gateway: Gateway, queue: str, body: bytes) -> bytes:
-    """``body``, or the entry for ``queue`` that a job is. Raises Forbidden and QueueNotFound before EnvelopeError."""
+async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock) -> bytes:
+    """``body``, or the entry for ``queue`` that a job is. Raises EnvelopeError."""
     if not is_job(exchange):
         return body
-    gateway.broker(exchange.caller, Right.SEND, queue)
-    return await turns.run(as_entry, body, queue, gateway.clock, size=len(body))
+    return await turns.run(as_entry, body, queue, clock, size=len(body))
 
 
-async def entries(exchange: Exchange, gateway: Gateway, bodies: Sequence[bytes]) -> Sequence[Line]:
+async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> Sequence[Line]:
     """The same of each; the error of a job that is refused stands in its place."""
     if not is_job(exchange):
         return bodies
-    gateway.broker(exchange.caller, Right.SEND, exchange.queue)
 
     def entry_or_error(body: bytes) -> Line:
         try:
-            return as_entry(body, exchange.queue, gateway.clock)
+            return as_entry(body, exchange.queue, clock)
         except EnvelopeError as error:
             return error.without_frames()
 

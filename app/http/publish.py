@@ -12,7 +12,7 @@ from msgspec.structs import astuple
 from app.errors import BodyTooLarge, EnvelopeSyntaxError, InvalidParameter, Problem, TooManyLines
 from app.gateway.admission import Permit
 from app.gateway.authorization import Right
-from app.gateway.gateway import Gateway
+from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
 from app.http.body import RequestLimits, media_type, read, require_json
 from app.http.exchange import Exchange
@@ -45,12 +45,13 @@ class Publishing:
         asked = from_query(query, PublishParameters) if query else _NOTHING
         key = idempotency_key(exchange)
         require_json(exchange)
-        with self._permit(exchange, self._limits.max_entry_bytes) as permit:
+        access = self._access(exchange)
+        with self._permit(exchange, access, self._limits.max_entry_bytes) as permit:
             body = await read(exchange, self._limits.max_entry_bytes, permit)
             receipt = await self._gateway.publish(
                 exchange.caller,
-                exchange.queue,
-                await entry(exchange, self._gateway, exchange.queue, body),
+                access,
+                await entry(exchange, access.route.queue, body, self._gateway.clock),
                 delay_seconds=given(asked.delay_seconds),
                 ordering_key=given(asked.ordering_key),
                 trace=exchange.trace,
@@ -75,21 +76,23 @@ class Publishing:
                 await results.answer(exchange)
 
     async def _array(self, exchange: Exchange, results: BatchResults) -> None:
-        with self._permit(exchange, self._limits.max_request_bytes) as permit:
+        access = self._access(exchange)
+        with self._permit(exchange, access, self._limits.max_request_bytes) as permit:
             body = await read(exchange, self._limits.max_request_bytes, permit)
             await _check_nested(body)
             array = await turns.run(_entries, body, size=0)
-            upload = Upload(exchange, self._gateway)
+            upload = Upload(exchange, access, self._gateway)
             # An empty array is asked for its rights and its route as well.
             for start in range(0, max(len(array), 1), CHUNK_LINES):
                 bodies = await turns.run(_copied, array[start : start + CHUNK_LINES], size=0)
-                await results.add(await upload.publish(await entries(exchange, self._gateway, bodies)))
+                await results.add(await upload.publish(await entries(exchange, bodies, self._gateway.clock)))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
         """What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that
         problem then says how many entries were accepted before."""
-        with self._permit(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
-            upload = Upload(exchange, self._gateway)
+        access = self._access(exchange)
+        with self._permit(exchange, access, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
+            upload = Upload(exchange, access, self._gateway)
             try:
                 async for chunk in chunks(exchange, self._limits):
                     await results.add(await upload.publish(chunk))
@@ -98,12 +101,14 @@ class Publishing:
             else:
                 await results.answer(exchange)
 
-    def _permit(self, exchange: Exchange, most: int, usual: int = 0) -> Permit:
+    def _access(self, exchange: Exchange) -> Access:
+        return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
+
+    def _permit(self, exchange: Exchange, access: Access, most: int, usual: int = 0) -> Permit:
         """Room for a body of which at most ``most`` bytes are held, and ``usual`` where its head does not tell: rights,
         route and load are checked before it is read."""
-        broker = self._gateway.broker(exchange.caller, Right.SEND, exchange.queue)
         size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
-        return self._gateway.admission.publish(broker, min(size, most))
+        return self._gateway.admission.publish(access.route.broker, min(size, most))
 
 
 # Of an array that is too long the decoder keeps no more than these, however many tiny entries it holds.

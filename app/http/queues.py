@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from app.brokers.binding import Peeked
 from app.errors import InvalidParameter
-from app.gateway.authorization import Caller
+from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Projection, QueueInfo
 from app.http import views
@@ -91,10 +91,11 @@ def routes(gateway: Gateway) -> APIRouter:
         asked = from_query(request.scope["query_string"], ValidateParameters)
         if asked.mode == "consume":
             return _projected(await _consumed(caller, queue, asked, request.scope[EXCHANGE], await request.body()))
+        access = gateway.access(caller, Right.SEND, queue)
         made = await gateway.validate(
             caller,
-            queue,
-            await entry(request.scope[EXCHANGE], gateway, queue, await request.body()),
+            access,
+            await entry(request.scope[EXCHANGE], queue, await request.body(), gateway.clock),
             delay_seconds=given(asked.delay_seconds),
             ordering_key=given(asked.ordering_key),
             trace=request.scope[EXCHANGE].trace,

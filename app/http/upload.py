@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
-from app.gateway.gateway import Gateway
+from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Receipt
 from app.http.exchange import Exchange
 
@@ -22,8 +22,9 @@ class Upload:
     long upload would ask it for hours.
     """
 
-    def __init__(self, exchange: Exchange, gateway: Gateway) -> None:
+    def __init__(self, exchange: Exchange, access: Access, gateway: Gateway) -> None:
         self._exchange = exchange
+        self._access = access
         self._gateway = gateway
         self._down: BabelgateError | None = None
 
@@ -32,9 +33,7 @@ class Upload:
         if self._down is not None:
             return [self._down if isinstance(line, bytes) else line for line in chunk]
         bodies = [line for line in chunk if isinstance(line, bytes)]
-        published = await self._gateway.publish_many(
-            self._exchange.caller, self._exchange.queue, bodies, self._exchange.trace
-        )
+        published = await self._gateway.publish_many(self._exchange.caller, self._access, bodies, self._exchange.trace)
         self._down = _given_up(published)
         outcomes = iter(published)
         return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]
