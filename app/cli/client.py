@@ -15,7 +15,7 @@ CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The gateway answered with a problem. ``status`` is HTTP's; ``problem`` the document, {} where it sent none."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
@@ -32,12 +32,12 @@ class Refused(Exception):
         return "\n".join(lines)
 
 
-class Unreachable(Exception):
+class GatewayUnreachable(Exception):
     """No gateway answers at that URL, or the connection broke before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class ReceivedDelivery:
     """One received message: its JSON ``text`` and, within, its ``envelope``, both as the bytes that came."""
 
     text: bytes
@@ -55,7 +55,7 @@ class _Message(msgspec.Struct):
 
 
 class Client:
-    """Calls one gateway. Every method raises Refused and Unreachable, and waits at most a minute for an answer."""
+    """Calls one gateway. Each method raises RequestRefused and GatewayUnreachable, and waits at most 60 s."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         headers = {"authorization": f"Bearer {token}"} if token else {}
@@ -84,13 +84,13 @@ class Client:
 
     def receive(
         self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
-    ) -> list[Received]:
+    ) -> list[ReceivedDelivery]:
         """Up to ``max_messages``, empty when none came."""
         asked = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
         response = self._call("POST", queue, "/messages:receive", parameters=asked)
         texts = map(bytes, msgspec.json.decode(response.content, type=_Answer).messages)
         decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
-        return [Received(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]
+        return [ReceivedDelivery(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]
 
     def ack(self, queue: str, ack_tokens: Sequence[str]) -> dict[str, Any]:
         """Acknowledge messages; the result per token."""
@@ -131,14 +131,14 @@ class Client:
         try:
             response = self._http.request(method, path, content=content, headers=sent, params=given)
         except httpx.TransportError as error:
-            raise Unreachable(f"{self._http.base_url}: {error or type(error).__name__}") from None
+            raise GatewayUnreachable(f"{self._http.base_url}: {error or type(error).__name__}") from None
         if response.is_success:
             return response
         try:
             problem = response.json()
         except ValueError:
             problem = {}
-        raise Refused(response.status_code, problem if isinstance(problem, dict) else {})
+        raise RequestRefused(response.status_code, problem if isinstance(problem, dict) else {})
 
 
 def quoted(key: str) -> str:

@@ -40,14 +40,14 @@ def configuration_errors() -> Iterator[None]:
 @contextmanager
 def gateway_errors() -> Iterator[None]:
     """Say in one line what the gateway refused (exit 1), that there is none (3); an interrupt is quiet (130)."""
-    from app.cli.client import Refused, Unreachable
+    from app.cli.client import GatewayUnreachable, RequestRefused
 
     try:
         yield
-    except Refused as error:
+    except RequestRefused as error:
         complain(str(error))
         sys.exit(REFUSED)
-    except Unreachable as error:
+    except GatewayUnreachable as error:
         complain(f"no answer from {error}")
         sys.exit(UNREACHABLE)
     except KeyboardInterrupt:

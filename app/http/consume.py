@@ -16,7 +16,7 @@ from app.http.body import is_null, read, require_json
 from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
 from app.http.schemas import (
-    MAX_RECEIVE_BYTES,
+    MAX_PARAMETER_BYTES,
     MAX_SETTLE_BYTES,
     NO_FAILURE,
     AckRequest,
@@ -24,8 +24,8 @@ from app.http.schemas import (
     NackRequest,
     NoParameters,
     Read,
-    Received,
     ReceivedMessage,
+    ReceivedView,
     ReceiveRequest,
     RejectRequest,
     SettleRequest,
@@ -83,7 +83,7 @@ class Consuming:
 
     async def _asked(self, exchange: Exchange, permit: Permit) -> ReceiveRequest:
         query = exchange.scope["query_string"]
-        body = await read(exchange, MAX_RECEIVE_BYTES, permit)
+        body = await read(exchange, MAX_PARAMETER_BYTES, permit)
         if not body or is_null(body):
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
@@ -208,8 +208,8 @@ def _extend(asked: ExtendRequest) -> Extend:
     return Extend(asked.ack_tokens, asked.lease_seconds)
 
 
-def _listed(messages: Sequence[Message]) -> Received:
-    return Received([_received(message) for message in messages])
+def _listed(messages: Sequence[Message]) -> ReceivedView:
+    return ReceivedView([_received(message) for message in messages])
 
 
 def _encoded(message: Message) -> bytes:

@@ -24,7 +24,7 @@ def routes(gateway: Gateway) -> APIRouter:
         "/dead-letters",
         operation_id="list_dead_letters",
         summary="List dead letters",
-        response_model=views.DeadLetterPage,
+        response_model=views.DeadLetterPageView,
     )
     async def list_dead_letters(
         caller: CallerOf, queue: QueueName, asked: Annotated[views.DeadLetterQuery, Query()]
@@ -44,14 +44,14 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     async def redrive_dead_letters(
         caller: CallerOf, queue: QueueName, trace: TraceOf, asked: views.RedriveRequest = _EVERYTHING
-    ) -> views.RedriveResult:
+    ) -> views.RedriveResultView:
         """Send dead letters back: publish, confirm, then remove; nothing is lost when it stops half way.
 
         Needs the right `manage`, and `send` on another queue when `to_queue` names one.
         """
         where = DeadLetterFilter(**dict(asked.filter))
         result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run, trace)
-        return views.RedriveResult.model_validate(result)
+        return views.RedriveResultView.model_validate(result)
 
     @router.post(
         "/dead-letters:purge",
@@ -59,9 +59,9 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="Remove all dead letters",
         dependencies=NO_PARAMETERS,
     )
-    async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.Purged:
+    async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.PurgedView:
         """Remove all dead letters of the queue. Needs the right `manage`."""
-        return views.Purged(removed=await gateway.purge_dead_letters(caller, queue))
+        return views.PurgedView(removed=await gateway.purge_dead_letters(caller, queue))
 
     return router
 

@@ -43,9 +43,9 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         response_model_exclude_none=True,
         dependencies=NO_PARAMETERS,
     )
-    async def livez() -> views.Probe:
+    async def livez() -> views.ProbeView:
         """The process answers; no broker is asked."""
-        return views.Probe(status="ok")
+        return views.ProbeView(status="ok")
 
     @router.get(
         "/startupz",
@@ -54,11 +54,11 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         response_model_exclude_none=True,
         dependencies=NO_PARAMETERS,
     )
-    async def startupz() -> views.Probe:
+    async def startupz() -> views.ProbeView:
         """200 once the gateway has started."""
         if not gateway.started:
             raise NotReady(reason="The gateway is starting.")
-        return views.Probe(status="ok")
+        return views.ProbeView(status="ok")
 
     @router.get(
         READYZ,
@@ -67,7 +67,7 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         response_model_exclude_none=True,
         openapi_extra=_VERBOSE,
     )
-    async def readyz(request: Request, caller: CallerOf) -> views.Probe:
+    async def readyz(request: Request, caller: CallerOf) -> views.ProbeView:
         """200 once started, while not stopping, and with every required broker up; asks these for at most 2 s.
 
         `verbose` asks and lists the brokers that `GET /brokers` would show this caller, and what an operator should
@@ -86,7 +86,9 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
             raise NotReady(reason="A required broker does not answer.")
         managed = verbose and gateway.overview.managed(caller)
         states = await gateway.overview.brokers(caller) if managed else []
-        return views.Probe(status="ok", brokers=[views.BrokerState.model_validate(state) for state in states] or None)
+        return views.ProbeView(
+            status="ok", brokers=[views.BrokerStateView.model_validate(state) for state in states] or None
+        )
 
     if scraping is not None:
         _add_metrics(router, scraping)

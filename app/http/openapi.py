@@ -88,6 +88,7 @@ _STATUS_HEADERS: dict[int, Json] = {
     503: _SECONDS,
 }
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
+_VIEW = "View"
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
@@ -109,7 +110,7 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         "tags": made["tags"],
         "paths": {path: _path(path, operations) for path, operations in paths.items()},
         "components": {
-            "schemas": dict(sorted({**schemas, **COMPONENTS, **SCHEMAS, "Problem": _PROBLEM}.items())),
+            "schemas": dict(sorted({**_named(schemas), **_named(COMPONENTS), **SCHEMAS, "Problem": _PROBLEM}.items())),
             "responses": dict(_problems()),
             "parameters": {"Queue": _QUEUE},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -144,9 +145,15 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
 
 
+def _named(schemas: Json) -> Json:
+    """Name each schema as clients know it: a class of ours has the suffix ``View`` where the gateway has its name."""
+    return {name.removesuffix(_VIEW): schema for name, schema in schemas.items()}
+
+
 def _explicit(node: Any) -> Any:
     """Return ``node`` with everything stated that client generators otherwise guess wrong.
 
+    - A reference and a title name a schema as :func:`_named` does.
     - An integer is ``int64``, another number is ``double``. Go's generator takes 32 bits for a number without a format.
     - An object that is not closed says that it is open. Generated Go and Java otherwise refuse unknown members.
     - A default is part of the description. A generated client would send it with each request, or require it.
@@ -156,6 +163,9 @@ def _explicit(node: Any) -> Any:
     if not isinstance(node, dict):
         return node
     made = {name: _explicit(value) for name, value in node.items() if name != "default"}
+    for name in ("$ref", "title"):
+        if isinstance(text := made.get(name), str):
+            made[name] = text.removesuffix(_VIEW)
     if isinstance(default := node.get("default"), int | float):
         made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
     if "integer" in made.get("type", ()):

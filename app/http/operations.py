@@ -22,7 +22,7 @@ COMPONENTS: Json = msgspec.json.schema_components(
         Receipt,
         schemas.BatchResult,
         schemas.ReceiveRequest,
-        schemas.Received,
+        schemas.ReceivedView,
         schemas.AckRequest,
         schemas.NackRequest,
         schemas.RejectRequest,

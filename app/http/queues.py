@@ -31,7 +31,7 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="List queues",
         tags=["queues"],
         dependencies=NO_PARAMETERS,
-        response_model=views.QueueList,
+        response_model=views.QueueListView,
     )
     async def list_queues(caller: CallerOf) -> Response:
         """The configured queues, and those that brokers can list, as far as the caller has a right on them."""
@@ -44,9 +44,9 @@ def routes(gateway: Gateway) -> APIRouter:
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
-    async def purge_queue(caller: CallerOf, queue: QueueName) -> views.Purged:
+    async def purge_queue(caller: CallerOf, queue: QueueName) -> views.PurgedView:
         """Remove ready and delayed messages, not leased ones. Needs the right `manage`."""
-        return views.Purged(removed=await gateway.purge(caller, queue))
+        return views.PurgedView(removed=await gateway.purge(caller, queue))
 
     @router.get(
         "/queues/{queue}",
@@ -55,18 +55,18 @@ def routes(gateway: Gateway) -> APIRouter:
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
-    async def get_queue(caller: CallerOf, queue: QueueName) -> views.Queue:
+    async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
         """One queue: counts, capabilities and policy. Needs any right on it."""
         if queue.endswith(":purge"):
             raise MethodNotAllowed(allow="POST")
-        return views.Queue.model_validate(await gateway.overview.queue(caller, queue))
+        return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
 
     @router.get(
         "/queues/{queue}/messages:peek",
         operation_id="peek_messages",
         summary="Look at ready messages",
         tags=["consume"],
-        response_model=views.PeekedList,
+        response_model=views.PeekedListView,
     )
     async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[views.PeekQuery, Query()]) -> Response:
         """Look at ready messages, oldest first, without reserving them; where the broker can. Fewer than `limit` where
@@ -79,7 +79,7 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="validate_message",
         summary="Dry run of a publish",
         tags=["publish"],
-        response_model=views.Projection,
+        response_model=views.ProjectionView,
         openapi_extra={"parameters": VALIDATE_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
@@ -119,20 +119,20 @@ def routes(gateway: Gateway) -> APIRouter:
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
-    async def list_brokers(caller: CallerOf) -> views.BrokerList:
+    async def list_brokers(caller: CallerOf) -> views.BrokerListView:
         """The brokers of the queues that the caller may manage, asked now. Needs the right `manage` on some queue.
 
         A broker is shown when the right `manage` covers a configured queue of it, a whole configured pattern that is
         routed to it, or when a whole pattern of that right is routed to it. The right on `*` shows all brokers.
         """
         found = await gateway.overview.brokers(caller)
-        return views.BrokerList(brokers=[views.Broker.model_validate(info) for info in found])
+        return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])
 
     return router
 
 
 def _queue(info: QueueInfo) -> bytes:
-    return views.Queue.model_validate(info).model_dump_json().encode()
+    return views.QueueView.model_validate(info).model_dump_json().encode()
 
 
 def _peeked(message: Peeked) -> bytes:

@@ -21,7 +21,7 @@ from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
-from app.http.schemas import MAX_RECEIVE_BYTES
+from app.http.schemas import MAX_PARAMETER_BYTES
 
 _FAILURE = "babelgate.failure"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -65,7 +65,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     """Serve a request with FastAPI. Raises what went wrong."""
     # What is to be validated is a message; all other bodies are parameters, which FastAPI reads in one piece.
     is_message = exchange.path.endswith(":validate")
-    limit = limits.max_entry_bytes if is_message else MAX_RECEIVE_BYTES
+    limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with admission.other("", min(exchange.announced, limit)) as permit:
         body = await read(exchange, limit, permit)
     if not is_message and is_null(body):

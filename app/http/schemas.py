@@ -19,7 +19,7 @@ MAX_NESTED = 1_000_000
 """Objects and arrays at all levels of one JSON array of more than 4 MiB: one call splits it, without interruption."""
 MAX_SETTLE_BYTES = 2_097_152
 """Of the body of one settle call: 1000 tokens, each with a kilobyte and more of error text."""
-MAX_RECEIVE_BYTES = 65_536
+MAX_PARAMETER_BYTES = 65_536
 """Of the body of a receive, or of an operator's request: they hold parameters, and no messages."""
 MAX_SECONDS = 31_536_000
 """A year, for delays and leases; the broker's own maximum comes on top."""
@@ -64,14 +64,14 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
     lease_seconds: LeaseTime | UnsetType = UNSET
 
 
-class Failure(Struct, forbid_unknown_fields=True, frozen=True):
+class FailureView(Struct, forbid_unknown_fields=True, frozen=True):
     """Why a message failed; kept in its ``dead_letter`` block."""
 
     message: Annotated[str, Meta(max_length=65_536, examples=["mail server refused"])] | None = None
     exception: Annotated[str, Meta(max_length=1024, examples=["SmtpError"])] | None = None
 
 
-NO_FAILURE = Failure()
+NO_FAILURE = FailureView()
 
 
 class AckRequest(Struct, forbid_unknown_fields=True, frozen=True):
@@ -85,14 +85,14 @@ class NackRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
     ack_tokens: Tokens
     delay_seconds: Delay | None = None
-    error: Failure | None = None
+    error: FailureView | None = None
 
 
 class RejectRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """Messages to dead-letter now."""
 
     ack_tokens: Tokens
-    error: Failure | None = None
+    error: FailureView | None = None
 
 
 class ExtendRequest(Struct, forbid_unknown_fields=True, frozen=True):
@@ -166,7 +166,7 @@ class ReceivedMessage(Struct, frozen=True):
     envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
 
 
-class Received(Struct, frozen=True):
+class ReceivedView(Struct, frozen=True):
     """Deliveries, oldest first; empty when none came."""
 
     messages: list[ReceivedMessage]

@@ -46,7 +46,7 @@ class DeadLetterQuery(Strict):
     )
 
 
-class DeadLetterFilter(StrictBody):
+class DeadLetterFilterView(StrictBody):
     """All given conditions hold; without any, every dead letter matches."""
 
     job: Text | None = None
@@ -60,14 +60,14 @@ class RedriveRequest(StrictBody):
     """What to send back, and where to."""
 
     limit: int | None = Field(default=None, ge=1, le=1_000_000, description="At most so many; 1000 by default.")
-    filter: DeadLetterFilter = DeadLetterFilter()
+    filter: DeadLetterFilterView = DeadLetterFilterView()
     to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="Another queue than the one in the path."
     )
     dry_run: bool = Field(default=False, description="Only count what would be sent.")
 
 
-class RedriveResult(View):
+class RedriveResultView(View):
     """`failed` dead letters stay where they are; `errors` tells of the first of them."""
 
     scanned: int
@@ -79,11 +79,11 @@ class RedriveResult(View):
     errors: list[dict[str, Any]]
 
 
-class Purged(View):
+class PurgedView(View):
     removed: int = Field(description="The number of messages removed.")
 
 
-class Stats(View):
+class StatsView(View):
     """`null`: the broker cannot tell."""
 
     depth: int | None = Field(description="Ready messages.")
@@ -93,7 +93,7 @@ class Stats(View):
     oldest_age_seconds: float | None
 
 
-class Capabilities(View):
+class CapabilitiesView(View):
     max_delay_seconds: float | None = Field(description="0: no delays; null: no bound.")
     max_lease_seconds: float
     extendable: bool
@@ -106,7 +106,7 @@ class Capabilities(View):
     headers: bool = Field(description="Whether messages carry native headers.")
 
 
-class Policy(View):
+class PolicyView(View):
     lease_seconds: float
     max_attempts: int
     backoff_seconds: list[float]
@@ -114,28 +114,28 @@ class Policy(View):
     dead_letter_retention_seconds: float | None
 
 
-class IdempotencyKeys(View):
+class IdempotencyKeysView(View):
     broker: str = Field(description="Who keeps the keys.")
     in_one_transaction: bool = Field(description="With the message: exactly once; else beside it: at most once.")
     retention_seconds: float
     max_keys: int
 
 
-class Queue(View):
+class QueueView(View):
     queue: str
     broker: str
     native_name: str
-    stats: Stats
-    capabilities: Capabilities
-    policy: Policy
-    idempotency: IdempotencyKeys | None = Field(description="`null`: an idempotency key is 422.")
+    stats: StatsView
+    capabilities: CapabilitiesView
+    policy: PolicyView
+    idempotency: IdempotencyKeysView | None = Field(description="`null`: an idempotency key is 422.")
 
 
-class QueueList(View):
-    queues: list[Queue]
+class QueueListView(View):
+    queues: list[QueueView]
 
 
-class Broker(View):
+class BrokerView(View):
     broker: str
     kind: str
     url: str = Field(description="Without its secrets.")
@@ -143,28 +143,28 @@ class Broker(View):
     up: bool
     detail: str | None = Field(description="What is wrong, when it is down.")
     warnings: list[str]
-    capabilities: Capabilities
+    capabilities: CapabilitiesView
 
 
-class BrokerList(View):
-    brokers: list[Broker]
+class BrokerListView(View):
+    brokers: list[BrokerView]
 
 
-class BrokerState(View):
+class BrokerStateView(View):
     broker: str
     required: bool
     up: bool
     warnings: list[str]
 
 
-class Probe(View):
+class ProbeView(View):
     status: Literal["ok"]
-    brokers: list[BrokerState] | None = Field(
+    brokers: list[BrokerStateView] | None = Field(
         default=None, description="With `verbose`, for who may manage queues there."
     )
 
 
-class PeekedMessage(View):
+class PeekedMessageView(View):
     """`envelope` is the stored body; `body_base64` stands in its place when that is no JSON."""
 
     headers: dict[str, str]
@@ -172,11 +172,11 @@ class PeekedMessage(View):
     body_base64: str | None
 
 
-class PeekedList(View):
-    messages: list[PeekedMessage]
+class PeekedListView(View):
+    messages: list[PeekedMessageView]
 
 
-class DeadLetter(View):
+class DeadLetterView(View):
     """`record` is the stored record; `record_base64` stands in its place when that is no JSON."""
 
     id: str | None
@@ -191,12 +191,12 @@ class DeadLetter(View):
     record_base64: str | None
 
 
-class DeadLetterPage(View):
-    dead_letters: list[DeadLetter]
+class DeadLetterPageView(View):
+    dead_letters: list[DeadLetterView]
     next_cursor: str | None
 
 
-class Projection(View):
+class ProjectionView(View):
     """`envelope` is the canonical body, byte for byte: what a publish would write, or a consumer would read."""
 
     queue: str
