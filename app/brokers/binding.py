@@ -24,6 +24,10 @@ Outcome = BabelgateError | None
 
 NO_HEADERS: Mapping[str, str] = {}
 
+MAX_HANDLE_LENGTH = 2_048
+"""The most characters of a handle. Receipt handles of Amazon SQS are opaque and can be long:
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-queue-message-identifiers.html"""
+
 OptionsOf = TypeVar("OptionsOf")
 
 
@@ -41,7 +45,7 @@ class NativeQueue:
         return self.options
 
 
-class Failure(Struct, frozen=True):
+class LastFailure(Struct, frozen=True):
     """Why a message is published again: its failed ``attempts`` so far, and what the consumer said of the last."""
 
     attempts: int
@@ -60,18 +64,19 @@ class Outgoing(Struct, frozen=True):
     ordering_key: str | None = None
     delay_seconds: float = 0
     dedup_id: str | None = None
-    failure: Failure | None = None
+    failure: LastFailure | None = None
     carried: Any = None
 
 
 class Delivery(Struct, frozen=True):
     """One reserved message.
 
-    ``handle`` is an opaque string of at most 256 ASCII characters without control characters; on an ``anywhere``
-    broker it is all that any process needs to settle. ``delivery_count`` is read as ``Capabilities.delivery_count``
-    says. ``lease_expires_at`` is Unix milliseconds of the broker's clock; 0 where the gateway keeps the lease.
-    ``carried`` is the binding's own: what it wants back in an :class:`Outgoing` that copies this message. ``expired``:
-    it comes again because its last lease ran out, where a broker that keeps the leases can tell that.
+    ``handle``: an opaque text of at most MAX_HANDLE_LENGTH ASCII characters without control characters; on an
+    ``anywhere`` broker it is all that any process needs to settle. ``delivery_count``: see
+    ``BrokerCapabilities.delivery_count``. ``lease_expires_at``: Unix milliseconds of the broker's clock; 0 where the
+    gateway keeps the lease. ``carried``: the binding's own data, which the gateway passes back in an :class:`Outgoing`
+    that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
+    keeps the leases and can report that.
     """
 
     body: bytes
@@ -108,7 +113,7 @@ class DeadRecord(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class QueueStats:
     """Counts of one queue; ``None`` for what the broker cannot tell. ``depth`` is ready messages only."""
 
     depth: int | None = None
@@ -119,7 +124,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
+class BrokerCapabilities:
     """What a broker can do for one queue, as data.
 
     ``max_delay_seconds`` 0: no delay; ``None``: no bound. ``delivery_count``: ``none``; ``zero_based`` and
@@ -162,7 +167,7 @@ class Binding(Protocol):
         Raises ConfigError (``key`` = the option's name) for an unknown or invalid option.
         """
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """What this broker can do for ``queue``; pure."""
 
     async def open(self) -> None:
@@ -213,7 +218,7 @@ class Binding(Protocol):
     ) -> Sequence[int | BabelgateError]:
         """The new deadlines in Unix milliseconds of the broker's clock, counted from now; or LeaseLost."""
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         """Counts of ``queue``."""
 
 

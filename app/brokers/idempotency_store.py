@@ -32,7 +32,7 @@ class Terms(Struct, frozen=True):
     max_keys: int = 1_000_000
 
 
-class Claim(Struct, frozen=True):
+class KeyClaim(Struct, frozen=True):
     """That what is sent to ``queue`` under ``key`` be published once.
 
     ``queue`` tells it from all others that use the store, in ASCII without a colon; ``fingerprint`` is the SHA-256 of
@@ -64,7 +64,7 @@ Resolution = Literal["done", "unknown", "free"]
 class KeySettlement(Struct, frozen=True):
     """A reserved key, the ``token`` it was reserved with, and what became of it."""
 
-    claim: Claim
+    claim: KeyClaim
     token: bytes
     fate: Resolution
 
@@ -76,13 +76,13 @@ class KeyStore(Protocol):
     """
 
     async def publish(
-        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         """Write each message to a queue of the store's own broker if it has no claim or its key is free, and the key
         with it, in one transaction per message or wider. Otherwise as :meth:`app.brokers.binding.Binding.publish`.
         """
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """Take the keys that are free, for RESERVED_SECONDS; ``token``, TOKEN_BYTES long, proves whose they are."""
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from app import __version__
-from app.brokers.binding import Binding, Lists, Stats
+from app.brokers.binding import Binding, Lists, QueueStats
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.gateway import Gateway
 from app.gateway.outages import Outages
@@ -162,7 +162,7 @@ class _Broker:
         self.up = False
         self.listed: Sequence[str] = ()
         self._listed_at = -_LIST_SECONDS
-        self._stats: dict[str, tuple[float, Stats]] = {}
+        self._stats: dict[str, tuple[float, QueueStats]] = {}
         self._asked_at: dict[str, float] = {}
         self._under_way: set[str] = set()
         self._left: deque[Route] = deque()
@@ -170,7 +170,7 @@ class _Broker:
         self._listing: asyncio.Task[None] | None = None
         self._asking: BackgroundTasks[None] = BackgroundTasks()
 
-    def told(self) -> Mapping[str, Stats]:
+    def told(self) -> Mapping[str, QueueStats]:
         """What is known of its queues; of a broker that is down, nothing."""
         if not self.up:
             return {}

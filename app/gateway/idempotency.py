@@ -19,9 +19,9 @@ from app.brokers.binding import Binding, Outcome, Outgoing
 from app.brokers.idempotency_store import (
     MAX_ANSWER_BYTES,
     TOKEN_BYTES,
-    Claim,
     ClaimResult,
     KeepsKeys,
+    KeyClaim,
     KeySettlement,
     KeyStore,
     Resolution,
@@ -46,7 +46,7 @@ from app.observe.logs import get_logger
 OWN = "own"
 NONE = "none"
 
-Pair = tuple[Outgoing, Claim | None]
+Pair = tuple[Outgoing, KeyClaim | None]
 Result = Outcome | Replay
 """``None``: published now; a Replay: the answer of the first call, nothing was written."""
 
@@ -133,13 +133,13 @@ def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | No
     return digest.digest()
 
 
-def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> Claim:
+def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> KeyClaim:
     """The claim of a message with the fingerprint ``sent_as``. Raises EnvelopeError for too large an answer."""
     answer = msgspec.json.encode(receipt)
     if len(answer) > MAX_ANSWER_BYTES:
         detail = f"With an idempotency key, id and trace_id must fit an answer of {MAX_ANSWER_BYTES} bytes."
         raise EnvelopeError([Problem("", "answer_too_large", detail)])
-    return Claim(_scope(route), key, sent_as, answer)
+    return KeyClaim(_scope(route), key, sent_as, answer)
 
 
 def _scope(route: Route) -> str:
@@ -210,7 +210,7 @@ class IdempotentPublisher:
         return verdicts
 
     async def _reserve(
-        self, claims: Sequence[Claim], token: bytes, store: KeyStore, retries: SettlementRetries
+        self, claims: Sequence[KeyClaim], token: bytes, store: KeyStore, retries: SettlementRetries
     ) -> list[ClaimResult]:
         """A verdict per claim. Where the store fails each has its error, and what came without a key goes its way."""
         try:
@@ -226,7 +226,7 @@ class IdempotentPublisher:
         retries.owe(lost)
         return verdicts
 
-    def _judged(self, verdict: ClaimResult, claim: Claim | None) -> Result:
+    def _judged(self, verdict: ClaimResult, claim: KeyClaim | None) -> Result:
         """What a call is told that found its key taken."""
         if verdict is None or isinstance(verdict, BabelgateError):
             return verdict
@@ -244,7 +244,7 @@ def _fate(outcome: Outcome) -> Resolution:
     return "unknown" if isinstance(outcome, OutcomeUnknown) else "free"
 
 
-def _followed(result: Result, claim: Claim | None) -> Result:
+def _followed(result: Result, claim: KeyClaim | None) -> Result:
     """What a message is told that came in the same call as the first with its key, whose ``claim`` and ``result``
     these are."""
     assert claim is not None

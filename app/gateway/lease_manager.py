@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from app import envelope
-from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, Failure, Outcome, Outstanding
+from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome, Outstanding
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
@@ -38,7 +38,7 @@ class FailedDelivery(Struct, frozen=True):
     """A delivery to deliver again, and its ``failure``."""
 
     handle: str
-    failure: Failure
+    failure: LastFailure
 
 
 class LeaseManager(Protocol):
@@ -266,7 +266,7 @@ class GatewayLeaseManager:
     async def _give_back(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
 
-    async def _again(self, failed: Sequence[tuple[HeldLease, Failure]], delay_seconds: float) -> Sequence[Outcome]:
+    async def _again(self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float) -> Sequence[Outcome]:
         if self._route.capabilities.native_release:
             handles = [held.handle for held, _ in failed]
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
@@ -278,7 +278,7 @@ class GatewayLeaseManager:
         ``attempts``: the failed ones before this; None for a body that no copy can count in.
         """
         failed = [
-            (held, Failure(before + 1, LEASE_EXPIRED))
+            (held, LastFailure(before + 1, LEASE_EXPIRED))
             for held, before in zip(claimed, attempts, strict=True)
             if before is not None
         ]

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from app.brokers.binding import Capabilities, Stats
+from app.brokers.binding import BrokerCapabilities, QueueStats
 from app.errors import BabelgateError
 
 Action = Literal["ack", "nack", "reject", "extend"]
@@ -161,8 +161,8 @@ class QueueInfo:
     queue: str
     broker: str
     native_name: str
-    stats: Stats
-    capabilities: Capabilities
+    stats: QueueStats
+    capabilities: BrokerCapabilities
     policy: Mapping[str, Any]
     idempotency: KeysInfo | None
 
@@ -178,4 +178,4 @@ class BrokerInfo:
     up: bool
     detail: str | None
     warnings: Sequence[str]
-    capabilities: Capabilities
+    capabilities: BrokerCapabilities

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
-from app.brokers.binding import Binding, Lists, Peeked, Peeks, Stats
+from app.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
 from app.brokers.registry import driver
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.authorization import Caller, Right
@@ -84,7 +84,7 @@ class Overview:
         except BrokerError:
             if strict:
                 raise
-            stats = Stats()
+            stats = QueueStats()
         native, policy, keys = route.native.name, asdict(route.policy), self._keys.info(route)
         return QueueInfo(route.queue, route.broker, native, stats, route.capabilities, policy, keys)
 

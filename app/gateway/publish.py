@@ -8,7 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from app import envelope
-from app.brokers.idempotency_store import Claim
+from app.brokers.idempotency_store import KeyClaim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
@@ -150,7 +150,7 @@ def _size(ready: _Ready) -> int:
     return len(ready[1].envelope.body)
 
 
-def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> Claim:
+def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:
     """That ``publication`` be published once, under the key of the request's head or its own."""
     runtime.require_keys()
     chosen = chosen_key(key, publication.idempotency_key)

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from app import envelope
 from app.brokers.binding import DeadLetterRequest, Delivery, Outcome, Outgoing
-from app.brokers.idempotency_store import Claim, ClaimResult, KeyStore, Terms
+from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Poison, Publication, Received
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
@@ -42,7 +42,7 @@ class PendingPublish(Struct, frozen=True):
 
     envelope: Envelope
     outgoing: Outgoing
-    claim: Claim | None = None
+    claim: KeyClaim | None = None
 
 
 class QueueRuntime:

@@ -9,25 +9,25 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
-from app.brokers.binding import DeadLetterRequest, Failure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
+from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, chunks, offering
 from app.runtime import turns
 
-Why = TypeVar("Why", Failure, DeadLetterRequest)
+Why = TypeVar("Why", LastFailure, DeadLetterRequest)
 """What a copy is made for: a failure, or a dead-letter block."""
 
 
 async def publish_again(
-    route: Route, failed: Sequence[tuple[HeldLease, Failure]], delay_seconds: float
+    route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float
 ) -> Sequence[Outcome]:
     """Put counted copies of ``failed`` on their queue, due after ``delay_seconds``, in place of the originals.
 
     One outcome each: LeaseLost where the broker has the original back, else the error of the publish or of the ack.
     """
 
-    def copy(each: tuple[HeldLease, Failure]) -> Outgoing:
+    def copy(each: tuple[HeldLease, LastFailure]) -> Outgoing:
         held, failure = each
         return Outgoing(
             envelope.with_attempts(held.delivery.body, failure.attempts),
@@ -53,7 +53,7 @@ async def publish_dead_letters(
         return Outgoing(
             envelope.dead_letter_record(held.delivery.body, letter.block),
             held.delivery.headers,
-            failure=Failure(letter.block["attempts"], letter.block["error"], letter.block["exception"]),
+            failure=LastFailure(letter.block["attempts"], letter.block["error"], letter.block["exception"]),
             carried=held.delivery.carried,
         )
 
@@ -78,9 +78,9 @@ async def _replaced(
     return outcomes
 
 
-def _size(each: tuple[HeldLease, Failure | DeadLetterRequest]) -> int:
+def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
     held, why = each
-    error = why.error if isinstance(why, Failure) else why.block["error"]
+    error = why.error if isinstance(why, LastFailure) else why.block["error"]
     return len(held.delivery.body) + len(error or "")
 
 

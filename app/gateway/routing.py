@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from app.brokers.binding import (
     Binding,
-    Capabilities,
+    BrokerCapabilities,
     DeadLetters,
     DeadStore,
     NativeQueue,
@@ -65,7 +65,7 @@ class Route:
     queue: str
     binding: Binding
     native: NativeQueue
-    capabilities: Capabilities
+    capabilities: BrokerCapabilities
     policy: Policy
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from app import envelope
-from app.brokers.binding import DeadLetterRequest, Failure, Outcome
+from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.ack_tokens import NO_FACTS, Lease, TokenSealer
@@ -170,7 +170,9 @@ def _handles(leases: Sequence[Lease]) -> list[str]:
 async def _release(
     runtime: QueueRuntime, nack: Nack, delay_seconds: float, leases: Sequence[Lease]
 ) -> Sequence[Outcome]:
-    failed = [FailedDelivery(lease.handle, Failure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases]
+    failed = [
+        FailedDelivery(lease.handle, LastFailure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases
+    ]
     return await runtime.timed("nack", runtime.lease_manager.release(failed, delay_seconds), len(failed))
 
 

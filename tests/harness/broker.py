@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
 from app.brokers import registry
-from app.brokers.binding import Binding, Stats
+from app.brokers.binding import Binding, QueueStats
 from app.clock import now_ms
 
 
@@ -41,7 +41,7 @@ class Broker(ABC):
         """A binding of its own, as another process would have it; not yet open."""
         return registry.connect(self.name, self.url, options or {}, now_ms)
 
-    def tells(self, stats: Stats, **counts: int) -> bool:
+    def tells(self, stats: QueueStats, **counts: int) -> bool:
         """Whether ``stats`` says so, and nothing of what the broker cannot tell."""
         expected = {name: None if name in self.untold else count for name, count in counts.items()}
         return expected == {name: getattr(stats, name) for name in counts}

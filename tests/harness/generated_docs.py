@@ -15,7 +15,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from app.brokers import registry
-from app.brokers.binding import Binding, Capabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
+from app.brokers.binding import Binding, BrokerCapabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
 from app.brokers.idempotency_store import KeepsKeys
 from app.clock import now_ms
 from app.config.settings import Settings
@@ -45,7 +45,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def capabilities() -> str:
-    """What each broker can do, from its own ``Capabilities``."""
+    """What each broker can do, from its own ``BrokerCapabilities``."""
     columns = []
     for _, url, options in SAMPLES:
         binding = registry.connect("sample", url, {}, now_ms)
@@ -54,7 +54,7 @@ def capabilities() -> str:
     return table(["", *(title for title, _, _ in SAMPLES)], rows)
 
 
-def _abilities(binding: Binding, can: Capabilities) -> Iterator[tuple[str, str]]:
+def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
     yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
     yield "longest delay", _duration(can.max_delay_seconds)
     yield "longest lease", _duration(can.max_lease_seconds)

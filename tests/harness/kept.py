@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.brokers.binding import DeadLetterRequest, Delivery, Failure, Outcome, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome, Outgoing
 from app.clock import Clock
 from app.envelope import Limits, dead_letter_block
 from app.errors import BabelgateError
@@ -62,7 +62,7 @@ class Kept:
         return [delivery.handle for delivery in await self.take(count, lease)]
 
     async def nack(self, *handles: str, delay: float = 0) -> Sequence[Outcome]:
-        return await self.lease_manager.release([FailedDelivery(handle, Failure(1)) for handle in handles], delay)
+        return await self.lease_manager.release([FailedDelivery(handle, LastFailure(1)) for handle in handles], delay)
 
     async def reject(self, *handles: str) -> Sequence[Outcome]:
         block = dead_letter_block("failed", self.queue, 0, self.now, "no stock", "Empty")

@@ -12,12 +12,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.brokers.binding import Capabilities, DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.binding import (
+    BrokerCapabilities,
+    DeadLetterRequest,
+    Delivery,
+    NativeQueue,
+    Outcome,
+    Outgoing,
+    QueueStats,
+)
 from app.clock import Clock, now_ms
 from app.envelope import dead_letter_record
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
 
-CAPABLE = Capabilities(
+CAPABLE = BrokerCapabilities(
     max_delay_seconds=None,
     max_lease_seconds=3600,
     extendable=True,
@@ -65,7 +73,7 @@ class MemoryBinding:
     ``calls[verb]`` holds how many items each call brought.
     """
 
-    def __init__(self, name: str = "memory", capabilities: Capabilities = CAPABLE, clock: Clock = now_ms) -> None:
+    def __init__(self, name: str = "memory", capabilities: BrokerCapabilities = CAPABLE, clock: Clock = now_ms) -> None:
         self.name = name
         self.timeout_seconds = 5.0
         self.faults: dict[str, int] = {}
@@ -83,7 +91,7 @@ class MemoryBinding:
             raise ConfigError(key=key, reason="this broker has no options")
         return NativeQueue(name)
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         return self._capabilities
 
     async def open(self) -> None:
@@ -156,10 +164,10 @@ class MemoryBinding:
             leased[handle] = (deadline, leased[handle][1])
         return [deadline if handle in leased else LeaseLost() for handle in handles]
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         await self._called("stats", 1)
         held = self._queues[queue.name]
-        return Stats(depth=len(held.ready), in_flight=len(held.leased), dead=len(held.dead))
+        return QueueStats(depth=len(held.ready), in_flight=len(held.leased), dead=len(held.dead))
 
     def ready(self, queue: str) -> list[Outgoing]:
         """What lies on the queue, as it was published."""
@@ -266,6 +274,6 @@ class MovingMemory(MemoryBinding):
         return outcomes
 
 
-def lacking(**abilities: Any) -> Capabilities:
+def lacking(**abilities: Any) -> BrokerCapabilities:
     """The capabilities of an able broker, except for these."""
     return dataclasses.replace(CAPABLE, **abilities)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import Capabilities, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.binding import BrokerCapabilities, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from app.errors import BabelgateError
 
 _OPTIONAL = (
@@ -35,7 +35,7 @@ class Passing:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         return self.inner.native_queue(name, options)
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         return self.inner.capabilities(queue)
 
     async def open(self) -> None:
@@ -71,5 +71,5 @@ class Passing:
     ) -> Sequence[int | BabelgateError]:
         return await self.inner.extend(queue, handles, lease_seconds)
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         return await self.inner.stats(queue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import Capabilities, NativeQueue, Outgoing
+from app.brokers.binding import BrokerCapabilities, NativeQueue, Outgoing
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.gateway import Gateway
 from app.gateway.routing import Policy, Router, Rule
@@ -17,7 +17,7 @@ class Setting:
     def __init__(
         self,
         queue: str,
-        capabilities: Capabilities = CAPABLE,
+        capabilities: BrokerCapabilities = CAPABLE,
         kind: type[MemoryBinding] = MemoryBinding,
         policy: Policy = ORDINARY,
     ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.brokers.binding import Binding, Capabilities, Stats
+from app.brokers.binding import Binding, BrokerCapabilities, QueueStats
 from app.brokers.idempotency_store import Terms
 from app.clock import now_ms
 from app.cluster.peers import Peers
@@ -75,7 +75,7 @@ class Process:
         self.port = PeerPort(self.gateway, SIGNER, sockets)
 
     @property
-    def capabilities(self) -> Capabilities:
+    def capabilities(self) -> BrokerCapabilities:
         """What the broker can do for the queue."""
         return self.gateway.router.route(self.queue).capabilities
 
@@ -147,7 +147,7 @@ class Process:
     async def extend(self, *messages: Message, lease: float) -> list[BabelgateError | None]:
         return await self.settle(Settlement(extends=[Extend(tokens(messages), lease)]))
 
-    async def stats(self) -> Stats:
+    async def stats(self) -> QueueStats:
         return (await self.gateway.overview.queue(ANYONE, self.queue)).stats
 
     async def dead(self, **where: Any) -> list[DeadLetter]:

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from app.brokers.idempotency_store import Claim, KeySettlement, Terms
+from app.brokers.idempotency_store import KeyClaim, KeySettlement, Terms
 from app.config import settings
 from app.errors import ConfigError
 from app.gateway.idempotency import fingerprint
@@ -132,7 +132,7 @@ async def test_a_job_is_what_was_sent_and_not_what_became_of_it(client):
 
 async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
     body = json.dumps(DRAFT).encode()
-    claim = Claim("emails", "k", fingerprint(body, None, None), b"{}")
+    claim = KeyClaim("emails", "k", fingerprint(body, None, None), b"{}")
     store = app.gateway.bindings["local"].keys
     await store.reserve([claim], b"t" * 16, Terms())
     under_way = await publish(client, "k", body)
@@ -147,7 +147,7 @@ async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
 
 async def test_an_entry_of_a_batch_tells_whether_to_send_it_again(app, client):
     entry = json.dumps({"envelope": DRAFT, "idempotency_key": "k"}).encode()
-    claim = Claim("emails", "k", fingerprint(entry, None, None), b"{}")
+    claim = KeyClaim("emails", "k", fingerprint(entry, None, None), b"{}")
     store = app.gateway.bindings["local"].keys
     await store.reserve([claim], b"t" * 16, Terms())
 

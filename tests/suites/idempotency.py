@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, Claim, KeySettlement, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, TOKEN_BYTES, KeyClaim, KeySettlement, Terms
 from app.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -281,7 +281,7 @@ class TestIdempotency:
             await once(process, "c", {"n": 1})
         # A publish that took long is heard of all the same.
         answer = b'{"id":"i","trace_id":"t","queue":"q","broker":"b","attempts":0,"created_at":1}'
-        late = Claim(world.queue, "a", claims[0].fingerprint, answer)
+        late = KeyClaim(world.queue, "a", claims[0].fingerprint, answer)
         await store.settle([KeySettlement(late, TOKEN, "done")], Terms())
         assert (await once(process, "a", {"n": 1})).id == "i"
         assert await numbers(process, 1) == [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.brokers.idempotency_store import TOKEN_BYTES, Claim, KeepsKeys, KeyStore
+from app.brokers.idempotency_store import TOKEN_BYTES, KeepsKeys, KeyClaim, KeyStore
 from app.gateway.authorization import ANYONE
 from app.gateway.idempotency import fingerprint
 from app.gateway.model import Receipt, Replay
@@ -49,6 +49,6 @@ def store_of(process: Process, world: World) -> KeyStore:
     return binding.keys
 
 
-def claim_of(world: World, key: str, value: Any) -> Claim:
+def claim_of(world: World, key: str, value: Any) -> KeyClaim:
     """What a publish of ``value`` under ``key`` asks for."""
-    return Claim(world.queue, key, fingerprint(draft(value), None, None), b"{}")
+    return KeyClaim(world.queue, key, fingerprint(draft(value), None, None), b"{}")

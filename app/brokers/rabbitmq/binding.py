@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from app.brokers.binding import Capabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, Stats
+from app.brokers.binding import BrokerCapabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.rabbitmq.channel_pool import ChannelPool
 from app.brokers.rabbitmq.connection import AmqpConnection, Backoff
@@ -42,7 +42,7 @@ _PING_SECONDS = 2.0
 _CLOSE_SECONDS = 0.5
 _MAX_LOOKED_AT = 50
 
-_CAPABILITIES = Capabilities(
+_CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
     extendable=True,
@@ -97,7 +97,7 @@ class RabbitBinding:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
         return NativeQueue(name, queue_of(name, options))
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The same for all queues."""
         return _CAPABILITIES
 
@@ -185,7 +185,7 @@ class RabbitBinding:
         """By the tags handed out on channels that are open."""
         return self._settler.outstanding(handles)
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         """Ready messages and dead letters; in flight only where the management API is configured, up to 5 s late.
 
         What is delayed lies in queues that all share, and is not counted.
@@ -194,7 +194,7 @@ class RabbitBinding:
         depth, dead = await self._stats.ready(profile.queue, profile.dead_queue)
         counts = await self._management.counts(profile.queue) if self._management is not None else None
         in_flight = counts.messages_unacknowledged if counts is not None else None
-        return Stats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
+        return QueueStats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
 
     async def purge(self, queue: NativeQueue) -> int:
         """What is ready. What is delayed stays: it lies in queues that all share."""

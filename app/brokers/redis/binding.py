@@ -14,7 +14,7 @@ from typing import Any, cast
 from redis.asyncio.connection import AbstractConnection
 
 from app.brokers.binding import (
-    Capabilities,
+    BrokerCapabilities,
     DeadLetterRequest,
     DeadRecord,
     Delivery,
@@ -22,7 +22,7 @@ from app.brokers.binding import (
     Outcome,
     Outgoing,
     Peeked,
-    Stats,
+    QueueStats,
 )
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.redis import dead_letters as resting
@@ -78,7 +78,7 @@ class RedisBinding:
         """See :func:`app.brokers.redis.options.queue_of`."""
         return NativeQueue(name, queue_of(name, options))
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """Those of the queue's layout."""
         return _queue(queue).layout.capabilities(_queue(queue))
 
@@ -233,7 +233,7 @@ class RedisBinding:
         """Read what the leases hold, then end them and write the records in one step."""
         return await settling.dead_letter(self.server, _queue(queue), letters)
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         """Five small commands in one write. The oldest age is counted from the ``created_at`` of the queue's head."""
         return await resting.stats(self.server, _queue(queue), self._clock)
 

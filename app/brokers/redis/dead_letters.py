@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from app import envelope
-from app.brokers.binding import DeadRecord, Peeked, Stats
+from app.brokers.binding import DeadRecord, Peeked, QueueStats
 from app.brokers.redis.layouts.layout import NO_LIMITS, RedisQueue
 from app.brokers.redis.server import Server
 from app.clock import Clock
@@ -17,7 +17,7 @@ from app.runtime import turns
 _RECORDS_PER_CALL = 100
 
 
-async def stats(server: Server, queue: RedisQueue, clock: Clock) -> Stats:
+async def stats(server: Server, queue: RedisQueue, clock: Clock) -> QueueStats:
     """Counts; the oldest age is that of the queue's head since its ``created_at``."""
     layout = queue.layout
     depth, in_flight, delayed, dead, head = await asyncio.gather(
@@ -28,7 +28,7 @@ async def stats(server: Server, queue: RedisQueue, clock: Clock) -> Stats:
         server.read(b"LINDEX", queue.key, 0),
     )
     age = None if head is None else await turns.run(_age, queue, head, clock, size=len(head))
-    return Stats(depth, in_flight, delayed, dead, age)
+    return QueueStats(depth, in_flight, delayed, dead, age)
 
 
 async def peek(server: Server, queue: RedisQueue, limit: int) -> list[Peeked]:

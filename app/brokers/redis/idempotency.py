@@ -8,7 +8,7 @@ from math import ceil
 from typing import Any, cast
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
 from app.brokers.redis.layouts.layout import RedisQueue, bounded
 from app.brokers.redis.server import Server
 from app.errors import BabelgateError, KeysFull
@@ -28,7 +28,7 @@ class RedisKeys:
         self._due_in = due_in
 
     async def publish(
-        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         """One script call; more only past MAX_COMMAND_BYTES."""
         target = cast(RedisQueue, queue.options)
@@ -45,7 +45,7 @@ class RedisKeys:
         return verdicts
 
     async def _publish(
-        self, queue: RedisQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+        self, queue: RedisQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         layout = queue.layout
         arguments: list[Any] = []
@@ -61,7 +61,7 @@ class RedisKeys:
             self._due_in(min(delays))
         return verdicts
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One script call for each thousand."""
         under_way = ceil(RESERVED_SECONDS * 1000)
         verdicts: list[ClaimResult] = []
@@ -96,10 +96,10 @@ class RedisKeys:
         return ExistingKey(fingerprint, answer or None, left / 1000)
 
 
-def _field(claim: Claim | None) -> bytes:
+def _field(claim: KeyClaim | None) -> bytes:
     """A name of a queue has no colon."""
     return b"" if claim is None else f"{claim.queue}:{claim.key}".encode("ascii")
 
 
-def _pair(claim: Claim) -> tuple[bytes, bytes]:
+def _pair(claim: KeyClaim) -> tuple[bytes, bytes]:
     return _field(claim), claim.fingerprint

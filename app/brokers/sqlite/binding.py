@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from app.brokers.binding import (
-    Capabilities,
+    BrokerCapabilities,
     DeadLetterRequest,
     DeadRecord,
     Delivery,
@@ -21,7 +21,7 @@ from app.brokers.binding import (
     Outcome,
     Outgoing,
     Peeked,
-    Stats,
+    QueueStats,
 )
 from app.brokers.sqlite.file import DatabaseFile
 from app.brokers.sqlite.idempotency import SqliteKeys
@@ -35,7 +35,7 @@ from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, gathered, parts
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter, OutcomeUnknown
 
-CAPABILITIES = Capabilities(
+CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=365 * 86_400,
     max_lease_seconds=43_200,
     extendable=True,
@@ -86,7 +86,7 @@ class SqliteBinding:
             raise ConfigError(key=option, reason="a queue in SQLite has no options of its own")
         return NativeQueue(name)
 
-    def capabilities(self, queue: NativeQueue) -> Capabilities:
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         return CAPABILITIES
 
     async def open(self) -> None:
@@ -145,14 +145,14 @@ class SqliteBinding:
         cut = parts(map(parse, handles))
         return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in cut])
 
-    async def stats(self, queue: NativeQueue) -> Stats:
+    async def stats(self, queue: NativeQueue) -> QueueStats:
         now = self._clock()
         rows = await self._started()[1].of_queue("stats", queue.name, now=now)
         if not rows:
-            return Stats(depth=0, in_flight=0, delayed=0, dead=0)
+            return QueueStats(depth=0, in_flight=0, delayed=0, dead=0)
         ready, due, in_flight, delayed, dead, oldest = rows[0]
         age = None if oldest is None else max(now - oldest, 0) / 1000
-        return Stats(ready + due, in_flight, delayed, dead, age)
+        return QueueStats(ready + due, in_flight, delayed, dead, age)
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
         rows = await self._started()[1].of_queue("peek", queue.name, now=self._clock(), limit=limit)

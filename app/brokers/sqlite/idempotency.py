@@ -10,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
 from app.brokers.sqlite.jobs import Job, Publish, Sweep, Transaction, milliseconds
 from app.brokers.sqlite.writer import gathered, parts
 from app.errors import KeysFull
@@ -30,14 +30,14 @@ class SqliteKeys:
         self._submit = submit
 
     async def publish(
-        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         """One transaction for as many as share a commit, and at least for each message and its key."""
         cut = parts(messages, lambda each: len(each[0].body))
         jobs = [PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut]
         return await gathered(self._submit, jobs)
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One transaction, or one for each UNIT_MESSAGES."""
         cut = parts(claims)
         jobs = [Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut]
@@ -62,7 +62,7 @@ class _Claiming(Job):
     token: bytes | None = None
     rank = 0
 
-    def claim(self, tx: Transaction, claims: Sequence[Claim | None]) -> list[ClaimResult]:
+    def claim(self, tx: Transaction, claims: Sequence[KeyClaim | None]) -> list[ClaimResult]:
         """Take the keys that are free: done at once, unless there is a token to reserve them with."""
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
         expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
@@ -100,7 +100,7 @@ class _Claiming(Job):
 
 
 class PublishOnce(_Claiming):
-    """``items``: pairs of Outgoing and Claim, or ``None`` for a message without a key."""
+    """``items``: pairs of Outgoing and KeyClaim, or ``None`` for a message without a key."""
 
     __slots__ = ()
 
@@ -165,7 +165,7 @@ class SweepKeys(Sweep):
             job.results = [_sweep(tx, SWEPT_AT_ONCE)]
 
 
-def _stored(tx: Transaction, claims: Sequence[Claim]) -> dict[str, ExistingKey | None]:
+def _stored(tx: Transaction, claims: Sequence[KeyClaim]) -> dict[str, ExistingKey | None]:
     """What is stored under the keys of ``claims``, all of one queue; ``None`` where it is past its retention."""
     if not claims:
         return {}

@@ -10,7 +10,7 @@ from typing import Any
 import pika
 import pytest
 
-from app.brokers.binding import DeadRecord, Delivery, Failure, NativeQueue, Outgoing
+from app.brokers.binding import DeadRecord, Delivery, LastFailure, NativeQueue, Outgoing
 from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
@@ -68,7 +68,7 @@ async def tried_again(one: RabbitBinding, native: NativeQueue, delivery: Deliver
         with_attempts(delivery.body, attempts),
         delivery.headers,
         delay_seconds=delay,
-        failure=Failure(attempts, "no route", "OSError"),
+        failure=LastFailure(attempts, "no route", "OSError"),
         carried=delivery.carried,
     )
     assert await one.publish(native, [copy]) == [None]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp.commands import Basic
 
-from app.brokers.binding import Failure, Outgoing
+from app.brokers.binding import LastFailure, Outgoing
 from app.brokers.rabbitmq.binding import connect
 from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.ojs.message import level_of
@@ -65,14 +65,14 @@ def retry(
     """The copy that the gateway publishes of a delivery that has failed."""
     body = with_attempts(read.body, attempts)
     return Outgoing(
-        body, read.headers, delay_seconds=delay, failure=Failure(attempts, error, kind), carried=read.carried
+        body, read.headers, delay_seconds=delay, failure=LastFailure(attempts, error, kind), carried=read.carried
     )
 
 
 def letter(read: DecodedMessage, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
     """The dead letter that the gateway buries of a delivery."""
     block = dead_letter_block(reason, "orders", attempts, NOW, error, "OSError")
-    failure = Failure(attempts, error, "OSError")
+    failure = LastFailure(attempts, error, "OSError")
     return Outgoing(dead_letter_record(read.body, block), read.headers, failure=failure, carried=read.carried)
 
 
@@ -264,7 +264,7 @@ def test_a_retry_is_the_job_that_came_with_the_attempt_and_the_error_changed() -
 
 
 def test_the_copy_of_a_delivery_that_was_not_kept_is_a_job_all_the_same() -> None:
-    written = profile().message(Outgoing(with_attempts(ENVELOPE, 3), failure=Failure(3)))
+    written = profile().message(Outgoing(with_attempts(ENVELOPE, 3), failure=LastFailure(3)))
     assert (json.loads(written.body)["attempt"], headers_of(written)["x-ojs-attempt"]) == (3, 4)
     assert headers_of(written)["x-ojs-error-code"] == headers_of(written)["x-ojs-error-message"] == "failed"
 

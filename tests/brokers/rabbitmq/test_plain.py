@@ -11,7 +11,7 @@ from babelqueue.pika_transport import PikaTransport
 from pamqp.commands import Basic
 from pika import BasicProperties
 
-from app.brokers.binding import Failure, Outgoing
+from app.brokers.binding import LastFailure, Outgoing
 from app.brokers.rabbitmq.delays import delayed_topology
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.plain import PlainProfile
@@ -161,7 +161,7 @@ def delivered() -> Basic.Properties:
 
 def test_a_retry_keeps_what_came_with_the_message_and_drops_what_the_broker_wrote() -> None:
     read = PLAIN.read(native(delivered(), body()))
-    retry = Outgoing(with_attempts(read.body, 3), read.headers, failure=Failure(3), carried=read.carried)
+    retry = Outgoing(with_attempts(read.body, 3), read.headers, failure=LastFailure(3), carried=read.carried)
     properties = PLAIN.message(retry).properties
     assert properties.headers == {
         "traceparent": "00-1",

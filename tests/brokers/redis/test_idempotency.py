@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
 from app.errors import BrokerRejected, KeysFull, StorageFull
@@ -39,8 +39,8 @@ async def opened(server: RedisServer) -> AsyncIterator[RedisBinding]:
         yield running
 
 
-def claim(key: str) -> Claim:
-    return Claim("q", key, b"f" * 32, DONE)
+def claim(key: str) -> KeyClaim:
+    return KeyClaim("q", key, b"f" * 32, DONE)
 
 
 async def publish(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, Claim, ClaimResult, ExistingKey, KeySettlement, Terms
+from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
 from app.brokers.sqlite.binding import SqliteBinding
 from app.errors import BrokerRejected, KeysFull
 from tests.brokers.sqlite.support import BODY, Hands, opened
@@ -21,8 +21,8 @@ TOKEN = b"t" * 16
 DONE = b'{"id":"1"}'
 
 
-def claim(key: str, of: bytes = b"f") -> Claim:
-    return Claim("q", key, of * 32, DONE)
+def claim(key: str, of: bytes = b"f") -> KeyClaim:
+    return KeyClaim("q", key, of * 32, DONE)
 
 
 async def publish(binding: SqliteBinding, keys: Sequence[str], terms: Terms = TERMS) -> Sequence[ClaimResult]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, Stats
+from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, QueueStats
 from app.envelope import dead_letter_record
 from app.errors import InvalidParameter, LeaseLost
 from tests.brokers.sqlite.support import BODY, Hands, Line, opened
@@ -42,19 +42,19 @@ async def test_stats_of_a_queue_in_every_state(line: Line, clock: Hands) -> None
     await line.publish(b"1", b"2", b"3")
     await line.publish(b"later", b"later", delay=100)
     await publish_dead_letters(Line(line.binding, "beside"), 1)
-    assert await line.binding.stats(line.queue) == Stats(4, 0, 2, 0, 7.0)
+    assert await line.binding.stats(line.queue) == QueueStats(4, 0, 2, 0, 7.0)
     await line.reserve(2, lease=10)
-    assert await line.binding.stats(line.queue) == Stats(2, 2, 2, 0, 0.0)
+    assert await line.binding.stats(line.queue) == QueueStats(2, 2, 2, 0, 0.0)
     clock.forward(10)
-    assert await line.binding.stats(line.queue) == Stats(4, 0, 2, 0, 17.0)
+    assert await line.binding.stats(line.queue) == QueueStats(4, 0, 2, 0, 17.0)
     assert await line.ack(*await line.reserve(2)) == [None, None]
     await line.binding.dead_letter(line.queue, [DeadLetterRequest((await line.reserve(1))[0].handle, BLOCK)])
     clock.forward(90)
-    assert await line.binding.stats(line.queue) == Stats(3, 0, 0, 1, 100.0)
+    assert await line.binding.stats(line.queue) == QueueStats(3, 0, 0, 1, 100.0)
 
 
 async def test_stats_of_a_queue_that_never_was(line: Line) -> None:
-    assert await line.binding.stats(NativeQueue("nothing")) == Stats(0, 0, 0, 0, None)
+    assert await line.binding.stats(NativeQueue("nothing")) == QueueStats(0, 0, 0, 0, None)
     assert await line.binding.peek(NativeQueue("nothing"), 5) == []
     assert await line.binding.read_dead(NativeQueue("nothing"), None, 5) == ([], None)
     assert await line.binding.purge(NativeQueue("nothing")) == 0
@@ -86,7 +86,7 @@ async def test_purge_removes_ready_and_delayed_and_leaves_leases(line: Line) -> 
     await line.publish(b"later", delay=60)
     taken = await line.reserve(3)
     assert await line.binding.purge(line.queue) == 1198
-    assert await line.binding.stats(line.queue) == Stats(0, 3, 0, 0, None)
+    assert await line.binding.stats(line.queue) == QueueStats(0, 3, 0, 0, None)
     assert await line.ack(*taken) == [None] * 3
     assert await beside.bodies() == [b"kept"]
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from app.brokers.binding import Failure, Outgoing
+from app.brokers.binding import LastFailure, Outgoing
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from app.gateway.lease_manager import EXPIRING
@@ -28,7 +28,7 @@ async def test_a_lease_that_runs_out_is_a_counted_copy_in_place_of_the_original(
     assert await kept.out() == 1
     await kept.pass_seconds(0.001)
     (copy,) = kept.binding.ready(queue)
-    assert copy == Outgoing(body(1, attempts=3), {"a": "1"}, failure=Failure(3, "lease expired"), carried=carried)
+    assert copy == Outgoing(body(1, attempts=3), {"a": "1"}, failure=LastFailure(3, "lease expired"), carried=carried)
     assert (await kept.out(), kept.broker_usage.count, kept.expired()) == (0, 0, 1)
     assert kinds(await kept.lease_manager.ack([delivery.handle])) == [LeaseLost]
 

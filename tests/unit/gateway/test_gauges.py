@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from app.brokers.binding import NativeQueue, Stats
+from app.brokers.binding import NativeQueue, QueueStats
 from app.cluster.scrape import Scraping
 from app.errors import BrokerUnavailable
 from app.gateway.ack_tokens import TokenSealer
@@ -113,7 +113,7 @@ async def test_what_there_was_no_time_for_is_shown_as_it_was_and_comes_first() -
     class Slow(MemoryBinding):
         seconds = 0.0
 
-        async def stats(self, queue: NativeQueue) -> Stats:
+        async def stats(self, queue: NativeQueue) -> QueueStats:
             await asyncio.sleep(self.seconds)
             return await super().stats(queue)
 
@@ -184,7 +184,7 @@ class TestHere:
 async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> None:
     async def in_flight(told: bool) -> Snapshot:
         class Broker(BuryingMemory):
-            async def stats(self, queue: NativeQueue) -> Stats:
+            async def stats(self, queue: NativeQueue) -> QueueStats:
                 stats = await super().stats(queue)
                 return dataclasses.replace(stats, in_flight=7 if told else None)
 

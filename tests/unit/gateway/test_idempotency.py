@@ -12,7 +12,7 @@ import pytest
 
 from app.brokers import registry
 from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
-from app.brokers.idempotency_store import Claim, ClaimResult, KeepsKeys, KeySettlement, KeyStore, Terms
+from app.brokers.idempotency_store import ClaimResult, KeepsKeys, KeyClaim, KeySettlement, KeyStore, Terms
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
 from app.gateway.idempotency import NONE, OWN, IdempotentPublisher, KeyPolicy, Keys, Pair, fingerprint
@@ -33,11 +33,11 @@ class Deaf:
         self.swept = 0
 
     async def publish(
-        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, Claim | None]], terms: Terms
+        self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         raise NotImplementedError
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         raise NotImplementedError
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
@@ -61,7 +61,7 @@ class KeptBy(Passing):
 
 
 def settlings(count: int) -> list[KeySettlement]:
-    return [KeySettlement(Claim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
+    return [KeySettlement(KeyClaim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
 
 
 def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
@@ -118,7 +118,7 @@ async def test_what_is_owed_is_bounded() -> None:
 class Forgetful(Deaf):
     """A store that reserves, and cannot say whether it did: as a file does whose commit failed half way."""
 
-    async def reserve(self, claims: Sequence[Claim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
+    async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         return [OutcomeUnknown("forgetful", "disk I/O error")] * len(claims)
 
 

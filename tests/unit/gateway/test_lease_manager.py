@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.brokers.binding import Failure, Outgoing
+from app.brokers.binding import LastFailure, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.admission import Admission
 from app.gateway.lease_table import BrokerUsage
@@ -42,7 +42,7 @@ async def test_a_nack_puts_a_counted_copy_in_place_of_the_original(queue: str) -
     (delivery,) = await kept.take(1)
     assert await kept.nack(delivery.handle, delay=5) == [None]
     (copy,) = kept.binding.ready(queue)
-    assert copy == Outgoing(body(1, attempts=1), headers, delay_seconds=5, failure=Failure(1), carried=carried)
+    assert copy == Outgoing(body(1, attempts=1), headers, delay_seconds=5, failure=LastFailure(1), carried=carried)
     assert (await kept.out(), kept.broker_usage.count) == (0, 0)
 
 
@@ -246,7 +246,11 @@ async def test_a_reject_puts_a_record_in_the_dead_letter_queue(queue: str) -> No
     assert await kept.reject(delivery.handle) == [None]
     (record,) = kept.binding.dead(queue)
     assert record.body.startswith(body(1)[:-1] + b',"dead_letter":{"reason":"failed"')
-    assert (record.headers, record.carried, record.failure) == ({"a": "1"}, carried, Failure(0, "no stock", "Empty"))
+    assert (record.headers, record.carried, record.failure) == (
+        {"a": "1"},
+        carried,
+        LastFailure(0, "no stock", "Empty"),
+    )
     assert (await kept.out(), kept.ready()) == (0, [])
 
 

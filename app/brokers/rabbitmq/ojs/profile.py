@@ -11,7 +11,7 @@ from typing import Any
 
 from pamqp.commands import Basic
 
-from app.brokers.binding import Failure, Outgoing
+from app.brokers.binding import LastFailure, Outgoing
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.ojs.dead_letters import record_of
 from app.brokers.rabbitmq.ojs.message import (
@@ -120,7 +120,7 @@ class OjsProfile:
         """A job at rest; what was no job rests as the record."""
         # Beside the block there may lie what only this parser reads: numbers past all doubles, unpaired surrogates.
         block: dict[str, Any] = decode_object(record.body).by_name()["dead_letter"].value
-        failure = Failure(block["attempts"], block["error"], block["exception"] or block["reason"])
+        failure = LastFailure(block["attempts"], block["error"], block["exception"] or block["reason"])
         carried, body = record.carried, record.body
         if isinstance(carried, Carried):
             properties = copied(carried.properties)
@@ -149,7 +149,7 @@ class OjsProfile:
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
         return DecodedMessage(record, found.headers, found.delivery_count, found.carried)
 
-    def _marked(self, properties: Basic.Properties, attempt: int, failure: Failure | None) -> dict[str, Any]:
+    def _marked(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
         """``properties`` with the number of the attempt, and with the last failure or none; their headers."""
         headers: dict[str, Any] = dict(properties.headers or {})
         headers[QUEUE] = self._name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
@@ -27,7 +27,7 @@ class LaravelLayout:
     delayed_suffix = b":delayed"
     leases_as_queued = False
 
-    def capabilities(self, queue: RedisQueue) -> Capabilities:
+    def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
         """Expiries are counted in the body, by whoever reserves; there is no place for headers."""
         return CAPABILITIES
 

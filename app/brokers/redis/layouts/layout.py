@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.brokers.binding import Capabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.binding import BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.server import Server
 from app.envelope import Limits
 
@@ -29,7 +29,7 @@ NO_LIMITS = Limits(max_message_bytes=MAX_ELEMENT_BYTES)
 """For bodies that lie in a queue already."""
 
 
-CAPABILITIES = Capabilities(
+CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
     extendable=True,
@@ -64,7 +64,7 @@ class Layout(Protocol):
     delayed_suffix: bytes
     leases_as_queued: bool
 
-    def capabilities(self, queue: RedisQueue) -> Capabilities:
+    def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
         """What is possible in this layout."""
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:

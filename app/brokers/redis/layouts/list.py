@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, Capabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.layouts.frame import MARK, frame, unframe
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
@@ -23,7 +23,7 @@ class ListLayout:
     delayed_suffix = b":babelgate:delayed"
     leases_as_queued = True
 
-    def capabilities(self, queue: RedisQueue) -> Capabilities:
+    def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
         """Expiries are counted beside the queue; the route says whether headers are let in. Given, they travel."""
         return replace(CAPABILITIES, delivery_count="added", headers=queue.frames)
 
