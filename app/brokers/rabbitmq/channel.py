@@ -1,8 +1,8 @@
-"""One AMQP channel. Opening, declaring and closing are aiormq's; the frames of the hot path are ours.
+"""One AMQP channel: aiormq opens, declares and closes; the frames of publish, get, deliver and settle are written here.
 
-aiormq spends a task and several queue hops on each publish, get and delivery. Its connection hands frames to a channel
-by ``channel.frames.put`` and writes what is put into ``channel.write_queue``. The one is replaced here and the other
-used, so that a batch is one write and its answers arrive without a task each.
+aiormq spends a task and several queue hops on each publish, get and delivery. Its connection passes frames to a channel
+by ``channel.frames.put`` and writes the items of ``channel.write_queue``. This module replaces the first and uses the
+second, so that a batch is one write and its answers need no task each. See docs/adr/0014-amqp-frames.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLOSE_SECONDS = 2.0
 
 
 class ChannelMessage(Struct, frozen=True):
-    """A message that came in: its delivery ``tag`` on this channel; ``left`` in the queue when it was got."""
+    """A received message, its delivery ``tag`` on this channel, and how many were ``left`` in the queue after a get."""
 
     tag: int
     message: NativeMessage
@@ -38,24 +38,24 @@ class ChannelMessage(Struct, frozen=True):
 
 
 class ChannelGone(Exception):
-    """The channel or its connection ended before the answer; the text, and ``__cause__``, are the broker's reason."""
+    """The channel or its connection ended before the answer; text and ``__cause__`` give the broker's reason."""
 
 
 class Unsettled:
-    """Delivery tags in the order of their arrival, which is their own."""
+    """The unsettled delivery tags of one channel, in ascending order."""
 
     def __init__(self) -> None:
         self._tags: OrderedDict[int, None] = OrderedDict()
 
     def arrived(self, tag: int) -> None:
-        """A message has come."""
+        """Add the tag of a received message."""
         self._tags[tag] = None
 
     def settle(self, tags: Sequence[int]) -> list[tuple[int, bool]]:
-        """What to write to settle ``tags``: tag, and whether it stands for all before it.
+        """Remove ``tags``; the frames to write, each as its tag and AMQP's ``multiple`` flag (all tags up to it).
 
-        All from the oldest on are one frame, and one command where the queue has replicas. Nothing that arrived is
-        unknown here, so a frame for many never settles what somebody else still has.
+        An unbroken run from the oldest tag on becomes one frame, and one command of a quorum queue. Every delivery of
+        the channel is registered here, so that such a frame never settles a delivery outside ``tags``.
         """
         wanted = set(tags)
         run = 0
@@ -79,9 +79,9 @@ class _PendingGets(Struct):
 
 
 class Channel:
-    """A channel of its own ``generation``: a delivery tag means something only together with it.
+    """An AMQP channel with a random ``generation``, which together with a delivery tag identifies a delivery.
 
-    All methods are safe to call concurrently from one event loop. When the channel ends, whatever waits raises
+    All methods are safe to call concurrently from one event loop. When the channel ends, pending calls raise
     ChannelGone, and so does every later call.
     """
 
@@ -111,7 +111,7 @@ class Channel:
     async def open(
         cls, connection: AbstractConnection, reader: FrameReader, number: int, *, confirms: bool = False
     ) -> Channel:
-        """Open the channel ``number``; with ``confirms`` it is one to publish on. Raises aiormq's errors."""
+        """Open the channel ``number``; ``confirms`` enables publisher confirms. Raises aiormq's errors."""
         return cls(cast(RpcChannel, await connection.channel(number, publisher_confirms=confirms)), reader)
 
     @property
@@ -120,15 +120,15 @@ class Channel:
         return not self.rpc.is_closed
 
     async def close(self) -> None:
-        """Close it, within 2 s: the broker takes back what it delivered here and was not settled. Never raises."""
-        # Without an answer the channel counts as open at the broker; its connection does not answer either.
+        """Close the channel within 2 s; the broker requeues its unsettled deliveries. Never raises."""
+        # A broker that does not answer here does not answer on the rest of the connection either.
         with contextlib.suppress(Exception):
             await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
     def publish(self, messages: Sequence[AddressedMessage]) -> list[asyncio.Future[None]]:
-        """Write all, mandatory, in one piece; each future is done at its confirm, or raises Returned or Nacked.
+        """Write all messages in one piece, mandatory; each future is done at its confirm, or raises Returned or Nacked.
 
-        The future of a message that AMQP cannot carry raises why (ValueError, TypeError …); it is not written.
+        A message that AMQP cannot carry is not written; its future raises the cause (ValueError, TypeError …).
         """
         self._check()
         loop = asyncio.get_running_loop()
@@ -140,7 +140,7 @@ class Channel:
             try:
                 written.append(frames.publish(message, self._number, self._frame_max))
             except Exception as error:
-                # Whatever it is: the others, which are counted already, must be written.
+                # Any error is caught: the messages before it have their tags already and must be written.
                 future.set_exception(error)
             else:
                 self._confirms.expect(message, future)
@@ -156,7 +156,7 @@ class Channel:
         try:
             return await future
         except asyncio.CancelledError:
-            # They may have come in the same turn of the loop.
+            # The messages may have arrived in the same turn of the event loop.
             if future.done() and not future.cancelled() and future.exception() is None and self.is_open:
                 self.requeue([arrived.tag for arrived in future.result()])
             raise
@@ -168,9 +168,9 @@ class Channel:
         arrived: Callable[[ChannelMessage], None],
         cancelled: Callable[[], None] | None = None,
     ) -> str:
-        """Start a consumer that gets at most ``prefetch`` messages until some are settled; its tag.
+        """Start a consumer; its tag. It receives at most ``prefetch`` unsettled messages.
 
-        ``cancelled`` is called when the broker ends it: the queue was deleted, or has lost its leader.
+        ``cancelled`` is called when the broker ends the consumer: the queue was deleted or has lost its leader.
         """
         self._check()
         tag = f"babelgate-{os.urandom(6).hex()}"
@@ -184,24 +184,24 @@ class Channel:
         return tag
 
     async def cancel(self, tag: str) -> None:
-        """Stop a consumer; once this returns, all that the broker ever sent it has arrived."""
+        """Stop a consumer. When this returns, everything that the broker sent to it has arrived."""
         try:
             await self.rpc.rpc(spec.Basic.Cancel(consumer_tag=tag))
         finally:
             self._consumers.pop(tag, None)
 
     def ack(self, tags: Sequence[int]) -> None:
-        """Write acks; AMQP answers none of them (see :meth:`barrier`)."""
+        """Write acks. AMQP does not answer them; see :meth:`barrier`."""
         self._check()
         self._write(frames.acks(self._unsettled.settle(tags), self._number))
 
     def requeue(self, tags: Sequence[int]) -> None:
-        """Write nacks that put the messages back where they were."""
+        """Write nacks that return the messages to their places in the queue."""
         self._check()
         self._write(frames.requeues(self._unsettled.settle(tags), self._number))
 
     async def barrier(self) -> None:
-        """A round trip behind all that was written before: the broker has read it. Callers of one turn share it."""
+        """Wait for a round trip: the broker has read everything written before. Calls in one loop turn share it."""
         self._check()
         if self._barrier is None:
             self._barrier = asyncio.get_running_loop().create_future()
@@ -212,11 +212,11 @@ class Channel:
         barrier, self._barrier = self._barrier, None
         if barrier is not None and not barrier.done():
             self._barriers.append(barrier)
-            # Of the methods that the broker answers at once this one changes nothing: the flow is on already.
+            # The broker answers channel.flow at once, and it changes nothing: the flow is active already.
             self._write(self._frame(spec.Channel.Flow(active=True)))
 
     def _take(self, frame: Any) -> bool:
-        """Deal with a frame of the hot path; False for all others."""
+        """Process a frame of the hot path; return False for all others, which aiormq processes."""
         kind = type(frame)
         if kind is spec.Basic.Ack:
             self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=True)
@@ -253,14 +253,14 @@ class Channel:
             self._complete()
 
     def _complete(self) -> None:
-        """A message is whole."""
+        """Process a message whose body is complete."""
         method, body = self._method, b"".join(self._parts)
         self._method, self._parts = None, []
         if isinstance(method, spec.Basic.Return):
             self._confirms.returned(method, body)
             return
         if method is None:
-            # aiormq has closed the channel meanwhile, and kept its method to itself.
+            # aiormq is closing the channel and did not pass on the method frame.
             return
         native = NativeMessage(
             body,
@@ -278,7 +278,7 @@ class Channel:
         if arrived is not None:
             arrived(ChannelMessage(tag, native))
         elif self.is_open:
-            # Its consumer is gone: nobody would ever settle it.
+            # The consumer has ended, so nobody else would settle the message.
             self.requeue([tag])
 
     def _got(self, message: ChannelMessage | None) -> None:
@@ -291,7 +291,7 @@ class Channel:
             if not gets.future.done():
                 gets.future.set_result(gets.arrived)
             elif gets.arrived and self.is_open:
-                # Whoever asked is gone: nobody would ever settle these.
+                # The caller was cancelled, so nobody else would settle these messages.
                 self.requeue([arrived.tag for arrived in gets.arrived])
 
     def _ended(self, closing: asyncio.Future[Any]) -> None:
@@ -322,7 +322,7 @@ class Channel:
         return pamqp.frame.marshal(method, self._number)
 
     def _write(self, payload: bytes) -> None:
-        """Hand over to the connection, in order; what its short queue has no room for follows as one piece."""
+        """Pass ``payload`` to the connection, in order. While its queue is full, payloads are collected and joined."""
         if self._writing is None:
             with contextlib.suppress(asyncio.QueueFull):
                 self.rpc.write_queue.put_nowait(ChannelFrame(payload=payload, should_close=False))
@@ -341,7 +341,7 @@ class Channel:
 
 
 class _FrameInterceptor:
-    """Stands where aiormq has a channel's queue of frames."""
+    """Replaces the frame queue of an aiormq channel: ``take`` gets each frame first."""
 
     def __init__(self, inner: asyncio.Queue[Any], take: Callable[[Any], bool]) -> None:
         self._inner = inner

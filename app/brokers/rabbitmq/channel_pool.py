@@ -1,4 +1,4 @@
-"""Which channel serves which queue, and what was handed out on each."""
+"""Assigns channels to queues, and tracks the deliveries handed out on each channel."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Literal
 from app.brokers.rabbitmq.channel import Channel
 
 MAX_CHANNELS = 256
-"""Past this many queues in use they share: a channel costs the broker a process and some 100 kB."""
+"""More queues in use than this share channels: a channel costs the broker a process and some 100 kB."""
 
 _KEPT_FREE = 8
-"""Channels of a connection that are left to declaring, counting and browsing."""
+"""Channels of a connection that are reserved for declaring, counting and browsing."""
 
 IDLE_SECONDS = 60.0
-"""How long a channel stays open that nothing uses; longer than a reserve may last."""
+"""How long an unused channel stays open; longer than a reserve may last."""
 
 _MAX_RELEASED = 10_000
 
@@ -26,8 +26,8 @@ State = Literal["held", "acked", "lost"]
 class ReceivingChannel:
     """A channel, and the delivery tags handed out on it that are not settled.
 
-    A tag may be written once: the broker closes the channel, and takes back all that it delivered there, when it is
-    told twice. ``watchers`` are called when the channel ends.
+    A tag must be settled at most once: the broker closes a channel that settles a tag twice and requeues all of its
+    deliveries. ``watchers`` are called when the channel ends.
     """
 
     def __init__(self, channel: Channel) -> None:
@@ -35,7 +35,7 @@ class ReceivingChannel:
         self.outstanding: set[int] = set()
         self.used_at = 0.0
         self.consuming = asyncio.Lock()
-        """Locked from ``basic.qos`` to ``basic.consume``: the one sets the prefetch of the other."""
+        """Locked from ``basic.qos`` to ``basic.consume``, because the first sets the prefetch of the second."""
         self.watchers: set[Callable[[], None]] = set()
         self._released: set[int] = set()
         self._highest = 0
@@ -43,13 +43,13 @@ class ReceivingChannel:
         channel.rpc.closing.add_done_callback(self._ended)
 
     def handle(self, tag: int) -> str:
-        """The handle of a delivery that is handed out now."""
+        """Register ``tag`` as handed out; its handle."""
         self.outstanding.add(tag)
         self._highest = max(self._highest, tag)
         return f"{self.channel.generation}.{tag}"
 
     def state(self, tag: int) -> State:
-        """What became of a delivery. Acked ones are not kept: they are what is left of those handed out."""
+        """The state of a delivery. Acked tags are not stored: a tag in no other state was acked."""
         if tag in self.outstanding:
             return "held"
         if tag > self._highest or tag <= self._forgotten or tag in self._released:
@@ -67,7 +67,7 @@ class ReceivingChannel:
         self.outstanding.difference_update(tags)
         self._released.update(tags)
         if len(self._released) > _MAX_RELEASED:
-            # Whatever is forgotten counts as lost: it may have been handed out again.
+            # Forgotten tags count as lost: their messages may have been delivered again.
             self._forgotten = max(self._released)
             self._released.clear()
 
@@ -78,7 +78,7 @@ class ReceivingChannel:
 
 
 class ChannelPool:
-    """The channels of one connection for consuming: one for each queue in use, up to a bound; then they share."""
+    """The channels of the consuming connection: one for each queue in use, shared beyond MAX_CHANNELS."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class ChannelPool:
         most: Callable[[], int],
         idle_seconds: float = IDLE_SECONDS,
     ) -> None:
-        """``open_channel`` connects when needed, and raises BrokerUnavailable; ``most``: channels of a connection."""
+        """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels."""
         self._open_channel = open_channel
         self._most = most
         self._idle_seconds = idle_seconds
@@ -97,11 +97,11 @@ class ChannelPool:
         self._sweep: asyncio.TimerHandle | None = None
 
     def of_generation(self, generation: str) -> ReceivingChannel | None:
-        """The channel of a handle, while it is open."""
+        """The channel of ``generation`` while it is open; None after that."""
         return self._by_generation.get(generation)
 
     async def of_queue(self, queue: str) -> ReceivingChannel:
-        """The channel that serves ``queue`` from now on. Raises BrokerUnavailable. May be cancelled at any time."""
+        """The channel of ``queue``, assigned on first use. Raises BrokerUnavailable. May be cancelled at any time."""
         receiving = self._by_queue.get(queue)
         if receiving is None or not receiving.channel.is_open:
             receiving = await self._assigned(queue)
@@ -109,7 +109,7 @@ class ChannelPool:
         return receiving
 
     async def close(self) -> None:
-        """Let go of all; closing the connection gives back what is not settled."""
+        """Forget all channels; closing the connection requeues unsettled deliveries."""
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
@@ -130,7 +130,7 @@ class ChannelPool:
             task = asyncio.get_running_loop().create_task(self._open(queue))
             self._opening[queue] = task
             task.add_done_callback(lambda _: self._opening.pop(queue, None))
-        # Whoever is cancelled leaves the channel to the next.
+        # A cancelled caller leaves the new channel to the next caller.
         return await asyncio.shield(task)
 
     async def _open(self, queue: str) -> ReceivingChannel:

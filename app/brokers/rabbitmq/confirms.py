@@ -1,4 +1,4 @@
-"""What was published on one channel and is not confirmed yet."""
+"""Tracks the messages published on one channel that the broker has not confirmed yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Returned(Exception):
 
 
 class Nacked(Exception):
-    """The broker refused the message (``basic.nack``), and gave no reason; see :mod:`app.brokers.rabbitmq.publish`."""
+    """The broker refused the message (``basic.nack``) without a reason; see publish.NackErrors."""
 
 
 class _Unconfirmed(Struct):
@@ -26,19 +26,19 @@ class _Unconfirmed(Struct):
 
 
 class Confirms:
-    """Counts as the broker does: the first message written on a channel has the tag 1."""
+    """The unconfirmed messages of a channel by delivery tag, counted from 1 as by the broker."""
 
     def __init__(self) -> None:
         self._tag = 0
         self._unconfirmed: OrderedDict[int, _Unconfirmed] = OrderedDict()
 
     def expect(self, message: AddressedMessage, future: asyncio.Future[None]) -> None:
-        """``message`` is the next that is written; ``future`` is done at its confirm, or raises Returned or Nacked."""
+        """Register the next message written. ``future`` is done at its confirm, or raises Returned or Nacked."""
         self._tag += 1
         self._unconfirmed[self._tag] = _Unconfirmed(message, future)
 
     def returned(self, method: Basic.Return, body: bytes) -> None:
-        """Mark the message that came back: the oldest such that is not confirmed. Its confirm is still to come."""
+        """Mark the oldest unconfirmed message that equals the returned one. Its confirm follows later."""
         way = method.exchange or "", method.routing_key or ""
         for unconfirmed in self._unconfirmed.values():
             message = unconfirmed.message
@@ -47,7 +47,7 @@ class Confirms:
                 return
 
     def confirmed(self, tag: int, multiple: bool, taken: bool) -> None:
-        """The broker's word on the message ``tag``, or with ``multiple`` on all up to it."""
+        """Resolve the message ``tag``, or with ``multiple`` all up to it; ``taken``: an ack, otherwise a nack."""
         tags = [tag]
         if multiple:
             tags = []
@@ -67,7 +67,7 @@ class Confirms:
                 unconfirmed.future.set_exception(Nacked("RabbitMQ did not take the message (basic.nack)"))
 
     def abandon(self) -> list[asyncio.Future[None]]:
-        """The channel has ended: the futures that will hear no more."""
+        """Forget all messages, because the channel has ended; their futures."""
         futures = [unconfirmed.future for unconfirmed in self._unconfirmed.values()]
         self._unconfirmed.clear()
         return futures

@@ -1,9 +1,9 @@
-"""Delays, kept by a fixed ladder of queues that all queues share. Pure.
+"""Delays messages by a fixed set of delay queues that all queues share. Pure.
 
-Rung *n* is a topic exchange and a queue that holds a message for 100 ms × 2^n. A delay is written in binary, most
-significant bit first, into the routing key, before the name of the queue it is for. The exchange of a rung looks at
-one bit: 1 into the rung's queue, which dead-letters to the next exchange; 0 straight to the next exchange. A message
-enters at its first 1.
+Delay queue *n* belongs to a topic exchange and keeps each message for 100 ms × 2^n. The routing key of a delayed
+message is its delay in binary, most significant bit first, followed by the name of its destination queue. Exchange *n*
+checks one bit: 1 routes the message into delay queue *n*, which dead-letters to the next exchange; 0 routes it directly
+to the next exchange. A message is published to the exchange of its first 1.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from app.brokers.rabbitmq.profile import (
 TICK_MS = 100
 DELAY_QUEUES = 25
 MAX_DELAY_SECONDS = ((1 << DELAY_QUEUES) - 1) * TICK_MS // 1000
-"""All rungs: 38 days."""
+"""The sum of all delay queues: 38 days."""
 
 ROUTING_KEY_BYTES = 255
 """A short string (AMQP 0-9-1, section 4.2.5.3)."""
 
 MAX_QUEUE_BYTES = ROUTING_KEY_BYTES - 2 * DELAY_QUEUES
-"""The longest name of a queue that fits behind the bits."""
+"""The longest name of a queue that fits into a routing key after the bits of the delay."""
 
 _NAME = "babelgate.delay"
 _DONE = f"{_NAME}.done"
 LOST = f"{_NAME}.unroutable"
-"""Where delayed messages rest whose queue was deleted meanwhile. In a rung they would hold up all others: its
-dead-lettering goes on with a few unconfirmed messages only (https://www.rabbitmq.com/docs/quorum-queues)."""
+"""The queue for delayed messages whose destination was deleted. In a delay queue they would block all others, because
+it has only a few unconfirmed messages in flight (https://www.rabbitmq.com/docs/quorum-queues)."""
 
 
 def _delay_queue(number: int) -> str:
@@ -43,13 +43,13 @@ def _delay_queue(number: int) -> str:
 
 
 def _arguments(number: int) -> dict[str, object]:
-    # Never x-expires: publishing is no use of a queue, an idle rung would go with the messages in it.
+    # Never x-expires: it ignores publishing, so an idle delay queue would be deleted with its messages.
     return {"x-message-ttl": TICK_MS << number, "x-dead-letter-exchange": _delay_queue(number - 1) if number else _DONE}
 
 
 def _queue(number: int) -> QueueDeclaration:
     classic = _arguments(number)
-    # Older brokers refuse the quorum queue, and a broker that once was older has the classic one.
+    # RabbitMQ before 3.10 refuses the quorum queue; a server that was upgraded may still have the classic one.
     return QueueDeclaration(_delay_queue(number), confirmed(classic), or_else=(classic,))
 
 
@@ -81,8 +81,8 @@ DELAY_TOPOLOGY = Topology(
 
 @lru_cache(maxsize=4096)
 def delayed_topology(queue: str) -> Topology:
-    """The ladder, and its end bound to ``queue``, which must exist."""
-    # One wildcard for each bit, not #: what is meant for a.b must not match b.
+    """All delay queues, and the binding from the last exchange to ``queue``, which must exist."""
+    # One wildcard for each bit instead of #: a message for the queue a.b must not match the queue b.
     end = BindingDeclaration(_DONE, queue, "*." * DELAY_QUEUES + queue)
     return Topology(DELAY_TOPOLOGY.exchanges, DELAY_TOPOLOGY.queues, (*DELAY_TOPOLOGY.bindings, end))
 
@@ -94,7 +94,7 @@ def delayed_route(queue: str, delay_seconds: float) -> tuple[str, str, Topology]
     """
     if not 0 < delay_seconds <= MAX_DELAY_SECONDS:
         raise ValueError(f"a delay is above 0 s and at most {MAX_DELAY_SECONDS} s")
-    # 0.3 s are 300.00000000000006 ms: less than a microsecond is no reason for a tick more.
+    # 0.3 s are 300.00000000000006 ms as a float: rounding to a microsecond avoids an additional tick.
     ticks = math.ceil(round(delay_seconds * 1000, 3) / TICK_MS)
     bits = ".".join(f"{ticks:0{DELAY_QUEUES}b}")
     return _delay_queue(ticks.bit_length() - 1), f"{bits}.{queue}", delayed_topology(queue)

@@ -1,14 +1,14 @@
 """The frames of one AMQP connection: those of the hot path as bytes, and the reader in front of aiormq.
 
-pamqp encodes whatever AMQP has, by looking at every field of every frame. The frames that go out with every message are
-written here in a third of its time, and two kinds of header values that it would change or refuse are kept: numbers of
-double precision, and texts that are not UTF-8. Whatever else a table may hold is pamqp's.
+Outgoing: publish, ack and nack are encoded here in a fraction of pamqp's time, see docs/adr/0014-amqp-frames.md. Header
+values that pamqp would change or refuse are kept: numbers of double precision, and texts that are not UTF-8. All other
+values of a table are encoded by pamqp.
 
-Of the frames that come in, the content of messages goes straight to its channel: two frames of three that aiormq
-need not look at. The properties of a message are whatever its publisher wrote: a text that is not UTF-8, or a time past
-the year 9999, would end the connection when aiormq decodes it, and the message, delivered again, the next one; here
-:func:`properties_of` leaves out what it cannot read. And what the broker says of the connection as a whole is kept in
-its words: that it blocks publishers, that it closes. Methods are aiormq's, which tells a live connection by them.
+Incoming: the content of messages goes directly to its channel; these are two of three frames. The properties of a
+message are arbitrary: a text that is not UTF-8, or a time after the year 9999, would end the connection when aiormq
+decodes it, and, after redelivery, the next connection. :func:`properties_of` omits unreadable properties instead. The
+reader also keeps the broker's reasons for blocking publishers and for closing the connection. aiormq gets all methods,
+because it derives the liveness of the connection from them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from app.brokers.rabbitmq.profile import AddressedMessage
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
-# Kind of the frame, channel and size; then the payload and the end.
+# Frame type, channel and size; the payload and the end byte follow.
 _FRAME = struct.Struct(">BHI")
 _METHOD, _HEADER, _BODY = 1, 2, 3
 _END = b"\xce"
@@ -46,12 +46,12 @@ FRAME_OVERHEAD = 8
 
 _SHORT_BYTES = 255
 """The longest short string (AMQP 0-9-1, section 4.2.5.3). Names in a table may have 128 bytes by section 4.2.5.5, but
-RabbitMQ and its clients take all that a short string can hold, and a copy must keep them; pamqp cuts them off."""
+RabbitMQ and its clients accept the length of a short string, and a copy must keep them; pamqp truncates them."""
 
 _COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
 
-# Of class 60 (basic); the method, what follows, and the bits. AMQP 0-9-1, sections 1.8.3.13 and 1.8.3.7.
+# Class 60 (basic), method and reserved field of publish, and its bits. AMQP 0-9-1, sections 1.8.3.3 and 1.8.3.13.
 _PUBLISH = b"\x00\x3c\x00\x28\x00\x00"
 _MANDATORY = b"\x01"
 _SETTLE = struct.Struct(">BHIHHQBB")
@@ -59,8 +59,8 @@ _ACK, _NACK, _REQUEUE = 80, 120, 2
 _CONTENT = struct.Struct(">HHQH")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
-# Whole numbers as most clients write them. pamqp would take the smallest of nine kinds, and a peer that asks for an
-# int32, as the Open Job Spec does for its attempts, would find a byte.
+# Whole numbers are written as int32 or int64, like most clients do. pamqp would take the smallest of nine types, and a
+# peer that expects an int32, as the Open Job Spec does for its attempts, would read a byte.
 _INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
@@ -70,13 +70,13 @@ _PROPERTIES = [
 
 
 def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
-    """The frames that publish ``message``, mandatory. Raises ValueError or TypeError for what AMQP cannot carry."""
+    """The frames that publish ``message``, mandatory. Raises ValueError or TypeError when AMQP cannot carry it."""
     method = b"".join((_PUBLISH, _short(message.exchange), _short(message.routing_key), _MANDATORY))
     body = message.body
     header = _header(message.properties, len(body))
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
     if frame_max and len(header) > room:
-        # The broker would close the connection, and with it everything that is in flight there.
+        # The broker would close the connection, with everything that is in flight on it.
         raise ValueError(f"the headers and properties have {len(header)} bytes, and at most {room} fit into a frame")
     parts = [_frame(_METHOD, channel, method), _frame(_HEADER, channel, header)]
     for start in range(0, len(body), room or 1):
@@ -85,12 +85,12 @@ def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
 
 
 def acks(settled: Iterable[tuple[int, bool]], channel: int) -> bytes:
-    """The frames that ack deliveries: each a tag, and whether all before it are meant too."""
+    """The frames that ack deliveries; ``settled``: pairs of a tag and the ``multiple`` flag."""
     return b"".join([_SETTLE.pack(_METHOD, channel, 13, 60, _ACK, tag, many, _END[0]) for tag, many in settled])
 
 
 def requeues(settled: Iterable[tuple[int, bool]], channel: int) -> bytes:
-    """The frames that give deliveries back to where they were, told as for :func:`acks`."""
+    """The frames that requeue deliveries; ``settled`` as for :func:`acks`."""
     return b"".join(
         [_SETTLE.pack(_METHOD, channel, 13, 60, _NACK, tag, many | _REQUEUE, _END[0]) for tag, many in settled]
     )
@@ -119,7 +119,7 @@ def _header(properties: Basic.Properties, body_size: int) -> bytes:
         elif kind == "table":
             for copies in _COPIES:
                 if copies in value and not isinstance(value[copies], list):
-                    # The broker would close the channel, and with it everything that is in flight there.
+                    # The broker would close the channel, with everything that is in flight on it.
                     raise ValueError(f"the header {copies} is the broker's own: it names further queues")
             parts.append(_table(value))
         else:
@@ -161,7 +161,7 @@ def _sized(payload: bytes) -> bytes:
 
 
 class ContentHandler(Protocol):
-    """Takes the content of a channel's messages; the method that announces one has come before, through aiormq."""
+    """Receives the content of a channel's messages. The method frame of a message arrives earlier, through aiormq."""
 
     def content_header(self, payload: bytes) -> None:
         """The header of the next message: its body's size, and its properties, for :func:`properties_of`."""
@@ -171,10 +171,11 @@ class ContentHandler(Protocol):
 
 
 class FrameReader:
-    """Stands where aiormq has its stream, and hands out one frame after the other.
+    """Replaces the stream of aiormq, and passes on one frame after the other.
 
-    ``contents``, by channel number, get the content of messages; without one aiormq gets a header without properties.
-    ``blocked`` is the broker's reason while it blocks publishers, ``closed`` the one it closed the connection with.
+    ``contents``: the receivers of message content by channel number; for other channels aiormq gets a header without
+    properties. ``blocked``: the broker's reason while it blocks publishers. ``closed``: its reason for closing the
+    connection.
     """
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
@@ -197,7 +198,7 @@ class FrameReader:
         while True:
             head = await self._stream.readexactly(_FRAME.size)
             if head.startswith(b"AMQP"):
-                # No frame, but the version of the protocol that a server speaks which does not speak ours.
+                # A server of another protocol version answers with its protocol header instead of a frame.
                 return head + await self._stream.readexactly(1)
             kind, channel, size = _FRAME.unpack(head)
             rest = await self._stream.readexactly(size + 1)
@@ -210,7 +211,7 @@ class FrameReader:
                 content.content_body(rest[:-1])
 
     def _passed(self, head: bytes, rest: bytes, kind: int, channel: int) -> bytes:
-        """The frame as aiormq gets it."""
+        """The frame for aiormq."""
         if kind == _HEADER:
             rest = rest[:_FIXED] + _NO_FLAGS + rest[-1:]
             head = _FRAME.pack(kind, channel, len(rest) - 1)
@@ -230,7 +231,7 @@ def _text(payload: bytes, start: int) -> str:
 
 
 class Transport(TransportFactory):
-    """Connects as aiormq does, and keeps the ``reader`` once it has."""
+    """Connects like aiormq, and keeps the ``reader`` of the connection."""
 
     def __init__(self, tls: bool) -> None:
         self._inner = TLSTransportFactory() if tls else TCPTransportFactory()
@@ -244,12 +245,12 @@ class Transport(TransportFactory):
 
 
 def size_of(header: bytes) -> int:
-    """The size of the body that the payload of a content header announces."""
+    """The body size in the payload of a content header, in bytes."""
     return int.from_bytes(header[4:_FIXED], "big")
 
 
 def properties_of(header: bytes) -> Basic.Properties:
-    """The properties in the payload of a content header; those that cannot be read are left out. Never raises."""
+    """The properties in the payload of a content header, without the unreadable ones. Never raises."""
     whole = ContentHeader()
     try:
         whole.unmarshal(header)
@@ -259,7 +260,7 @@ def properties_of(header: bytes) -> Basic.Properties:
 
 
 def _readable(data: bytes) -> Basic.Properties:
-    """Read one property after the other: what is broken inside one of them leaves the place of the next known."""
+    """Read the properties one by one: an error inside one property does not affect the position of the next."""
     found = Basic.Properties()
     try:
         (flags,) = struct.unpack_from(">H", data)

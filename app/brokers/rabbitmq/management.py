@@ -1,4 +1,4 @@
-"""What only the management API tells of queues. Optional: nothing that carries messages depends on it."""
+"""A client of RabbitMQ's management API. It is optional: publishing and receiving do not depend on it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _UP = frozenset({"running", "flow", "idle"})
 
 
 class QueueCounts(Struct, frozen=True):
-    """A queue as the API sees it, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval).
+    """A queue in the API, up to 5 s late (https://www.rabbitmq.com/docs/management#statistics-interval).
 
-    ``head_message_timestamp``: of the oldest ready message, in Unix seconds, where it has one and the queue is classic.
+    ``head_message_timestamp``: Unix seconds of the oldest ready message, where it has one and the queue is classic.
     """
 
     name: str
@@ -40,7 +40,7 @@ class QueueCounts(Struct, frozen=True):
 
     @property
     def has_dead_letter_exchange(self) -> bool:
-        """Whether its arguments or a policy name one."""
+        """Whether its arguments or a policy set a dead-letter exchange."""
         policy = self.effective_policy_definition
         return "x-dead-letter-exchange" in self.arguments or (
             isinstance(policy, Mapping) and "dead-letter-exchange" in policy
@@ -48,7 +48,7 @@ class QueueCounts(Struct, frozen=True):
 
     @property
     def rejects_beyond_limit(self) -> bool:
-        """Whether its arguments or a policy give it a length limit, beyond which it rejects what is published."""
+        """Whether its arguments or a policy set a length limit with which the queue rejects further messages."""
         policy = self.effective_policy_definition if isinstance(self.effective_policy_definition, Mapping) else {}
         limits = ("max-length", "max-length-bytes")
         limited = any(f"x-{limit}" in self.arguments or limit in policy for limit in limits)
@@ -61,7 +61,7 @@ class _QueueName(Struct, frozen=True):
 
 
 class ManagementClient:
-    """The API at ``where``, for one virtual host. Its connections are pooled; each answer is awaited for 2 s."""
+    """The API at ``where``, for one virtual host. Connections are pooled; a request takes at most 2 s."""
 
     def __init__(self, broker: str, where: ManagementEndpoint, vhost: str) -> None:
         self._broker = broker
@@ -70,22 +70,22 @@ class ManagementClient:
             base_url=f"{where.url}/api/",
             auth=(where.username, where.password),
             timeout=TIMEOUT_SECONDS,
-            # A proxy of the environment is for the way out; a broker stands beside.
+            # A proxy in the environment is for external services; a broker is in the same network.
             trust_env=False,
         )
         self._warned = False
 
     async def counts(self, queue: str) -> QueueCounts | None:
-        """Of one queue; None when there is none, or the API does not tell."""
+        """The counts of ``queue``; None when there is no such queue, or the API does not answer."""
         return await self._get(f"queues/{self._vhost}/{quote(queue, safe='')}", QueueCounts)
 
     async def queues(self) -> Sequence[str] | None:
-        """The names of all queues; None when the API does not tell."""
+        """The names of all queues; None when the API does not answer."""
         found = await self._get(f"queues/{self._vhost}?columns=name", list[_QueueName])
         return None if found is None else [each.name for each in found]
 
     async def close(self) -> None:
-        """Close its connections; idempotent."""
+        """Close the connections; idempotent."""
         await self._client.aclose()
 
     async def _get(self, path: str, kind: type[Answer]) -> Answer | None:
@@ -97,7 +97,7 @@ class ManagementClient:
             answer = msgspec.json.decode(response.content, type=kind)
         except (httpx.HTTPError, msgspec.DecodeError) as error:
             if not self._warned:
-                # Once, until it answers again: whoever asks for counts asks often.
+                # Logged once until the API answers again, because counts are requested often.
                 log.warning("management API does not answer", broker=self._broker, error=_said(error))
             self._warned = True
             return None

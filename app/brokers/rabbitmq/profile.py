@@ -1,4 +1,4 @@
-"""What a profile decides: how envelopes look on a RabbitMQ queue, and which exchanges and queues carry them."""
+"""The protocol of a profile, which maps envelopes to AMQP messages, and the declarations that profiles share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _QUEUE_TYPES = ("classic", "quorum")
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDeclaration:
-    """A durable exchange. What it cannot route goes to its ``alternate``, where it has one."""
+    """A durable exchange. Messages that it cannot route go to the exchange ``alternate``, where it is set."""
 
     name: str
     kind: Literal["direct", "topic", "fanout", "headers"]
@@ -31,8 +31,8 @@ class ExchangeDeclaration:
 class QueueDeclaration:
     """A durable queue, neither exclusive nor deleted by the broker, with its ``arguments`` (``x-…``).
 
-    ``or_else``: arguments to declare it with, in this order, where the broker refuses those before. An
-    ``x-delivery-limit`` of -1 means none, however the broker has it said.
+    ``or_else``: alternative arguments, tried in this order when the broker refuses ``arguments``. An
+    ``x-delivery-limit`` of -1 means no limit, for every version of the broker.
     """
 
     name: str
@@ -42,7 +42,7 @@ class QueueDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class BindingDeclaration:
-    """``destination`` (a queue, or an exchange) gets from ``exchange`` what has ``routing_key``."""
+    """Routes messages with ``routing_key`` from ``exchange`` to ``destination``, a queue or an exchange."""
 
     exchange: str
     destination: str
@@ -52,7 +52,7 @@ class BindingDeclaration:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What must exist, declared in this order: exchanges, queues, bindings."""
+    """The exchanges, queues and bindings that must exist; they are declared in this order."""
 
     exchanges: Sequence[ExchangeDeclaration] = ()
     queues: Sequence[QueueDeclaration] = ()
@@ -60,7 +60,7 @@ class Topology:
 
 
 class AddressedMessage(Struct, frozen=True):
-    """A message as it is published. ``needs`` must exist before, beside the profile's own topology."""
+    """A message to publish. ``needs`` must exist first, in addition to the profile's own topology."""
 
     exchange: str
     routing_key: str
@@ -70,7 +70,7 @@ class AddressedMessage(Struct, frozen=True):
 
 
 class NativeMessage(Struct, frozen=True):
-    """A message as the broker handed it out."""
+    """A message as the broker delivered it."""
 
     body: bytes
     properties: Basic.Properties
@@ -80,7 +80,7 @@ class NativeMessage(Struct, frozen=True):
 
 
 class DecodedMessage(Struct, frozen=True):
-    """A message as the gateway sees it: as in :class:`app.brokers.binding.Delivery`."""
+    """A message for the gateway; the fields are those of :class:`app.brokers.binding.Delivery`."""
 
     body: bytes
     headers: Mapping[str, str]
@@ -89,13 +89,13 @@ class DecodedMessage(Struct, frozen=True):
 
 
 class Profile(Protocol):
-    """How one queue's messages are written and read. Pure."""
+    """Writes and reads the messages of one queue. Pure."""
 
     queue: str
     """The native queue that is consumed."""
 
     dead_queue: str
-    """The native queue where dead letters rest."""
+    """The native queue of the dead letters."""
 
     topology: Topology
     """What publishing to, and consuming from, the queue needs."""
@@ -104,16 +104,16 @@ class Profile(Protocol):
     """What dead-lettering needs."""
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
-        """A message to publish: a new one, or a retry where ``outgoing.failure`` is set; a delay is kept by routing."""
+        """The AMQP message for a new message, or for a retry where ``failure`` is set. Routing implements a delay."""
 
     def dead(self, record: Outgoing) -> AddressedMessage:
         """A dead-letter record to publish."""
 
     def read(self, native: NativeMessage) -> DecodedMessage:
-        """A delivery. Never raises: what is no envelope keeps its body, and is found to be poison above."""
+        """A delivery. Never raises: a body that is no envelope stays as it is, and the gateway treats it as poison."""
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
-        """A dead letter at rest, as a dead-letter record where it can be one; else its body as it is."""
+        """A stored dead letter, as a dead-letter record where possible; otherwise with its body as it is."""
 
 
 def one_of(options: Mapping[str, Any], key: str, known: Sequence[str]) -> str:

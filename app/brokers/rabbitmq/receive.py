@@ -1,4 +1,4 @@
-"""How a queue's messages are taken, and only while somebody wants them."""
+"""Receives the messages of queues by ``basic.get`` and by consumers that exist only while a client waits."""
 
 from __future__ import annotations
 
@@ -20,40 +20,40 @@ from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime import turns
 
 MANY = 8
-"""From this many messages on, a consumer takes them with less work for the broker than so many gets."""
+"""From this many messages on, a consumer costs the broker less work than gets."""
 
 _LINGER_SECONDS = 0.1
-"""How long a consumer that brought nothing stays, because who waits mostly waits on."""
+"""How long a consumer without messages is kept, because most clients wait again."""
 
 _FILL_SECONDS = 0.5
-"""How long at most messages that were counted a moment ago may take to arrive."""
+"""How long messages that were just counted may take to arrive."""
 
 _PATIENCE_SECONDS = 0.9
-"""What a reserve may take beside its wait."""
+"""How much longer than its wait a reserve may take."""
 
 _MAX_RECEIVERS = 10_000
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-"""Runs something in the background, to its end."""
+"""Starts a background task."""
 
 
 QUIET_SECONDS = 0.02
-"""How long a message that was counted a moment ago is waited for; somebody else may have taken it."""
+"""How long to wait for a message that was just counted; another consumer may have received it."""
 
 
 class TemporaryConsumer:
-    """Started at once; gets at most ``prefetch`` messages. Whatever happens, it ends with :meth:`stop`.
+    """A consumer that starts at once and receives at most ``prefetch`` messages. It must be ended with :meth:`stop`.
 
-    What is on its way when it ends is lost to the caller: a quorum queue takes it back, behind what is asked for next,
-    as delivered once and in any order past 32 (``rabbit_fifo_client:handle_delivery/3``, RabbitMQ 3.10 and later). So
-    it should get all that it may hold: one message, or as many as there are (:meth:`fill`).
+    Messages in flight when it ends are requeued: a quorum queue puts them behind the messages delivered next, counted
+    as delivered once, and past 32 in any order (``rabbit_fifo_client:handle_delivery/3``, RabbitMQ 3.10 and later).
+    To avoid this, ``prefetch`` is 1 or the number of ready messages (:meth:`fill`).
     """
 
     def __init__(self, receiving: ReceivingChannel, queue: str, prefetch: int) -> None:
         self.receiving = receiving
         self.prefetch = prefetch
         self.ended_by_broker = False
-        """Whether the broker has cancelled it: its queue was deleted, or moves."""
+        """Whether the broker has cancelled the consumer: its queue was deleted, or moves."""
         self._queue = queue
         self._tag = ""
         self._arrived: list[ChannelMessage] = []
@@ -65,20 +65,20 @@ class TemporaryConsumer:
 
     @property
     def arrived(self) -> bool:
-        """Whether anything has."""
+        """Whether any message has arrived."""
         return bool(self._arrived)
 
     @property
     def usable(self) -> bool:
-        """Whether anything can still arrive: the channel is open, and the broker has not ended the consumer."""
+        """Whether messages can still arrive: the channel is open, and the broker has not ended the consumer."""
         failed = self._started.done() and self._started.exception() is not None
         return not failed and self.receiving.channel.is_open and not self.ended_by_broker
 
     async def wait(self, until: float, count: int = 1) -> bool:
-        """Until ``count`` have arrived, or the loop's time ``until``, or it is not usable: whether they have.
+        """Wait until ``count`` messages have arrived, at most until the loop's time ``until``; whether they have.
 
-        Not before it was started: a broker that does not answer is no empty queue. Raises what the AMQP library raised
-        when it could not be.
+        Returns early when the consumer is not usable, but not before the broker has answered its start. Raises the
+        AMQP library's error when the start failed.
         """
         loop = asyncio.get_running_loop()
         while len(self._arrived) < count and self.usable and loop.time() < until:
@@ -92,26 +92,26 @@ class TemporaryConsumer:
         return len(self._arrived) >= count
 
     async def fill(self, until: float) -> None:
-        """Until all that it may hold has arrived, or the loop's time ``until``, or it is not usable.
+        """Wait until ``prefetch`` messages have arrived, at most until the loop's time ``until``.
 
-        Or nothing came for a while, and no more by the end of a round trip to the queue: somebody else has taken the
-        rest. Raises as :meth:`wait`, ChannelGone, and ChannelNotFoundEntity for a queue that was deleted.
+        Ends early when nothing arrives for QUIET_SECONDS and a round trip to the queue: another consumer has received
+        the rest. Raises like :meth:`wait`, ChannelGone, and ChannelNotFoundEntity for a deleted queue.
         """
         loop = asyncio.get_running_loop()
         while len(self._arrived) < self.prefetch and self.usable and loop.time() < until:
             next_one = len(self._arrived) + 1
             if not await self.wait(min(until, loop.time() + QUIET_SECONDS), next_one) and self.usable:
-                # The queue answers behind what it sent to the channel, and the channel behind what it wrote.
+                # The queue answers after the messages it sent to the channel, and the channel after those it wrote.
                 await self.receiving.channel.rpc.queue_declare(self._queue, passive=True)
                 await self.receiving.channel.barrier()
                 if len(self._arrived) < next_one:
                     break
 
     async def stop(self) -> list[ChannelMessage]:
-        """End it: all that it has brought, for the caller alone; nothing comes any more.
+        """End the consumer; all messages that it received. No message arrives later.
 
-        Nothing where its channel has ended, because the broker has taken it back. May be cancelled: it is ended all
-        the same, and what it brought goes back.
+        Empty where the channel has ended, because the broker has requeued them. When the caller is cancelled the
+        consumer still ends, and its messages are requeued.
         """
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
         try:
@@ -130,7 +130,7 @@ class TemporaryConsumer:
             await self._started
             await receiving.channel.cancel(self._tag)
         except Exception:
-            # Either the channel has ended, or the consumer has never begun.
+            # The channel has ended, or the consumer never started.
             self._arrived = self._arrived if receiving.channel.is_open else []
         finally:
             receiving.watchers.discard(self._wake)
@@ -154,12 +154,12 @@ class TemporaryConsumer:
 
 
 async def end(consumer: TemporaryConsumer) -> None:
-    """Stop it, and put back what it has brought."""
+    """Stop ``consumer`` and requeue its messages."""
     give_back(consumer.receiving, await consumer.stop())
 
 
 def give_back(receiving: ReceivingChannel, arrived: list[ChannelMessage]) -> None:
-    """Put back what was never handed out."""
+    """Requeue messages that were not handed out."""
     if arrived and receiving.channel.is_open:
         receiving.channel.requeue([each.tag for each in arrived])
 
@@ -169,28 +169,28 @@ class ConsumerEnded(Exception):
 
 
 class QueueReceiver:
-    """The reserves of one queue: any number of them at once.
+    """Receives the messages of one queue for any number of concurrent callers.
 
-    A consumer waits for one message, and what else is there by then is for the next reserve, so that nothing is on its
-    way to a consumer that ends (see :class:`TemporaryConsumer`), except to one that nobody needs any more.
+    A consumer waits for one message only; the next call gets the others. So no message is in flight to a consumer that
+    ends (see :class:`TemporaryConsumer`), except to one whose callers are gone.
     """
 
     def __init__(self, queue: str, spawn: Spawn) -> None:
         self._queue = queue
         self._spawn = spawn
         self._left: int | None = None
-        """How many were ready when they were last counted; None: nobody knows."""
+        """The number of ready messages at the last count; None: unknown."""
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
 
     async def take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
-        """Up to ``limit`` messages of the channel, as soon as there is one; none at the loop's time ``until``.
+        """Up to ``limit`` messages as soon as there is one; none at the loop's time ``until``.
 
-        Raises ConsumerEnded, ChannelGone, and what the AMQP library raises. Whatever ends it, nothing stays behind.
+        Raises ConsumerEnded, ChannelGone and AMQP errors; messages that it does not return are requeued.
         """
         if self._ending:
-            # What they have brought goes back first, so that it comes first.
+            # Their messages are requeued first, so that they keep their order.
             await asyncio.wait(self._ending)
         waits = until > asyncio.get_running_loop().time()
         consumer = self._unlinger()
@@ -207,12 +207,12 @@ class QueueReceiver:
         return await self._wait(consumer, until)
 
     def close(self) -> None:
-        """End a consumer that lingers."""
+        """End a lingering consumer."""
         if (consumer := self._unlinger()) is not None:
             self._end(consumer)
 
     async def _get(self, receiving: ReceivingChannel, limit: int) -> list[ChannelMessage]:
-        """What is there. A reply says how many are left, so that about as many are asked for as there are."""
+        """The ready messages. Each reply counts the rest, so that about as many are requested as there are."""
         first = 1 if limit > MANY else max(1, min(limit, self._left or 0))
         arrived = await self._gets(receiving, first)
         more = min(limit - len(arrived), self._left or 0)
@@ -242,7 +242,7 @@ class QueueReceiver:
     async def _wait(self, consumer: TemporaryConsumer, until: float) -> list[ChannelMessage]:
         try:
             if not await consumer.wait(until) and consumer.usable:
-                # A consumer that brings nothing says nothing: the round trip tells an empty queue from a hung broker.
+                # The round trip distinguishes an empty queue from a broker that does not answer.
                 await consumer.receiving.channel.barrier()
         except BaseException:
             self._end(consumer)
@@ -274,7 +274,7 @@ class QueueReceiver:
 
 
 class QueueReceivers:
-    """The reserves of all queues of one broker."""
+    """Receives the messages of all queues of one broker."""
 
     def __init__(self, connection: AmqpConnection, declarer: Declarer, channels: ChannelPool, spawn: Spawn) -> None:
         self._broker = connection.broker
@@ -284,7 +284,7 @@ class QueueReceivers:
         self._receivers: dict[str, QueueReceiver] = {}
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
-        """See :meth:`app.brokers.binding.Binding.reserve`. A queue or a channel that is gone is tried once more."""
+        """See :meth:`app.brokers.binding.Binding.reserve`. Tries once more when the queue or the channel is gone."""
         until = asyncio.get_running_loop().time() + wait_seconds
         try:
             async with asyncio.timeout(wait_seconds + _PATIENCE_SECONDS):
@@ -302,13 +302,13 @@ class QueueReceivers:
             raise
         except Exception as error:
             raise translate(self._broker, error, written=False) from error
-        # From here on they can be settled, whatever becomes of this call.
+        # From here on the deliveries can be settled, even if this call is cancelled.
         handles = [receiving.handle(each.tag) for each in arrived]
         read = await turns.mapped(queue.profile.read, [each.message for each in arrived], size=lambda m: len(m.body))
         return [_delivery(*each) for each in zip(handles, arrived, read, strict=True)]
 
     def close(self) -> None:
-        """End the consumers that linger."""
+        """End all lingering consumers."""
         for receiver in self._receivers.values():
             receiver.close()
         self._receivers.clear()

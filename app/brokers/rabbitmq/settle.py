@@ -1,4 +1,4 @@
-"""Ends of deliveries: written, and then one round trip behind what was written."""
+"""Settles deliveries: writes acks or requeues, then waits for one round trip."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel, by_
 from app.errors import LeaseLost, OutcomeUnknown
 
 _UNDER_WAY_SECONDS = 0.2
-"""How long the broker itself may keep acks on a channel, until the replicas of a quorum queue agree on those before."""
+"""How long the broker may keep acks on a channel until the replicas of a quorum queue agree on earlier ones."""
 
 
 class ChannelSettler:
-    """Acks and give-backs on the channels of one connection."""
+    """Acks and releases deliveries on the channels of one connection."""
 
     def __init__(self, broker: str, channels: ChannelPool, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._broker = broker
@@ -25,19 +25,19 @@ class ChannelSettler:
         self._written_at = -_UNDER_WAY_SECONDS
 
     async def flush(self) -> None:
-        """Wait until what was written has reached the queues: past 32 acks a quorum queue's may be under way."""
+        """Wait at most 0.2 s until written acks have reached the queues: a quorum queue delays those past 32."""
         loop = asyncio.get_running_loop()
         await asyncio.sleep(max(0.0, self._written_at + _UNDER_WAY_SECONDS - loop.time()))
 
     async def ack(self, handles: Sequence[str]) -> list[Outcome]:
-        """Done, however often it is asked for, once the broker has read it; LeaseLost where the channel is gone.
+        """Ack; returns when the broker has read it. Idempotent. LeaseLost where the channel has ended.
 
-        OutcomeUnknown where the channel ends between the write and the answer, or ``timeout_seconds`` are over.
+        OutcomeUnknown where the channel ends between the write and the answer, or after ``timeout_seconds``.
         """
         return await self._settle(handles, give_back=False)
 
     async def release(self, handles: Sequence[str]) -> list[Outcome]:
-        """Back to their places in the queue; LeaseLost for what was settled before. Otherwise as :meth:`ack`."""
+        """Return messages to their places in the queue; LeaseLost for settled ones. Otherwise like :meth:`ack`."""
         return await self._settle(handles, give_back=True)
 
     def outstanding(self, handles: Sequence[str]) -> list[bool]:
@@ -58,7 +58,7 @@ class ChannelSettler:
             fresh = [tag for tag, state in states.items() if state == "held"]
             if receiving is not None and fresh and not _written(receiving, fresh, give_back):
                 states = dict.fromkeys(states, "lost")
-            # An ack that is repeated waits as well: the first may be on its way.
+            # A repeated ack waits too: the first one may not have reached the broker yet.
             good = ("held",) if give_back else ("held", "acked")
             waiting = []
             for position, tag in settled:
@@ -90,7 +90,7 @@ def _written(receiving: ReceivingChannel, tags: Sequence[int], give_back: bool) 
 
 
 async def _unanswered(receiving: ReceivingChannel, seconds: float) -> str | None:
-    """Why the broker may not have read what was written; None: it has."""
+    """The reason why the broker may not have read what was written; None when it has read it."""
     try:
         async with asyncio.timeout(seconds):
             await receiving.channel.barrier()

@@ -1,4 +1,4 @@
-"""Small questions to the broker, on a channel of their own, because a queue that is missing ends it."""
+"""Counts messages, pings the server, purges queues, and warns about the set-up of a server and its queues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.errors import BabelgateError, BrokerUnavailable
 
 
 class StatsChannel:
-    """One question at a time."""
+    """A channel for pings, counts and purges, one at a time. It is separate because a missing queue closes it."""
 
     def __init__(self, connection: AmqpConnection, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self._connection = connection
@@ -28,14 +28,14 @@ class StatsChannel:
         self._lock = asyncio.Lock()
 
     async def ping(self, seconds: float) -> None:
-        """A round trip; raises BrokerUnavailable after ``seconds``."""
+        """One round trip; raises BrokerUnavailable after ``seconds``."""
         async with self._asking(seconds) as channel:
             await channel.barrier()
 
     async def ready(self, *queues: str) -> list[int]:
-        """How many messages are ready on each; 0 where there is no such queue.
+        """The number of ready messages of each queue; 0 for a missing queue.
 
-        Raises BrokerUnavailable within ``timeout_seconds``, all queues together.
+        Raises BrokerUnavailable within ``timeout_seconds`` for all queues together.
         """
         try:
             async with asyncio.timeout(self._timeout_seconds):
@@ -45,7 +45,7 @@ class StatsChannel:
             raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
 
     async def purge(self, queue: str) -> int:
-        """Remove what is ready; the number removed. Raises BrokerUnavailable within ``timeout_seconds``."""
+        """Remove the ready messages; their number. Raises BrokerUnavailable within ``timeout_seconds``."""
         async with self._asking(self._timeout_seconds) as channel:
             try:
                 return (await channel.rpc.queue_purge(queue)).message_count or 0
@@ -61,7 +61,7 @@ class StatsChannel:
 
     @asynccontextmanager
     async def _asking(self, seconds: float) -> AsyncIterator[Channel]:
-        """The channel, in turn; what AMQP raises becomes an error of ours."""
+        """The channel, for one caller at a time; translates errors of the AMQP library."""
         try:
             async with asyncio.timeout(seconds), self._lock:
                 if self._channel is None or not self._channel.is_open:
@@ -100,9 +100,9 @@ _TRANSIENT = "The queue {queue} is not durable: a restart of the server takes it
 async def warnings_of(
     connection: AmqpConnection, management: ManagementClient | None, queues: Iterable[RabbitQueue]
 ) -> list[str]:
-    """Sentences on the server and on ``queues``, those that are used; at most 2 s, and less is found where that passes.
+    """Warnings about the server and ``queues``, as sentences; at most 2 s, then without the rest.
 
-    How a queue was made, only the management API tells; at most 50 are looked at.
+    Queues are checked only with the management API, at most 50 of them.
     """
     found: list[str] = []
     if (reason := connection.blocked) is not None:
@@ -115,7 +115,7 @@ async def warnings_of(
                 for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
                     found += warnings
     except (TimeoutError, BabelgateError):
-        # A server that does not answer is told of elsewhere.
+        # Other checks report a server that does not answer.
         pass
     return found
 
@@ -130,7 +130,7 @@ async def _on_delays(connection: AmqpConnection) -> list[str]:
         if declared.message_count:
             found.append(_LOST.format(count=declared.message_count, queue=LOST))
     except AMQPError:
-        # No such queue: nothing was ever delayed here.
+        # The queue is missing: no message was ever delayed here.
         pass
     finally:
         await channel.close()
