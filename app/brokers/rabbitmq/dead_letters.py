@@ -1,4 +1,4 @@
-"""Dead letters at rest. AMQP cannot look at a message without taking it, so they are taken, and put back."""
+"""Reads, removes and purges dead letters. To read a message AMQP must take it, so it is taken and requeued."""
 
 from __future__ import annotations
 
@@ -25,59 +25,58 @@ from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter, Outc
 from app.runtime import turns
 
 _LINGER_SECONDS = 1.0
-"""How long what was read stays taken while more is to be read: meanwhile nobody else sees it."""
+"""How long read messages stay taken for the next page; other consumers do not see them meanwhile."""
 
 _MAX_SEARCHED = 10_000
-"""Messages that are looked through for a record, or for old ones, in one call."""
+"""Messages searched for records, or for old ones, in one call."""
 
 _SEARCHES_AFTER_SECONDS = (0.0, 0.1, 0.3)
-"""Somebody else who reads may have taken a record for a moment."""
-
+"""Pauses between searches: another reader may have taken a record for a moment."""
 
 _PAGE = 100
 _REMEMBERED = 300
-"""Messages kept in memory: of those further ahead only the tags are."""
+"""Taken messages kept in memory; of earlier ones only the tags are kept."""
 
 _IN_ORDER = 32
-"""Messages that a quorum queue keeps in order when they are put back at once: more than a small map of Erlang holds
+"""Messages that a quorum queue keeps in order when they are requeued at once. More than a small map of Erlang has
 (https://www.erlang.org/doc/system/maps.html) come back in any order."""
 
 _PATIENCE_SECONDS = 1.0
-"""How long messages that were counted a moment ago are waited for; somebody else may have taken them."""
+"""How long to wait for messages that were just counted; another consumer may have received them."""
 
 _SEEN_AFTER_SECONDS = (0.0, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
-"""A quorum queue has what was put back only when its replicas agree. What is not there after all of these somebody else
-has taken."""
+"""Pauses between counts: a quorum queue shows requeued messages only when its replicas agree. Messages missing after
+all of these were taken by another consumer."""
 
 
 class TakenLetter(Struct, frozen=True):
-    """A message that was looked at, and on which channel."""
+    """A taken message, and the generation of its channel."""
 
     generation: str
     arrived: ChannelMessage
 
     @property
     def identity(self) -> tuple[str | None, bytes]:
-        """What it is known by when it was put back meanwhile."""
+        """Message id and body, which identify the message after it was requeued."""
         return self.arrived.message.properties.message_id, self.arrived.message.body
 
 
 class QueueBrowser:
-    """What was taken from the head of ``queue`` on a channel of its own, by consumers that are gone at once.
+    """Takes messages from the head of ``queue`` on a channel of its own, by short-lived consumers.
 
-    It goes back to its places, but on a quorum queue without a delivery limit behind what was not taken
-    (https://www.rabbitmq.com/docs/quorum-queues#repeated-requeues).
+    Requeued messages return to their places, except on a quorum queue without a delivery limit, which puts them behind
+    the others (https://www.rabbitmq.com/docs/quorum-queues#repeated-requeues).
 
-    The channel must not be closed soon after :meth:`remove`: of many acks for a quorum queue the broker itself keeps
-    some on the channel, until the replicas agree on those before, and forgets them with it.
+    Do not close the channel soon after :meth:`remove`: the broker keeps some of many acks for a quorum queue on the
+    channel until the replicas agree on earlier ones, and drops them with the channel.
     """
 
     def __init__(self, channel: Channel, queue: str, putting_seconds: float) -> None:
-        """``putting_seconds``: how long is taken, at most, to put many back in order."""
+        """``putting_seconds``: the time limit for requeueing messages in order."""
         self.channel = channel
         self._putting_seconds = putting_seconds
         self.at_end = False
-        """Whether nothing was left when it was last looked for more."""
+        """Whether the last attempt to take more reached the end of the queue."""
         self._receiving = ReceivingChannel(channel)
         self._queue = queue
         self._taken: dict[int, TakenLetter | None] = {}
@@ -88,15 +87,15 @@ class QueueBrowser:
         return len(self._taken)
 
     def remembers(self, start: int) -> bool:
-        """Whether a page from ``start`` on can be shown without taking anything twice."""
+        """Whether the messages from position ``start`` on are still in memory."""
         return start >= self._forgotten
 
     def page(self, start: int, limit: int) -> list[TakenLetter]:
-        """What stands from ``start`` on, as far as it was taken."""
+        """At most ``limit`` taken messages from position ``start`` on."""
         return [found for found in list(self._taken.values())[start : start + limit] if found is not None]
 
     async def grow(self, count: int) -> bool:
-        """Take more, until there are ``count``, or no more: whether any came. Raises ChannelGone."""
+        """Take messages until ``count`` are taken or the queue ends; whether any arrived. Raises ChannelGone."""
         before = len(self._taken)
         self.at_end = False
         while len(self._taken) < count and not self.at_end:
@@ -104,7 +103,7 @@ class QueueBrowser:
         return len(self._taken) > before
 
     async def search(self, wanted: Mapping[int, TakenLetter], bound: int) -> dict[int, int]:
-        """The tags of what is ``wanted``, under the same keys; looks through at most ``bound`` messages."""
+        """The tags of the ``wanted`` letters, by the same keys; searches at most ``bound`` messages."""
         found = {
             key: each.arrived.tag
             for key, each in wanted.items()
@@ -129,7 +128,7 @@ class QueueBrowser:
         return found
 
     async def remove(self, tags: Sequence[int]) -> None:
-        """Ack what was taken, and wait until the broker has read it. Raises ChannelGone."""
+        """Ack taken messages, and wait until the broker has read the acks. Raises ChannelGone."""
         if tags:
             self.channel.ack(tags)
             for tag in tags:
@@ -137,15 +136,15 @@ class QueueBrowser:
             await self.channel.barrier()
 
     async def ready(self) -> int:
-        """How many messages are not taken. Raises aiormq's ChannelNotFoundEntity, and ends, where there is no queue."""
+        """The number of messages that are not taken. A missing queue raises ChannelNotFoundEntity."""
         declared = await self.channel.rpc.queue_declare(self._queue, passive=True)
         return declared.message_count or 0
 
     async def put_back(self) -> None:
-        """Put all back in order, and wait until it can be seen; not much longer than ``putting_seconds``.
+        """Requeue all messages in order, and wait until they are ready; not much longer than ``putting_seconds``.
 
-        Raises ChannelGone. Each part is waited for before the next is written: a quorum queue that is behind gathers
-        what it is told, by consumer, and does it later in another order (``rabbit_fifo_client``, its unsent commands).
+        Raises ChannelGone. Each part must be ready before the next is written, because a slow quorum queue collects
+        commands by consumer and executes them in another order (unsent commands of ``rabbit_fifo_client``).
         """
         if not self._taken:
             return
@@ -168,7 +167,7 @@ class QueueBrowser:
                 self.channel.requeue(part)
 
     async def _sees(self, count: int) -> bool:
-        """Whether ``count`` messages are ready, soon."""
+        """Wait until ``count`` messages are ready; False when they are not, after the last pause."""
         for pause in _SEEN_AFTER_SECONDS:
             await asyncio.sleep(pause)
             if await self.ready() >= count:
@@ -193,7 +192,7 @@ class QueueBrowser:
 
 
 class _DeadLetterQueue:
-    """A dead-letter queue: one operation at a time."""
+    """The state of one dead-letter queue, for one operation at a time."""
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
@@ -203,10 +202,10 @@ class _DeadLetterQueue:
 
 
 class DeadLetterQueues:
-    """The dead-letter queues of one broker, read by their heads.
+    """The dead-letter queues of one broker, read from their heads.
 
-    All who read a queue in this process share what is taken of it. It is put back when its end has been reached, or
-    when nobody goes on reading for a second.
+    All readers of a queue in this process share its taken messages. They are requeued when a reader has reached the
+    end, or when nobody reads on for a second.
     """
 
     def __init__(self, connection: AmqpConnection, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -216,12 +215,12 @@ class DeadLetterQueues:
         self._dead_queues: dict[str, _DeadLetterQueue] = {}
 
     def taken(self, queue: str) -> int:
-        """How many of its messages are taken just now."""
+        """The number of messages of ``queue`` that are taken now."""
         dead_queue = self._dead_queues.get(queue)
         return len(dead_queue.browsing) if dead_queue is not None and dead_queue.browsing is not None else 0
 
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
-        """A page; the cursor is a position in the queue. Raises InvalidParameter for another cursor."""
+        """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
         start = _position(cursor)
         async with self._opened(profile.dead_queue) as dead_queue:
             browsing = await self._browse(dead_queue, profile.dead_queue)
@@ -240,7 +239,7 @@ class DeadLetterQueues:
     async def remove(
         self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[list[bool], str | None]:
-        """Ack those that are taken, and look again for the others. All lay before the cursor: it moves by as many."""
+        """Remove ``records``, searching for those that are not taken. The cursor moves back by the number removed."""
         removed = [False] * len(records)
         for pause in _SEARCHES_AFTER_SECONDS:
             await asyncio.sleep(pause)
@@ -260,7 +259,7 @@ class DeadLetterQueues:
         return removed, cursor if cursor is None else str(max(0, _position(cursor) - sum(removed)))
 
     async def purge(self, profile: Profile, before_ms: int | None) -> int:
-        """All that nobody has taken; or those at the head that died before ``before_ms``, up to the first younger."""
+        """Remove all messages that nobody has taken, or those at the head that are older than ``before_ms``."""
         queue = profile.dead_queue
         async with self._opened(queue, writes=True) as dead_queue:
             browsing = await self._browse(dead_queue, queue)
@@ -275,7 +274,7 @@ class DeadLetterQueues:
                 await browsing.put_back()
 
     def close(self) -> None:
-        """Cancel the timers of those who read on; closing the connection puts all back."""
+        """Cancel the timers; closing the connection requeues all taken messages."""
         for dead_queue in self._dead_queues.values():
             if dead_queue.timer is not None:
                 dead_queue.timer.cancel()
@@ -300,7 +299,7 @@ class DeadLetterQueues:
 
     @asynccontextmanager
     async def _opened(self, queue: str, *, writes: bool = False) -> AsyncIterator[_DeadLetterQueue]:
-        """The dead-letter queue, for one operation; what AMQP raises in it becomes an error of ours."""
+        """The state of ``queue``, for one operation; translates errors of the AMQP library."""
         dead_queue = self._dead_queues.setdefault(queue, _DeadLetterQueue())
         dead_queue.users += 1
         try:
@@ -325,7 +324,7 @@ class DeadLetterQueues:
                 self._dead_queues.pop(queue, None)
 
     async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
-        """What is taken of the queue; None where there is no such queue."""
+        """The browser of the queue; None for a missing queue."""
         browsing = dead_queue.browsing
         if browsing is None or not browsing.channel.is_open:
             channel = await self._connection.channel()

@@ -1,4 +1,4 @@
-"""Publishes messages and waits for their confirms."""
+"""Publishes messages, waits for their confirms, and explains the ones that the broker refuses."""
 
 from __future__ import annotations
 
@@ -18,12 +18,20 @@ from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.errors import BabelgateError, BrokerError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
+_REMEMBERED_SECONDS = 5.0
+"""How long an answer of the management API is reused, because a full queue refuses every message."""
+_REMEMBERED_QUEUES = 1_000
+
+_FULL = "the queue {queue!r} is at its length limit and rejects messages (x-overflow: reject-publish)"
+_NOT_TAKEN = "the quorum queue {queue!r} did not take the message (basic.nack): no leader answered, or it is full"
+_UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-overflow: reject-publish), or it failed"
+
 
 class ConfirmedPublisher:
-    """Writes to the broker of ``connection``. Never repeats a message.
+    """Publishes to the broker of ``connection``. Never repeats a message.
 
-    Two channels, shared by all: what is published to an exchange that is gone ends its channel, and those in flight
-    to the default exchange, which cannot go, must not suffer from that.
+    All callers share two channels, one of them for the default exchange. A message to a deleted exchange closes its
+    channel, and must not affect messages to the default exchange, which cannot be deleted.
     """
 
     def __init__(
@@ -42,21 +50,21 @@ class ConfirmedPublisher:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def publish(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> list[Outcome]:
-        """Write all in one piece; returns when all are confirmed, one outcome per message.
+        """Write all messages in one piece; returns when all are confirmed, with one outcome per message.
 
-        It takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API
-        is asked why one was refused. Raises BrokerUnavailable, and BrokerRejected for the topology, when nothing was
-        written; the first at once while the broker blocks publishers.
+        Takes at most ``timeout_seconds``, connecting and declaring included, and 2 s more where the management API is
+        queried about a refusal. When nothing was written it raises BrokerUnavailable, at once while the broker blocks
+        publishers, or BrokerRejected for the topology.
         """
         self._check_blocked()
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         try:
             async with asyncio.timeout_at(until):
-                channels = await self._prepared(messages, topology, mode)
+                channels = await self._prepare(messages, topology, mode)
         except TimeoutError:
             reason = f"no answer within {self._timeout_seconds:g} s"
             raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
-        # Ensured, opened: meanwhile it may have been blocked.
+        # The broker may have blocked publishers since the first check.
         self._check_blocked()
         outcomes: list[Outcome] = [None] * len(messages)
         futures: dict[asyncio.Future[None], int] = {}
@@ -75,32 +83,32 @@ class ConfirmedPublisher:
             await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
         for future, index in futures.items():
             outcomes[index] = await self._outcome(future, messages[index], topology, mode)
-        self._look_at(outcomes, messages, topology, futures, channels)
+        self._recover(outcomes, messages, topology, futures, channels)
         return outcomes
 
     async def close(self) -> None:
-        """Close its channels; nobody awaits what is in flight. The owner closes the connection."""
+        """Close the channels, without waiting for confirms. The owner closes the connection."""
         channels = [*self._channels.values()]
         self._channels.clear()
         await asyncio.gather(*(channel.close() for channel in channels), *self._closing)
 
-    async def _prepared(
+    async def _prepare(
         self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare
     ) -> dict[bool, Channel]:
-        """See to it that what ``messages`` need exists; the channels to write them on, by "default exchange".
+        """Ensure the topology of ``messages``; their channels, by whether they use the default exchange.
 
-        May be cancelled: what was begun goes on, for the next caller.
+        May be cancelled: declarations and channels that were started complete for the next caller.
         """
         await self._declarer.ensure(topology, mode)
         for needs in {id(message.needs): message.needs for message in messages}.values():
             if needs is not None:
-                # The gateway's own, whoever the queue belongs to: without them what is delayed would never arrive.
+                # Delay queues belong to the gateway in every mode; without them delayed messages would never arrive.
                 await self._declarer.ensure(needs, "active" if mode == "active" else "missing")
         return {default: await self._channel(default) for default in {message.exchange == "" for message in messages}}
 
     def _check_blocked(self) -> None:
         if (why := self._connection.blocked) is not None:
-            reason = f"it takes no messages just now: {why}"
+            reason = f"it blocks publishers: {why}"
             raise BrokerUnavailable(broker=self._connection.broker, reason=reason)
 
     async def _channel(self, default: bool) -> Channel:
@@ -137,7 +145,7 @@ class ConfirmedPublisher:
             return translate(broker, error, written=False)
         return translate(broker, error, written=True)
 
-    def _look_at(
+    def _recover(
         self,
         outcomes: list[Outcome],
         messages: Sequence[AddressedMessage],
@@ -145,7 +153,7 @@ class ConfirmedPublisher:
         futures: dict[asyncio.Future[None], int],
         channels: dict[bool, Channel],
     ) -> None:
-        """Learn from what went wrong: what must be declared again, and which channels are of no more use."""
+        """After failures, forget topologies that must be declared again, and replace channels without confirms."""
         if all(outcome is None for outcome in outcomes):
             return
         for future, index in futures.items():
@@ -156,7 +164,7 @@ class ConfirmedPublisher:
                 self._declarer.forget(topology, *([needs] if needs is not None else []))
 
     def _give_up(self, default: bool, channels: dict[bool, Channel]) -> None:
-        """A channel that owes confirms. While the broker blocks publishers it answers nothing, and is left alone."""
+        """Replace a channel whose confirms are late, except while the broker blocks publishers and sends none."""
         channel = channels[default]
         if self._channels.get(default) is channel and self._connection.blocked is None:
             del self._channels[default]
@@ -166,7 +174,7 @@ class ConfirmedPublisher:
 
 
 def offends(cause: BaseException | None, message: AddressedMessage) -> bool:
-    """Whether ``message`` is what the broker closed its channel for; others in flight there may have been taken."""
+    """Whether the broker closed the channel because of ``message``; it may have stored the others in flight."""
     text = str(cause)
     if isinstance(cause, ChannelPreconditionFailed):
         return f"message size {len(message.body)} " in text
@@ -178,44 +186,35 @@ def offends(cause: BaseException | None, message: AddressedMessage) -> bool:
 def _returned(broker: str, error: Returned, message: AddressedMessage, mode: Declare) -> BabelgateError:
     where = f"queue {message.routing_key!r}" if message.exchange == "" else f"exchange {message.exchange!r}"
     if mode == "active":
-        reason = f"the {where} took nothing ({error}); it was deleted meanwhile, and will be made again"
+        reason = f"the {where} was deleted ({error}); the next publish declares it again"
         return BrokerUnavailable(broker=broker, reason=reason)
-    return BrokerRejected(broker=broker, reason=f"the {where} does not exist or leads nowhere ({error})")
-
-
-_REMEMBERED_SECONDS = 5.0
-"""How long an answer of the management API is used: a full queue refuses every message."""
-_REMEMBERED_QUEUES = 1_000
-
-_FULL = "the queue {queue!r} is at its length limit and takes no more (x-overflow: reject-publish)"
-_NOT_TAKEN = "the quorum queue {queue!r} did not take the message (basic.nack): no leader answered, or it is full"
-_UNKNOWN = "the {where} did not take the message (basic.nack): it is full (x-overflow: reject-publish), or it failed"
+    return BrokerRejected(broker=broker, reason=f"the {where} does not exist or routes to no queue ({error})")
 
 
 class NackErrors:
-    """The error that a negative confirm (``basic.nack``) stands for, by what is known of the queue.
+    """Maps a negative confirm (``basic.nack``) to an error, depending on the type and state of the queue.
 
-    RabbitMQ gives no reason with it. It refuses what is beyond the limit of a queue with ``x-overflow: reject-publish``
-    (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour), and what it was unable to handle
-    (https://www.rabbitmq.com/docs/confirms#server-sent-nacks). Whether the message was stored differs:
+    RabbitMQ gives no reason with a nack. It refuses messages beyond the limit of a queue with ``x-overflow:
+    reject-publish`` (https://www.rabbitmq.com/docs/maxlength#overflow-behaviour), and messages that it could not handle
+    (https://www.rabbitmq.com/docs/confirms#server-sent-nacks). Whether the message was stored depends on the queue:
 
-    - A quorum queue that is full, or has no leader that answers in time, was never sent the message: ``enqueue`` in
-      rabbit_fifo_client.erl of RabbitMQ 3.10 to 4.1.
+    - A full quorum queue, or one without a leader, was never sent the message: ``enqueue`` in rabbit_fifo_client.erl of
+      RabbitMQ 3.10 to 4.1.
     - A classic queue whose process or node failed may have stored it: ``handle_event`` of ``down`` in
-      rabbit_classic_queue.erl rejects everything that was not confirmed until then.
+      rabbit_classic_queue.erl rejects all messages that are unconfirmed then.
     """
 
     def __init__(self, broker: str, management: ManagementClient | None = None) -> None:
         self._broker = broker
         self._management = management
-        self._asked: dict[str, tuple[float, asyncio.Task[QueueCounts | None]]] = {}
+        self._answers: dict[str, tuple[float, asyncio.Task[QueueCounts | None]]] = {}
 
     async def error(self, message: AddressedMessage, topology: Topology, mode: Declare) -> BrokerError:
-        """Why ``message`` was refused; asks the management API, where there is one, for at most 2 s.
+        """The error of a refused ``message``; queries the management API, where it is configured, for at most 2 s.
 
-        StorageFull where the queue is known to reject what is beyond its limit. BrokerUnavailable where it is known to
-        be a quorum queue. In both cases nothing was written. Otherwise OutcomeUnknown; also for a message to another
-        exchange than the default one, because of several queues one may have taken it.
+        StorageFull where the queue is known to reject messages beyond its limit; BrokerUnavailable where it is known to
+        be a quorum queue. In both cases nothing was written. Otherwise OutcomeUnknown, also for a message to another
+        exchange than the default one, because one of several queues may have stored it.
         """
         queue = message.routing_key
         if message.exchange != "":
@@ -231,18 +230,18 @@ class NackErrors:
         if self._management is None:
             return None
         loop = asyncio.get_running_loop()
-        until, asking = self._asked.get(queue, (0.0, None))
-        if asking is None or until <= loop.time():
-            if len(self._asked) >= _REMEMBERED_QUEUES:
-                self._asked.clear()
-            asking = loop.create_task(self._management.counts(queue))
-            self._asked[queue] = (loop.time() + _REMEMBERED_SECONDS, asking)
-        # Others wait for the same answer.
-        return await asyncio.shield(asking)
+        until, query = self._answers.get(queue, (0.0, None))
+        if query is None or until <= loop.time():
+            if len(self._answers) >= _REMEMBERED_QUEUES:
+                self._answers.clear()
+            query = loop.create_task(self._management.counts(queue))
+            self._answers[queue] = (loop.time() + _REMEMBERED_SECONDS, query)
+        # Concurrent callers share the answer.
+        return await asyncio.shield(query)
 
 
 def _is_declared_quorum(queue: str, topology: Topology, mode: Declare) -> bool:
-    """Whether the gateway declared it as a quorum queue: RabbitMQ refuses to declare one of another type so."""
+    """Whether the gateway declared ``queue`` as a quorum queue, which RabbitMQ refuses for a queue of another type."""
     return mode == "active" and any(
         each.name == queue and each.arguments.get("x-queue-type") == "quorum" and not each.or_else
         for each in topology.queues

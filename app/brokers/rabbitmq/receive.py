@@ -31,14 +31,13 @@ _FILL_SECONDS = 0.5
 _PATIENCE_SECONDS = 0.9
 """How much longer than its wait a reserve may take."""
 
+_QUIET_SECONDS = 0.02
+"""How long to wait for a message that was just counted; another consumer may have received it."""
+
 _MAX_RECEIVERS = 10_000
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a background task."""
-
-
-QUIET_SECONDS = 0.02
-"""How long to wait for a message that was just counted; another consumer may have received it."""
 
 
 class TemporaryConsumer:
@@ -94,13 +93,13 @@ class TemporaryConsumer:
     async def fill(self, until: float) -> None:
         """Wait until ``prefetch`` messages have arrived, at most until the loop's time ``until``.
 
-        Ends early when nothing arrives for QUIET_SECONDS and a round trip to the queue: another consumer has received
+        Ends early when nothing arrives for _QUIET_SECONDS and a round trip to the queue: another consumer has received
         the rest. Raises like :meth:`wait`, ChannelGone, and ChannelNotFoundEntity for a deleted queue.
         """
         loop = asyncio.get_running_loop()
         while len(self._arrived) < self.prefetch and self.usable and loop.time() < until:
             next_one = len(self._arrived) + 1
-            if not await self.wait(min(until, loop.time() + QUIET_SECONDS), next_one) and self.usable:
+            if not await self.wait(min(until, loop.time() + _QUIET_SECONDS), next_one) and self.usable:
                 # The queue answers after the messages it sent to the channel, and the channel after those it wrote.
                 await self.receiving.channel.rpc.queue_declare(self._queue, passive=True)
                 await self.receiving.channel.barrier()

@@ -17,6 +17,27 @@ from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue
 from app.errors import BabelgateError, BrokerUnavailable
 
+CONFIRMED_HOPS = (3, 10)
+"""Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
+
+_MAX_QUEUES = 50
+_WARNINGS_SECONDS = 1.8
+
+_OLD = (
+    "RabbitMQ {version} does not confirm the hops of a delayed message: a crash between two of them can lose it. "
+    "3.10 and newer do."
+)
+_LOST = (
+    "{count} delayed messages rest in the queue {queue}: when they were due, the queue they are for was not bound to "
+    "the exchange babelgate.delay.done any more."
+)
+_BLOCKED = "The server blocks publishers: {reason}."
+_DROPS = (
+    "The quorum queue {queue} has no dead-letter exchange: a message that is given out again too often "
+    "(x-delivery-limit) is dropped."
+)
+_TRANSIENT = "The queue {queue} is not durable: a restart of the server takes its messages."
+
 
 class StatsChannel:
     """A channel for pings, counts and purges, one at a time. It is separate because a missing queue closes it."""
@@ -29,7 +50,7 @@ class StatsChannel:
 
     async def ping(self, seconds: float) -> None:
         """One round trip; raises BrokerUnavailable after ``seconds``."""
-        async with self._asking(seconds) as channel:
+        async with self._channel_lock(seconds) as channel:
             await channel.barrier()
 
     async def ready(self, *queues: str) -> list[int]:
@@ -46,21 +67,21 @@ class StatsChannel:
 
     async def purge(self, queue: str) -> int:
         """Remove the ready messages; their number. Raises BrokerUnavailable within ``timeout_seconds``."""
-        async with self._asking(self._timeout_seconds) as channel:
+        async with self._channel_lock(self._timeout_seconds) as channel:
             try:
                 return (await channel.rpc.queue_purge(queue)).message_count or 0
             except ChannelNotFoundEntity:
                 return 0
 
     async def _ready(self, queue: str) -> int:
-        async with self._asking(self._timeout_seconds) as channel:
+        async with self._channel_lock(self._timeout_seconds) as channel:
             try:
                 return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
             except ChannelNotFoundEntity:
                 return 0
 
     @asynccontextmanager
-    async def _asking(self, seconds: float) -> AsyncIterator[Channel]:
+    async def _channel_lock(self, seconds: float) -> AsyncIterator[Channel]:
         """The channel, for one caller at a time; translates errors of the AMQP library."""
         try:
             async with asyncio.timeout(seconds), self._lock:
@@ -75,28 +96,6 @@ class StatsChannel:
             raise translate(self._connection.broker, error, written=False) from error
 
 
-CONFIRMED_HOPS = (3, 10)
-"""Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
-
-_LOOKED_AT = 50
-_SECONDS = 1.8
-
-_OLD = (
-    "RabbitMQ {version} does not confirm the hops of a delayed message: a crash between two of them can lose it. "
-    "3.10 and newer do."
-)
-_LOST = (
-    "{count} delayed messages rest in the queue {queue}: when they were due, the queue they are for was not bound to "
-    "the exchange babelgate.delay.done any more."
-)
-_BLOCKED = "The server takes no messages just now: {reason}."
-_DROPS = (
-    "The quorum queue {queue} has no dead-letter exchange: a message that is given out again too often "
-    "(x-delivery-limit) is dropped."
-)
-_TRANSIENT = "The queue {queue} is not durable: a restart of the server takes its messages."
-
-
 async def warnings_of(
     connection: AmqpConnection, management: ManagementClient | None, queues: Iterable[RabbitQueue]
 ) -> list[str]:
@@ -108,10 +107,10 @@ async def warnings_of(
     if (reason := connection.blocked) is not None:
         found.append(_BLOCKED.format(reason=reason))
     try:
-        async with asyncio.timeout(_SECONDS):
+        async with asyncio.timeout(_WARNINGS_SECONDS):
             found += await _on_delays(connection)
             if management is not None:
-                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:_LOOKED_AT]
+                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:_MAX_QUEUES]
                 for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
                     found += warnings
     except (TimeoutError, BabelgateError):

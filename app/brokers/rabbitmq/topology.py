@@ -1,4 +1,4 @@
-"""Declares exchanges, queues and bindings, or looks whether they are there; once for each connection."""
+"""Declares exchanges, queues and bindings, or checks that they exist, once for each connection."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration
 from app.errors import BrokerRejected, BrokerUnavailable
 
 Declare = Literal["active", "passive", "none"]
-"""``active``: make what is missing. ``passive``: only look, and refuse to work without. ``none``: neither."""
+"""``active``: declare. ``passive``: check, and refuse what is missing. ``none``: neither."""
 
 Mode = Declare | Literal["missing"]
-"""``missing``: make what a look does not find, for which alone the right to configure is needed. Bindings, which nobody
-can look for and which need no such right, are made."""
+"""``missing``: declare what a check does not find; only that needs the permission to configure. Bindings are always
+declared: they cannot be checked and do not need this permission."""
 
 DECLARE_SECONDS = 10.0
-_AT_ONCE = 2
-"""Looks that go on at the same time, each on a channel, of which a connection may have few."""
+_MAX_CONCURRENT = 2
+"""Concurrent topologies, each on a channel of its own, because a connection may allow only a few channels."""
 
 _REMEMBERED = 10_000
 
@@ -32,28 +32,28 @@ _Part = ExchangeDeclaration | QueueDeclaration | BindingDeclaration
 
 
 class Declarer:
-    """What exists on the broker of ``connection``, as far as this process has seen to it."""
+    """Ensures that topologies exist on the broker of ``connection``, and remembers which ones do."""
 
     def __init__(self, connection: AmqpConnection, locks: WeakValueDictionary[str, asyncio.Lock] | None = None) -> None:
-        """``locks``: by the name of a queue, shared with the declarers of this process on other connections."""
+        """``locks``: by queue name, shared with the declarers of other connections of this process."""
         self._connection = connection
         self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
         self._ensured: dict[tuple[int, Mode], Topology] = {}
-        self._there: set[tuple[Mode, _Part]] = set()
+        self._existing: set[tuple[Mode, _Part]] = set()
         self._running: dict[tuple[int, Mode], asyncio.Task[None]] = {}
-        self._turns = asyncio.Semaphore(_AT_ONCE)
+        self._turns = asyncio.Semaphore(_MAX_CONCURRENT)
 
     async def ensure(self, topology: Topology, mode: Mode) -> None:
-        """See to it that ``topology`` exists, as ``mode`` says; callers of the same share one look.
+        """Ensure that ``topology`` exists, by ``mode``. Concurrent callers for one topology share the work.
 
-        Raises BrokerRejected for what is missing (passive), refused or made otherwise, and BrokerUnavailable; within
-        15 s. Remembered until the connection is another, or :meth:`forget`.
+        Raises BrokerRejected for a part that is missing (passive), refused or declared differently, and
+        BrokerUnavailable; within 15 s. The result is remembered until a reconnect or :meth:`forget`.
         """
         if mode == "none":
             return
         key = id(topology), mode
-        # A topology is known by its identity: it is kept here, so that no other can have it.
+        # The key is the identity of the topology; the stored reference keeps it from being reused.
         current = self._generation == self._connection.generation and self._connection.is_open
         if current and self._ensured.get(key) is topology:
             return
@@ -64,10 +64,10 @@ class Declarer:
         await asyncio.shield(running)
 
     def forget(self, *topologies: Topology) -> None:
-        """The queues of ``topologies`` were found missing: with them went what was bound to them."""
+        """Forget the queues and exchanges of ``topologies``, with their bindings, because a queue was found missing."""
         queues = {queue.name for topology in topologies for queue in topology.queues}
         exchanges = {exchange.name for topology in topologies for exchange in topology.exchanges}
-        self._there = {(mode, part) for mode, part in self._there if not _concerns(part, queues, exchanges)}
+        self._existing = {(mode, part) for mode, part in self._existing if not _affects(part, queues, exchanges)}
         self._ensured.clear()
 
     def _ran(self, key: tuple[int, Mode], task: asyncio.Task[None]) -> None:
@@ -81,48 +81,48 @@ class Declarer:
         if generation != self._generation:
             self._generation = generation
             self._ensured.clear()
-            self._there.clear()
-        if missing := [part for part in _parts(topology) if (mode, part) not in self._there]:
+            self._existing.clear()
+        if missing := [part for part in _parts(topology) if (mode, part) not in self._existing]:
             try:
                 async with asyncio.timeout(DECLARE_SECONDS), self._turns:
-                    await self._see_to_all(missing, mode, generation)
+                    await self._ensure_parts(missing, mode, generation)
             except TimeoutError:
                 reason = f"no answer to a declaration within {DECLARE_SECONDS:g} s"
                 raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
-        # On another connection than it began with, nothing is remembered: the next caller looks again.
+        # After a reconnect nothing is remembered, and the next caller checks again.
         if generation == self._connection.generation:
             if len(self._ensured) >= _REMEMBERED:
                 self._ensured.clear()
             self._ensured[id(topology), mode] = topology
 
-    async def _see_to_all(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
-        # A channel of its own: a declaration that is refused closes it.
+    async def _ensure_parts(self, parts: Sequence[_Part], mode: Mode, generation: int) -> None:
+        # A separate channel, because a refused declaration closes it.
         channel = await self._connection.channel()
         try:
             for part in parts:
-                channel = await self._see_to(channel, part, mode)
+                channel = await self._ensure_part(channel, part, mode)
                 if generation == self._connection.generation:
-                    self._there.add((mode, part))
+                    self._existing.add((mode, part))
         finally:
             await channel.close()
 
-    async def _see_to(self, channel: Channel, part: _Part, mode: Mode) -> Channel:
-        """Declare or look for ``part``; the channel to go on with."""
+    async def _ensure_part(self, channel: Channel, part: _Part, mode: Mode) -> Channel:
+        """Declare or check ``part``; the channel for the next part."""
         try:
             if mode == "missing" and not isinstance(part, BindingDeclaration):
                 try:
-                    await _look(channel, part)
+                    await _check(channel, part)
                     return channel
                 except ChannelNotFoundEntity:
                     channel = await self._connection.channel()
             if mode == "passive":
-                await _look(channel, part)
+                await _check(channel, part)
             elif isinstance(part, QueueDeclaration):
                 return await self._declare_queue(channel, part)
             else:
                 await _declare(channel, part)
         except ChannelNotFoundEntity as error:
-            hint = " (declare: active would make it)" if mode == "passive" else ""
+            hint = " (declare: active would create it)" if mode == "passive" else ""
             raise BrokerRejected(broker=self._connection.broker, reason=f"{error.args[0]}{hint}") from error
         except Exception as error:
             raise translate(self._connection.broker, error, written=False) from error
@@ -134,21 +134,23 @@ class Declarer:
             if refused is not None:
                 channel = await self._connection.channel()
             try:
-                # One at a time: while one connection makes a quorum queue, RabbitMQ tells another that it is there
-                # before it has a leader, and then refuses the first messages.
+                # One at a time: while one connection declares a quorum queue, RabbitMQ confirms it to another before
+                # it has a leader, and then refuses the first messages.
                 async with self._locks.setdefault(queue.name, asyncio.Lock()):
-                    await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._said(arguments))
+                    await channel.rpc.queue_declare(queue.name, durable=True, arguments=self._supported(arguments))
                 return channel
             except ChannelPreconditionFailed as error:
                 refused = refused or error
         assert refused is not None
         raise refused
 
-    def _said(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
-        """``arguments`` for this server: before 4.0 there is no limit unless one is set, and -1 drops at once."""
+    def _supported(self, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+        """``arguments`` for this server version: before 4.0 the default is no limit, and -1 drops messages at once."""
         old = self._connection.server_version < (4,)
-        said = {key: value for key, value in arguments.items() if not (old and key == "x-delivery-limit" and value < 0)}
-        return said or None
+        supported = {
+            key: value for key, value in arguments.items() if not (old and key == "x-delivery-limit" and value < 0)
+        }
+        return supported or None
 
 
 def _parts(topology: Topology) -> Iterable[_Part]:
@@ -157,7 +159,7 @@ def _parts(topology: Topology) -> Iterable[_Part]:
     yield from topology.bindings
 
 
-def _concerns(part: _Part, queues: set[str], exchanges: set[str]) -> bool:
+def _affects(part: _Part, queues: set[str], exchanges: set[str]) -> bool:
     if isinstance(part, QueueDeclaration):
         return part.name in queues
     if isinstance(part, ExchangeDeclaration):
@@ -165,8 +167,8 @@ def _concerns(part: _Part, queues: set[str], exchanges: set[str]) -> bool:
     return part.exchange in exchanges or part.destination in (exchanges if part.to_exchange else queues)
 
 
-async def _look(channel: Channel, part: _Part) -> None:
-    """AMQP cannot look for a binding: of these the names are taken at their word."""
+async def _check(channel: Channel, part: _Part) -> None:
+    """Check that ``part`` exists. A binding is assumed to exist, because AMQP cannot check it."""
     if isinstance(part, QueueDeclaration):
         await channel.rpc.queue_declare(part.name, passive=True)
     elif isinstance(part, ExchangeDeclaration):
