@@ -1,4 +1,7 @@
-"""The README's examples, run as they stand: only addresses are replaced by those of this test's own servers."""
+"""Runs the examples of the README, of docs/getting-started.md and of docs/api.md as they are written.
+
+Only addresses are replaced by those of this test's own servers.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text("utf-8")
+PAGES = "\n".join((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/getting-started.md", "docs/api.md"))
 REDIS_URL = "redis://127.0.0.1:6379/0"
 GATEWAY_URL = "http://127.0.0.1:8080"
 NEXT = "=== next block ==="
@@ -29,7 +32,7 @@ NEXT = "=== next block ==="
 
 def blocks(heading: str, language: str) -> list[str]:
     """The fenced blocks of one language in one section."""
-    (section,) = (part for part in re.split(r"^## ", README, flags=re.M) if part.startswith(heading + "\n"))
+    (section,) = (part for part in re.split(r"^## ", PAGES, flags=re.M) if part.startswith(heading + "\n"))
     found = [str(block) for block in re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)]
     assert found, f"no {language} block under {heading!r}"
     return found
@@ -71,9 +74,20 @@ def test_quick_start(tmp_path: Path) -> None:
     assert settled == shown[2]
 
 
+def test_the_walk_through_of_the_api(tmp_path: Path) -> None:
+    headings = ("Publish many", "Settle", "Dead letters")
+    with gateway(tmp_path) as process:
+        printed = shell([block for heading in headings for block in blocks(heading, "sh")], process.url, tmp_path)
+    published, settled, dead = [json.loads("[" + part.replace("}{", "},{") + "]") for part in printed]
+    assert published[0]["accepted"] == 2
+    assert [each["settled"] for each in settled] == [1, 1]
+    assert [letter["error"] for letter in dead[0]["dead_letters"]] == ["no such mailbox"]
+    assert dead[1]["redriven"] == 1
+
+
 def test_it_names_the_generator_that_the_tests_use() -> None:
     assert (
-        f"openapi-generator-cli-{openapi_generator.VERSION}.jar generate -g go -i {GATEWAY_URL}/openapi.json" in README
+        f"openapi-generator-cli-{openapi_generator.VERSION}.jar generate -g go -i {GATEWAY_URL}/openapi.json" in PAGES
     )
 
 
@@ -125,6 +139,6 @@ def test_configuration_example(tmp_path: Path) -> None:
 
 def test_the_api_table_and_the_document_name_the_same_paths() -> None:
     document = yaml.safe_load((ROOT / "openapi" / "openapi.yaml").read_text("utf-8"))
-    (section,) = (part for part in README.split("\n## ") if part.startswith("The API\n"))
+    (section,) = (part for part in PAGES.split("\n## ") if part.startswith("Paths\n"))
     shown = set(re.findall(r"`(?:(?:GET|POST) )?(/[^`?]*)`", section))
     assert shown == set(document["paths"]) | {"/openapi.json", "/docs"}
