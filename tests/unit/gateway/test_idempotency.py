@@ -15,9 +15,18 @@ from app.brokers.binding import Binding, NativeQueue, Outcome, Outgoing
 from app.brokers.idempotency_store import ClaimResult, KeepsKeys, KeyClaim, KeySettlement, KeyStore, Terms
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
-from app.gateway.idempotency import NONE, OWN, IdempotentPublisher, KeyPolicy, Keys, Pair, fingerprint
+from app.gateway.idempotency import (
+    MAX_OWED,
+    NONE,
+    OWN,
+    IdempotentPublisher,
+    KeyPolicy,
+    Keys,
+    Pair,
+    SettlementRetries,
+    fingerprint,
+)
 from app.gateway.routing import Rule
-from app.gateway.settlement_retries import MAX_OWED, SettlementRetries
 from tests.harness.passing import Passing
 from tests.harness.world import until
 
