@@ -17,7 +17,7 @@ from app.brokers.binding import Binding, DeadStore, Peeked, Purges
 from app.clock import Clock, now_ms
 from app.envelope import Limits, Poison, canonical, inspect
 from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
-from app.gateway.ack_tokens import Lease, TokenSealer
+from app.gateway.ack_tokens import TokenSealer
 from app.gateway.admission import Admission
 from app.gateway.authorization import Caller, Right
 from app.gateway.dead_letters import list_dead, redrive
@@ -39,6 +39,7 @@ from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Publisher
 from app.gateway.queue_runtime import QueueRuntime
+from app.gateway.receive import sealed
 from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, redriving, settling
@@ -245,20 +246,11 @@ class Gateway:
         self.broker_usage[route.broker].check()
         if self._capacity is not None:
             await self._capacity()
-        messages = []
         with receiving(trace, route) as span:
-            handed_out = await runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
-            facts = [admitted.facts for admitted in handed_out]
+            ready = await runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
+            facts = [each.facts for each in ready]
             span.concerned(facts)
-        for admitted in handed_out:
-            delivery, attempts = admitted.delivery, admitted.attempts
-            deadline = delivery.lease_expires_at
-            lease = Lease(
-                route.queue, route.broker, delivery.handle, self.incarnation, deadline, attempts, admitted.facts
-            )
-            token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
-            trace_id = admitted.facts.trace_id
-            messages.append(Message(token, deadline, attempts, redelivered, delivery.headers, delivery.body, trace_id))
+        messages = sealed(route, ready, self._sealer, self.incarnation)
         if messages:
             self.observe(
                 Event(

@@ -6,27 +6,25 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from msgspec import Struct
 
-from app import envelope
-from app.brokers.binding import DeadLetterRequest, Delivery, Outcome, Outgoing
+from app.brokers.binding import Delivery, Outcome, Outgoing
 from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
-from app.envelope import Envelope, Limits, Poison, Publication, Received
+from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.gateway.batcher import Batcher, Budget
 from app.gateway.idempotency import IdempotentPublisher, Keys, Pair
 from app.gateway.idempotency import Result as Published
-from app.gateway.lease_manager import LEASE_EXPIRED, facts_of, lease_manager_of
+from app.gateway.lease_manager import lease_manager_of
 from app.gateway.lease_table import BrokerUsage
-from app.gateway.receive import Admitted, Receiver
+from app.gateway.receive import Inspector, ReadyDelivery, Receiver
 from app.gateway.routing import Route
 from app.observe.events import Call, Event, Facts, Observe, Operation
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
-from app.runtime import turns
 from app.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
@@ -62,8 +60,6 @@ class QueueRuntime:
         broker, with the broker's name and what the call raised, or else its first result."""
         self.route = route
         self.lease_manager = lease_manager_of(route, broker_usage, limits, clock, observe)
-        self._limits = limits
-        self._clock = clock
         self._observe = observe
         binding, native = route.binding, route.native
         max_batch = route.capabilities.max_batch
@@ -92,7 +88,8 @@ class QueueRuntime:
             self.once, max_batch, PUBLISH_SECONDS, _size_of, budget
         )
         self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget)
-        self.receiver = Receiver(reserve, self._admit, self._give_back)
+        inspector = Inspector(route, self.lease_manager, limits, clock, observe)
+        self.receiver = Receiver(reserve, inspector.inspect, self._give_back)
 
     @property
     def busy(self) -> bool:
@@ -179,10 +176,8 @@ class QueueRuntime:
         try:
             await self.lease_manager.give_back(handles)
         except BabelgateError as error:
-            self._warn("deliveries not given back", len(handles), error=error)
-
-    def _warn(self, event: str, count: int, **values: Any) -> None:
-        _throttled.warning(event, queue=self.route.queue, count=count, broker=self.route.broker, **values)
+            queue, broker = self.route.queue, self.route.broker
+            _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
 
     async def _send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
         sending = self.route.binding.publish(self.route.native, messages)
@@ -203,81 +198,8 @@ class QueueRuntime:
         route = self.route
         self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
 
-    async def _give_back(self, admitted: Sequence[Admitted]) -> None:
-        await self.give_back([each.delivery.handle for each in admitted])
-
-    async def _admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
-        good: list[Admitted] = []
-        letters: list[tuple[DeadLetterRequest, Event]] = []
-        expired: list[Facts] = []
-        read = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
-        for delivery, received in zip(deliveries, read, strict=True):
-            if isinstance(received, Poison):
-                letters.append(self._poison(delivery, received))
-                if delivery.expired:
-                    expired += letters[-1][1].messages
-                continue
-            attempts = self.route.attempts(received.attempts, delivery.delivery_count)
-            if received.warnings:
-                self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
-            facts = facts_of(delivery, received, attempts)
-            if delivery.expired:
-                expired.append(facts)
-            reason = self._overdue(received, attempts)
-            if reason is None:
-                good.append(Admitted(delivery, attempts, facts))
-            else:
-                letters.append(self._failed(delivery, facts, attempts, reason))
-        if expired:
-            self._observe(Event("lease_expired", self.route.queue, self.route.broker, len(expired), messages=expired))
-        if letters:
-            await self._dead_letter(letters)
-        return good
-
-    def _inspected(self, delivery: Delivery) -> Received | Poison:
-        try:
-            return envelope.inspect(delivery.body, self._limits)
-        except Poison as poison:
-            return poison.with_traceback(None)
-
-    def _overdue(self, received: Received, attempts: int) -> str | None:
-        """Why the delivery must not be handed out any more."""
-        policy = self.route.policy
-        if attempts >= policy.max_attempts:
-            return LEASE_EXPIRED
-        if policy.has_expired(received.created_at, self._clock()):
-            return "message expired"
-        return None
-
-    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
-        route = self.route
-        attempts = route.attempts(0, delivery.delivery_count)
-        error = f"{poison.code}: {poison.detail}"
-        # The code alone: what is wrong with a body may quote it.
-        self._warn("poison", 1, code=poison.code)
-        block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
-        facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
-        return DeadLetterRequest(delivery.handle, block), Event(
-            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
-        )
-
-    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
-        route = self.route
-        block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
-        return DeadLetterRequest(delivery.handle, block), Event(
-            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
-        )
-
-    async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:
-        try:
-            outcomes = await self.lease_manager.dead_letter([letter for letter, _ in letters])
-        except BabelgateError as error:
-            # Nothing is lost: the leases expire and the bodies come again.
-            self._warn("messages not dead-lettered", len(letters), error=error)
-            return
-        for (_, event), outcome in zip(letters, outcomes, strict=True):
-            if outcome is None:
-                self._observe(event)
+    async def _give_back(self, deliveries: Sequence[ReadyDelivery]) -> None:
+        await self.give_back([each.delivery.handle for each in deliveries])
 
 
 def _size_of(pending: PendingPublish) -> int:

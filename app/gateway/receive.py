@@ -5,13 +5,23 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
-from app.brokers.binding import Delivery
+from app import envelope
+from app.brokers.binding import DeadLetterRequest, Delivery
+from app.clock import Clock
+from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError
-from app.observe.events import Facts
+from app.gateway.ack_tokens import Lease, TokenSealer
+from app.gateway.lease_manager import LEASE_EXPIRED, LeaseManager, facts_of
+from app.gateway.model import Message
+from app.gateway.routing import Route
+from app.observe.events import Event, Facts, Observe
+from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
+from app.runtime import turns
 
 SLICE_SECONDS = 1.0
 """The longest wait handed to a binding: bounds how long a stop waits for it."""
@@ -26,9 +36,10 @@ RESERVED_BYTES = 16_777_216
 """What one reserve is to bring at most, as far as the messages before it tell how large one is."""
 
 log = get_logger("babelgate.receiving")
+_throttled = LogThrottle(get_logger("babelgate.lanes"))
 
 
-class Admitted(Struct, frozen=True):
+class ReadyDelivery(Struct, frozen=True):
     """A delivery fit to be handed out, with its reconciled ``attempts`` and the facts of its message."""
 
     delivery: Delivery
@@ -39,24 +50,26 @@ class Admitted(Struct, frozen=True):
 Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
 """``(limit, wait_seconds, lease_seconds)`` to deliveries."""
 
-Admit = Callable[[Sequence[Delivery]], Awaitable[list[Admitted]]]
+Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
 """Keeps what may be handed out; the rest is dead-lettered. Never raises BabelgateError."""
 
-GiveBack = Callable[[Sequence[Admitted]], Awaitable[None]]
+GiveBack = Callable[[Sequence[ReadyDelivery]], Awaitable[None]]
 """Returns deliveries to the broker, uncounted. Never raises BabelgateError."""
 
 
 class _Waiter:
-    __slots__ = ("future", "lease_seconds", "room", "since", "timer")
+    __slots__ = ("future", "lease_seconds", "limit", "since", "timer")
 
-    def __init__(self, room: int, lease_seconds: float, since: float, future: asyncio.Future[list[Admitted]]) -> None:
-        self.room = room
+    def __init__(
+        self, limit: int, lease_seconds: float, since: float, future: asyncio.Future[list[ReadyDelivery]]
+    ) -> None:
+        self.limit = limit
         self.lease_seconds = lease_seconds
         self.since = since
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
 
-    def resolve(self, admitted: list[Admitted]) -> None:
+    def resolve(self, admitted: list[ReadyDelivery]) -> None:
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
@@ -77,9 +90,9 @@ class Receiver:
     with a non-blocking reserve, and a broker that does not answer is an error.
     """
 
-    def __init__(self, reserve: Reserve, admit: Admit, give_back: GiveBack) -> None:
+    def __init__(self, reserve: Reserve, inspect: Inspect, give_back: GiveBack) -> None:
         self._reserve = reserve
-        self._admit = admit
+        self._inspect = inspect
         self._give_back = give_back
         self._waiting: _Line = {}
         self._polling: _Line = {}
@@ -100,7 +113,7 @@ class Receiver:
         """Whether a reserve is in flight."""
         return self._wait_task is not None or self._poll_task is not None
 
-    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Admitted]:
+    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[ReadyDelivery]:
         """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds``, and one round trip to the
         broker, which must have said so.
 
@@ -188,17 +201,17 @@ class Receiver:
             if waiter.lease_seconds != lease_seconds:
                 continue
             # Nobody's share is cut short: the rest wait for the next reserve.
-            if group and room + waiter.room > MAX_RESERVED:
+            if group and room + waiter.limit > MAX_RESERVED:
                 break
             group.append(waiter)
-            room += waiter.room
+            room += waiter.limit
         try:
             while True:
                 # Who asks for a hundred and gets one has what there is to have: more comes with the next.
                 bearable = max(int(RESERVED_BYTES / self._message_bytes), 1)
                 deliveries = await self._reserve(min(room, bearable), wait_seconds, lease_seconds)
                 self._learn(deliveries)
-                admitted = await self._admit(deliveries)
+                admitted = await self._inspect(deliveries)
                 # A reserve that brought only dead letters says nothing of what lies behind them.
                 if admitted or not deliveries or wait_seconds > 0:
                     break
@@ -224,7 +237,7 @@ class Receiver:
             mean = sum(len(delivery.body) for delivery in deliveries) / len(deliveries)
             self._message_bytes = max(mean, self._message_bytes / 2, RESERVED_BYTES / MAX_RESERVED)
 
-    def _deal(self, line: _Line, admitted: list[Admitted], lease_seconds: float) -> list[Admitted]:
+    def _deal(self, line: _Line, admitted: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
         """Hand out along ``line``; returns what nobody wants."""
         while admitted:
             waiter = next((w for w in line if w.lease_seconds == lease_seconds), None)
@@ -233,6 +246,113 @@ class Receiver:
             del line[waiter]
             if waiter.future.done():
                 continue
-            waiter.resolve(admitted[: waiter.room])
-            admitted = admitted[waiter.room :]
+            waiter.resolve(admitted[: waiter.limit])
+            admitted = admitted[waiter.limit :]
         return admitted
+
+
+class Inspector:
+    """Inspects the reserved deliveries of one queue, and dead-letters those that must not be handed out."""
+
+    def __init__(
+        self, route: Route, lease_manager: LeaseManager, limits: Limits, clock: Clock, observe: Observe
+    ) -> None:
+        self._route = route
+        self._lease_manager = lease_manager
+        self._limits = limits
+        self._clock = clock
+        self._observe = observe
+
+    async def inspect(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
+        """The deliveries to hand out; poison, exhausted and expired ones are dead-lettered.
+
+        Raises no BabelgateError.
+        """
+        good: list[ReadyDelivery] = []
+        letters: list[tuple[DeadLetterRequest, Event]] = []
+        expired: list[Facts] = []
+        read = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
+        for delivery, received in zip(deliveries, read, strict=True):
+            if isinstance(received, Poison):
+                letters.append(self._poison(delivery, received))
+                if delivery.expired:
+                    expired += letters[-1][1].messages
+                continue
+            attempts = self._route.attempts(received.attempts, delivery.delivery_count)
+            if received.warnings:
+                self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
+            facts = facts_of(delivery, received, attempts)
+            if delivery.expired:
+                expired.append(facts)
+            reason = self._overdue(received, attempts)
+            if reason is None:
+                good.append(ReadyDelivery(delivery, attempts, facts))
+            else:
+                letters.append(self._failed(delivery, facts, attempts, reason))
+        if expired:
+            self._observe(Event("lease_expired", self._route.queue, self._route.broker, len(expired), messages=expired))
+        if letters:
+            await self._dead_letter(letters)
+        return good
+
+    def _inspected(self, delivery: Delivery) -> Received | Poison:
+        try:
+            return envelope.inspect(delivery.body, self._limits)
+        except Poison as poison:
+            return poison.with_traceback(None)
+
+    def _overdue(self, received: Received, attempts: int) -> str | None:
+        """Why the delivery must not be handed out any more."""
+        policy = self._route.policy
+        if attempts >= policy.max_attempts:
+            return LEASE_EXPIRED
+        if policy.has_expired(received.created_at, self._clock()):
+            return "message expired"
+        return None
+
+    def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
+        route = self._route
+        attempts = route.attempts(0, delivery.delivery_count)
+        error = f"{poison.code}: {poison.detail}"
+        # The code alone: what is wrong with a body may quote it.
+        self._warn("poison", 1, code=poison.code)
+        block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
+        facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
+        return DeadLetterRequest(delivery.handle, block), Event(
+            "poison", route.queue, route.broker, reason=poison.code, messages=facts, bodies=(delivery.body,)
+        )
+
+    def _failed(self, delivery: Delivery, facts: Facts, attempts: int, error: str) -> tuple[DeadLetterRequest, Event]:
+        route = self._route
+        block = envelope.dead_letter_block("failed", route.queue, attempts, self._clock(), error=error)
+        return DeadLetterRequest(delivery.handle, block), Event(
+            "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=(delivery.body,)
+        )
+
+    async def _dead_letter(self, letters: Sequence[tuple[DeadLetterRequest, Event]]) -> None:
+        try:
+            outcomes = await self._lease_manager.dead_letter([letter for letter, _ in letters])
+        except BabelgateError as error:
+            # Nothing is lost: the leases expire and the bodies come again.
+            self._warn("messages not dead-lettered", len(letters), error=error)
+            return
+        for (_, event), outcome in zip(letters, outcomes, strict=True):
+            if outcome is None:
+                self._observe(event)
+
+    def _warn(self, event: str, count: int, **values: Any) -> None:
+        _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)
+
+
+def sealed(route: Route, deliveries: Sequence[ReadyDelivery], sealer: TokenSealer, receiver: str) -> list[Message]:
+    """The messages to hand out: each delivery with its ack token. ``receiver``: the incarnation of this process."""
+    messages = []
+    for ready in deliveries:
+        delivery, attempts, facts = ready.delivery, ready.attempts, ready.facts
+        deadline = delivery.lease_expires_at
+        token = sealer.seal(Lease(route.queue, route.broker, delivery.handle, receiver, deadline, attempts, facts))
+        redelivered = delivery.redelivered or attempts > 0
+        messages.append(
+            Message(token, deadline, attempts, redelivered, delivery.headers, delivery.body, facts.trace_id)
+        )
+    return messages

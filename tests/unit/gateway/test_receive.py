@@ -9,7 +9,7 @@ import pytest
 
 from app.brokers.binding import Delivery
 from app.errors import BrokerUnavailable
-from app.gateway.receive import MAX_RESERVED, Admitted, Receiver
+from app.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
 from app.observe.events import Facts
 
 LEASE = 30.0
@@ -62,21 +62,21 @@ class Source:
         taken, self.ready = self.ready[:limit], self.ready[limit:]
         return [Delivery(b"", str(number), 0) for number in taken]
 
-    async def admit(self, deliveries: Sequence[Delivery]) -> list[Admitted]:
-        return [Admitted(each, 0, Facts()) for each in deliveries if int(each.handle) not in self.unfit]
+    async def admit(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
+        return [ReadyDelivery(each, 0, Facts()) for each in deliveries if int(each.handle) not in self.unfit]
 
-    async def give_back(self, admitted: Sequence[Admitted]) -> None:
+    async def give_back(self, admitted: Sequence[ReadyDelivery]) -> None:
         self.given_back += numbers(admitted)
 
     def start(self, limit: int = 1, wait_seconds: float = SOON, lease_seconds: float = LEASE) -> asyncio.Task:
         return asyncio.create_task(self.receiver.receive(limit, wait_seconds, lease_seconds))
 
 
-def numbers(admitted: Sequence[Admitted]) -> list[int]:
+def numbers(admitted: Sequence[ReadyDelivery]) -> list[int]:
     return [int(each.delivery.handle) for each in admitted]
 
 
-async def received(task: asyncio.Task[list[Admitted]]) -> list[int]:
+async def received(task: asyncio.Task[list[ReadyDelivery]]) -> list[int]:
     return numbers(await asyncio.wait_for(task, SOON))
 
 
