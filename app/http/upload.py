@@ -1,15 +1,39 @@
-"""What a batch and an NDJSON upload share: publishing chunk after chunk."""
+"""Splits a batch, a JSON array or an NDJSON upload of any length, and publishes it chunk after chunk."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
-from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, OutcomeUnknown
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import astuple
+
+from app.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerUnavailable,
+    EnvelopeError,
+    EnvelopeSyntaxError,
+    InvalidParameter,
+    OutcomeUnknown,
+    Problem,
+    TooManyLines,
+)
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Receipt
+from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
+from app.http.schemas import MAX_ENTRIES, MAX_NESTED
+from app.runtime import turns
 
 CHUNK_LINES = 500
+CHUNK_BYTES = 262_144
+MAX_BLANK_LINES = 10_000
+"""Blank lines that an upload may have beside one for each entry: a client may send some to keep a connection open."""
+_CUT_BYTES = 16_384
+"""A piece is cut into lines in parts of this size, so that many short lines take no long turn."""
+_SOON_SPLIT_BYTES = 4_194_304
+"""An array up to this size is split in less than 10 ms, whatever it holds."""
 
 Line = bytes | BodyTooLarge | EnvelopeError
 """The text of an entry, or why it was not kept."""
@@ -46,3 +70,129 @@ def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BabelgateError | 
     if accepted or lost is None:
         return None
     return BrokerUnavailable(lost.broker, "it took none of the entries before, and was not asked about this one")
+
+
+class Lines:
+    """Cuts pieces into lines. Blank lines are dropped.
+
+    A line of more than ``max_bytes`` is counted, not kept. Once there are more than ``max_lines`` entries, or too many
+    blank lines, ``error`` says so, and no further line is given out.
+    """
+
+    def __init__(self, max_bytes: int, max_lines: int) -> None:
+        self.error: TooManyLines | None = None
+        self._max_bytes = max_bytes
+        self._max_lines = max_lines
+        self._entries = 0
+        self._blank = 0
+        self._rest = b""
+        self._size = 0
+
+    def feed(self, piece: bytes) -> list[Line]:
+        """The lines that end in ``piece``."""
+        lines: list[Line] = []
+        *ended, last = piece.split(b"\n")
+        for text in ended:
+            self._keep(text)
+            lines += self._end()
+            if self.error is not None:
+                return lines
+        self._keep(last)
+        return lines
+
+    def rest(self) -> list[Line]:
+        """The last line, which needs no line feed."""
+        return self._end() if self._size else []
+
+    def _end(self) -> list[Line]:
+        line, size = self._rest, self._size
+        self._rest, self._size = b"", 0
+        if not size or line.isspace():
+            self._blank += 1
+            if self._blank > self._entries + MAX_BLANK_LINES:
+                self.error = TooManyLines(limit=MAX_BLANK_LINES, kind="blank lines without an entry")
+            return []
+        self._entries += 1
+        if self._entries > self._max_lines:
+            self.error = TooManyLines(limit=self._max_lines, kind="lines")
+            return []
+        return [line if size <= self._max_bytes else BodyTooLarge(actual=size, limit=self._max_bytes)]
+
+    def _keep(self, text: bytes) -> None:
+        self._size += len(text)
+        self._rest = self._rest + text if self._size <= self._max_bytes else b""
+
+
+async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[list[Line]]:
+    """The lines of the body, some at a time. Raises TooManyLines after those that are within the bounds, and as
+    :func:`app.http.body.pieces` does."""
+    lines = Lines(limits.max_entry_bytes, limits.max_stream_lines)
+    chunk: list[Line] = []
+    size = 0
+    async for piece in pieces(exchange, limits.max_stream_bytes):
+        for start in range(0, len(piece), _CUT_BYTES):
+            for line in await turns.run(lines.feed, piece[start : start + _CUT_BYTES], size=0):
+                chunk.append(line)
+                size += len(line) if isinstance(line, bytes) else 0
+                if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = [], 0
+            if lines.error is not None:
+                break
+        if lines.error is not None:
+            break
+    else:
+        chunk += lines.rest()
+    if chunk:
+        yield chunk
+    if lines.error is not None:
+        raise lines.error
+
+
+# Of an array that is too long the decoder keeps no more than these, however many tiny entries it holds.
+_Entries: type[Struct] = msgspec.defstruct(
+    "_Entries",
+    [(f"entry_{number}", msgspec.Raw | UnsetType, UNSET) for number in range(MAX_ENTRIES)],
+    array_like=True,
+    forbid_unknown_fields=True,
+    gc=False,
+)
+_decoder = msgspec.json.Decoder(_Entries)
+
+
+async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
+    """The texts of the elements of a JSON array, at most CHUNK_LINES at a time; one empty chunk for an empty array.
+
+    Raises EnvelopeSyntaxError for another body, InvalidParameter for an array with too many elements or levels.
+    """
+    await _check_nested(body)
+    array = await turns.run(_split, body, size=0)
+    for start in range(0, max(len(array), 1), CHUNK_LINES):
+        yield await turns.run(_copied, array[start : start + CHUNK_LINES], size=0)
+
+
+async def _check_nested(body: bytes) -> None:
+    """Raise InvalidParameter for a large array with so many objects and arrays in it that it takes long to split."""
+    if len(body) > _SOON_SPLIT_BYTES:
+        count = await turns.run(body.count, b"{", size=0) + await turns.run(body.count, b"[", size=0)
+        if count > MAX_NESTED:
+            reason = f"more than {MAX_NESTED} objects and arrays in one JSON array; send them as application/x-ndjson"
+            raise InvalidParameter(name="body", reason=reason, pointer="")
+
+
+def _copied(entries: Sequence[msgspec.Raw]) -> list[bytes]:
+    return [bytes(entry) for entry in entries]
+
+
+def _split(body: bytes) -> list[msgspec.Raw]:
+    """The texts of the elements of a JSON array; each is checked on its own afterwards."""
+    try:
+        decoded = _decoder.decode(body)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        # Anything fits an entry, so that only their number can be wrong with an array.
+        if isinstance(error, msgspec.ValidationError) and body.lstrip()[:1] == b"[":
+            reason = f"more than {MAX_ENTRIES} entries in one JSON array; send them as application/x-ndjson"
+            raise InvalidParameter(name="body", reason=reason, pointer="") from None
+        detail = f"The body is not one JSON array: {error}."
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
+    return [entry for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]

@@ -8,8 +8,8 @@ import json
 import pytest
 
 from app.http.body import MAX_RATIO
-from app.http.ndjson import MAX_BLANK_LINES
 from app.http.results import EXPLAINED_FAILURES, LISTED_FAILURES
+from app.http.upload import MAX_BLANK_LINES
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
