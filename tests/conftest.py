@@ -12,6 +12,7 @@ import pytest
 from tests.suites import conformance
 
 if TYPE_CHECKING:
+    from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
     from tests.brokers.rabbitmq.harness import RabbitServer
@@ -46,10 +47,10 @@ def rabbit(rabbit_of_the_session: RabbitServer) -> RabbitServer:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config) -> object:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> object:
     from tests.harness.scheduling import ByServer
 
-    return ByServer(config)
+    return ByServer(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

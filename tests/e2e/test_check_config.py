@@ -66,7 +66,7 @@ def run(directory: Path, *arguments: str, **variables: str) -> subprocess.Comple
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("BABELGATE_", "OTEL_"))}
     environ |= {"BABELGATE_CONFIG": str(directory / "babelgate.yaml")} | variables
     command = [sys.executable, "-m", "app", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
 
 
 def files(directory: Path) -> set[Path]:

@@ -41,7 +41,7 @@ def running(tmp_path_factory):
 def run(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_")}
     command = [sys.executable, "-m", "app", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=clean | environ, timeout=25)
+    return subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=clean | environ, timeout=120)
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ class TestPublishAndReceive:
         terminal, behind = pty.openpty()
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN, "TERM": "xterm"}
         command = [sys.executable, "-m", "app", "publish", queue, str(path)]
-        done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=behind, timeout=25)
+        done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=behind, timeout=120)
         os.close(behind)
         shown = os.read(terminal, 65_536)
         os.close(terminal)
@@ -118,7 +118,7 @@ class TestPublishAndReceive:
         ) as receiver:
             assert receiver.stdout and receiver.stderr
             receiver.stdout.close()
-            assert (receiver.wait(20), receiver.stderr.read()) == (1, b"")
+            assert (receiver.wait(120), receiver.stderr.read()) == (1, b"")
         again = lines(babelgate("receive", queue, "--wait", "5"))
         assert again[0]["envelope"]["data"] == {"n": 0}
 
@@ -165,7 +165,7 @@ class TestPublishAndReceive:
                 babelgate("publish", queue, stdin=draft(n))
                 assert json.loads(tail.stdout.readline())["envelope"]["data"] == {"n": n}
             tail.send_signal(signal.SIGINT)
-            _, errors = tail.communicate(timeout=20)
+            _, errors = tail.communicate(timeout=120)
         assert (tail.returncode, errors) == (130, b"")
 
 
@@ -354,4 +354,4 @@ def test_serve_greets_with_lines_that_work(tmp_path):
             assert sh(commands[2])["settled"] == 1
         finally:
             serving.terminate()
-            assert serving.wait(20) == 0
+            assert serving.wait(120) == 0

@@ -26,7 +26,7 @@ from tests.harness.local import certify, free_port
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 240
 TOKENS = {"tokens": [{"name": "x", "sha256": hashlib.sha256(b"x").hexdigest(), "rights": {"*": ["send"]}}]}
 
 

@@ -53,7 +53,7 @@ class Insistent:
 
     async def run(self, client: int) -> None:
         """Publish until stopped, one message or several at a time."""
-        async with httpx.AsyncClient(base_url=self._urls[client % len(self._urls)], timeout=20) as http:
+        async with httpx.AsyncClient(base_url=self._urls[client % len(self._urls)], timeout=120) as http:
             while not self.stopped:
                 keys = [f"key-{next(self._numbers)}" for _ in range(BATCH if client % 2 else 1)]
                 self.calls.append(keys)
@@ -184,7 +184,7 @@ async def test_key_and_message_in_one_transaction(
         assert clients.unknown == set()
         found = drained(gateways[0], queue)
         assert found == {key: [id] for key, id in clients.ids.items()}
-        async with httpx.AsyncClient(base_url=gateways[1].url, timeout=20) as http:
+        async with httpx.AsyncClient(base_url=gateways[1].url, timeout=120) as http:
             for keys in random.sample(clients.calls, min(len(clients.calls), 200)):
                 await clients.insist(http, keys)
         assert drained(gateways[0], queue) == {}, "an answer that was told again wrote a message"

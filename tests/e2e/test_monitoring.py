@@ -154,7 +154,7 @@ def token(text: str, queues: str, *rights: str) -> dict[str, Any]:
 @asynccontextmanager
 async def connected(process: GatewayProcess) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"authorization": f"Bearer {CLIENTS}"}
-    async with httpx.AsyncClient(base_url=process.url, headers=headers, timeout=20) as client:
+    async with httpx.AsyncClient(base_url=process.url, headers=headers, timeout=120) as client:
         yield client
 
 

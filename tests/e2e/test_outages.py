@@ -16,7 +16,7 @@ from tests.harness.broker import Broker
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import eventually
 
-PATIENCE = 60.0
+PATIENCE = 240.0
 DRAFT = {"job": "urn:babel:test:made", "data": {}}
 
 
@@ -77,7 +77,7 @@ async def outage(directory: Path, broker: Broker, queue: str, *, hung: bool) -> 
     """What was logged while ``broker`` was gone under load, until it was back."""
     config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 2}}, "default": {"broker": "main"}}
     with gateway(directory, config) as process:
-        async with httpx.AsyncClient(base_url=process.url, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=process.url, timeout=120) as client:
             load = Load(client, queue)
             running = asyncio.create_task(load.run())
             await eventually(lambda: load.answered > 50, PATIENCE)

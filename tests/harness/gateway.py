@@ -19,8 +19,8 @@ import yaml
 
 from tests.harness.local import free_port
 
-START_SECONDS = 60
-STOP_SECONDS = 25
+START_SECONDS = 240
+STOP_SECONDS = 120
 _LISTENING = re.compile(rb'"event":"listening","url":"(https?)://[^"]*?:(\d+)')
 _ROOT = Path(__file__).parents[2]
 
@@ -77,12 +77,12 @@ class GatewayProcess:
     def is_ready(self) -> bool:
         """Whether /readyz is 200."""
         with contextlib.suppress(httpx.TransportError):
-            return httpx.get(f"{self.url}/readyz", timeout=5, verify=False).status_code == 200
+            return httpx.get(f"{self.url}/readyz", timeout=30, verify=False).status_code == 200
         return False
 
     def client(self, **options: Any) -> httpx.Client:
         """A client of this gateway; paths are relative to its URL."""
-        return httpx.Client(base_url=self.url, timeout=20, **options)
+        return httpx.Client(base_url=self.url, timeout=120, **options)
 
     def terminate(self) -> None:
         """Send SIGTERM and return at once."""

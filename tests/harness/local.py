@@ -57,7 +57,7 @@ def certify(directory: Path) -> None:
     run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
 
 
-async def eventually(condition: Callable[[], object], seconds: float = 10) -> None:
+async def eventually(condition: Callable[[], object], seconds: float = 120) -> None:
     """Wait until ``condition`` holds, which must come true by itself within ``seconds``."""
     async with asyncio.timeout(seconds):
         while True:

@@ -27,7 +27,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 120
 
 _KINDS = {number: name.removeprefix("SPAN_KIND_") for name, number in trace_pb2.Span.SpanKind.items()}
 _STATUSES = {number: name.removeprefix("STATUS_CODE_") for name, number in trace_pb2.Status.StatusCode.items()}

@@ -18,7 +18,7 @@ import yaml
 from tests.harness.ci import missing
 from tests.harness.local import free_port
 
-_READY_SECONDS = 20.0
+_READY_SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Prometheus:
         }
         (directory / "prometheus.yaml").write_text(yaml.safe_dump(config))
         self._process: subprocess.Popen[bytes] | None = None
-        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=10)
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{self.port}", timeout=240)
 
     def start(self) -> None:
         """Start; returns when it answers queries. The first scrape comes up to five seconds later, rules sooner."""
@@ -154,7 +154,7 @@ def program(name: str) -> str:
 def promtool(*arguments: str | Path, cwd: Path | None = None, stdin: bytes = b"") -> str:
     """What ``promtool`` prints. Raises AssertionError with it when promtool is not content."""
     command = [program("promtool"), *map(str, arguments)]
-    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=60)
+    done = subprocess.run(command, cwd=cwd, input=stdin, capture_output=True, timeout=240)
     said = (done.stdout + done.stderr).decode()
     assert done.returncode == 0, said
     return said

@@ -42,8 +42,11 @@ KEYS = [TokenKey("test", b"the gateways of a test share a key")]
 SIGNER = Signer(KEYS, now_ms)
 ORDINARY = Policy()
 ORDINARY_TERMS = Terms()
-PATIENCE = 10.0
-"""Seconds that a test waits for what must come, so that one where it never comes ends."""
+PATIENCE = 30.0
+"""Seconds that a receive waits for a message that must come: the longest wait there is."""
+
+LIMIT_SECONDS = 120.0
+"""Seconds after which a test fails whose condition has not become true."""
 
 Wrap = Callable[[Binding], Binding]
 
@@ -233,8 +236,8 @@ def kinds(outcomes: Sequence[int | BabelgateError | None]) -> list[type | None]:
 
 
 async def until(condition: Callable[[], Any]) -> None:
-    """Wait until an awaited ``condition()`` is true; fails after the test's patience."""
-    async with asyncio.timeout(PATIENCE):
+    """Wait until an awaited ``condition()`` is true; fails after LIMIT_SECONDS."""
+    async with asyncio.timeout(LIMIT_SECONDS):
         holds = await condition()
         while not holds:
             await asyncio.sleep(0.02)

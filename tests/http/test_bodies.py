@@ -153,7 +153,7 @@ async def test_hanging_up_while_waiting_takes_no_message(app, client, queue):
     serving = asyncio.create_task(call.run(app))
     await asyncio.sleep(0.05)
     call.hang_up()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 60)
     assert call.status == 0
     await client.post(f"/queues/{queue}/messages", json=DRAFT)
     # The reserve that is still under way may take it for a moment, and gives it back.
@@ -177,5 +177,5 @@ async def test_a_stopping_gateway_ends_the_wait_with_an_empty_list(app, queue):
     serving = asyncio.create_task(call.run(app))
     await asyncio.sleep(0.05)
     await app.gateway.drain()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 60)
     assert (call.status, call.json()) == (200, {"messages": []})

@@ -62,14 +62,14 @@ def slow(queue, length=None, path="messages"):
 
 async def under_way(app, *calls):
     tasks = [asyncio.create_task(call.run(app)) for call in calls]
-    await asyncio.wait_for(asyncio.gather(*(call.begun.wait() for call in calls)), 10)
+    await asyncio.wait_for(asyncio.gather(*(call.begun.wait() for call in calls)), 60)
     return tasks
 
 
 async def end(calls, tasks):
     for call in calls:
         call.go_on.set()
-    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
 
 @pytest.mark.parametrize("path", ["messages", "messages:batch"])
@@ -183,7 +183,7 @@ async def test_receives_past_their_number_are_refused(narrow, queue):
     refused(await Call("POST", f"/queues/{queue}/messages:receive").run(narrow))
     for call in waiting:
         call.hang_up()
-    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    await asyncio.wait_for(asyncio.gather(*tasks), 60)
     assert (await Call("POST", f"/queues/{queue}/messages:receive").run(narrow)).status == 200
 
 

@@ -101,9 +101,9 @@ class TestRedrive:
         assert (await process.redrive()).complete
 
     async def test_a_message_past_its_time_stays_and_is_told(self, world: World) -> None:
-        process = await world.process(policy=Policy(ttl_seconds=0.2))
-        await publish_dead_letters(process, 2)
+        await publish_dead_letters(await world.process(), 2)
         await asyncio.sleep(0.25)
+        process = await world.process(policy=Policy(ttl_seconds=0.2))
         result = await process.redrive()
         assert (result.matched, result.redriven, result.failed) == (2, 0, 2)
         assert {error["code"] for error in result.errors} == {"message_expired"}

@@ -32,8 +32,8 @@ from tests.harness.local import certify, free_ports
 if TYPE_CHECKING:
     from app.brokers.rabbitmq.binding import RabbitBinding
 
-_READY_SECONDS = 100.0
-_STOP_SECONDS = 30.0
+_READY_SECONDS = 240.0
+_STOP_SECONDS = 120.0
 _WATERMARK = "800MiB"
 # Debian's programs in /usr/sbin change the user and the directory; those that they call do not.
 _PROGRAMS = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin")

@@ -19,7 +19,7 @@ from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerUnavailable, LeaseLost
 from tests.brokers.rabbitmq.harness import RabbitServer, binding, count
 from tests.brokers.rabbitmq.wire_support import kinds, message
-from tests.harness.world import PATIENCE, until
+from tests.harness.world import LIMIT_SECONDS, PATIENCE, until
 
 pytestmark = pytest.mark.rabbitmq
 
@@ -62,7 +62,7 @@ async def taken(one: RabbitBinding, native: NativeQueue, limit: int, wait: float
 async def drained(one: RabbitBinding, native: NativeQueue, number: int) -> list[str]:
     """The marks of ``number`` messages that must come, acked."""
     found: list[str] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(LIMIT_SECONDS):
         while len(found) < number:
             deliveries = await taken(one, native, 100, 0.2)
             assert set(await one.ack(native, handles(deliveries))) <= {None}
@@ -186,7 +186,7 @@ class TestReceiving:
         consumers = [asyncio.create_task(consume(limit, wait)) for limit, wait in ((3, 0.1), (20, 0.0), (50, 0.1))]
         for start in range(0, 300, 30):
             await put(one, native, *range(start, start + 30))
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(LIMIT_SECONDS):
             await asyncio.gather(*consumers)
         assert sorted(map(int, got)) == list(range(300))
 

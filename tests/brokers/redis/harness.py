@@ -22,7 +22,7 @@ from tests.harness.broker import Broker
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_port
 
-_READY_SECONDS = 20.0
+_READY_SECONDS = 120.0
 
 
 class RedisServer:
@@ -138,7 +138,7 @@ def redis_server(
 @contextmanager
 def client(server: RedisServer, database: int = 0) -> Iterator[redis.Redis]:
     """A plain client, bytes in and out, as a foreign program or an operator would use."""
-    plain = redis.Redis.from_url(server.url(database), socket_timeout=10)
+    plain = redis.Redis.from_url(server.url(database), socket_timeout=60)
     try:
         yield plain
     finally:

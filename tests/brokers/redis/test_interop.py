@@ -127,7 +127,7 @@ async def test_a_consumer_of_the_sdk_has_crashed(
     await one.publish(native, [Outgoing(made(7))])
     with connected(server, layout, retry_after=1) as crashed:
         late = popped(crashed, queue)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not (deliveries := await one.reserve(native, 1, 1, 30)):
                 pass
         assert number(deliveries[0].body) == 7
@@ -211,7 +211,7 @@ async def test_a_delay_of_the_sdk_is_kept(server: RedisServer, one: RedisBinding
     native, body = one.native_queue(queue, {"layout": "laravel"}), made()
     with connected(server, "laravel") as sdk:
         sdk.publish_delayed(queue, body.decode(), 1)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (deliveries := await one.reserve(native, 1, 1, 30)):
             pass
     assert [each.body for each in deliveries] == [body]

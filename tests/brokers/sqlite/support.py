@@ -122,6 +122,6 @@ def tell(process: Popen[str], line: str = "go") -> None:
 
 def finished(process: Popen[str]) -> str:
     """The rest of what the process said, after it ended well."""
-    output, _ = process.communicate(timeout=20)
+    output, _ = process.communicate(timeout=120)
     assert process.returncode == 0
     return output

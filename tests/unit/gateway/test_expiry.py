@@ -15,7 +15,7 @@ from tests.harness.kept import LEASE, Kept, body
 from tests.harness.world import kinds
 
 VERBS = ("ack", "nack", "reject", "give back", "extend")
-SOON = 5.0
+SOON = 60.0
 """A bound on what must happen shortly, for the case that it never does."""
 
 

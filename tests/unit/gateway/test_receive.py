@@ -13,7 +13,7 @@ from app.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
 from app.observe.events import Facts
 
 LEASE = 30.0
-SOON = 5.0
+SOON = 60.0
 """A bound on what must happen at once, for the case that it never does."""
 
 
