@@ -1,37 +1,37 @@
-"""Every error babelgate raises on purpose, each with its stable code.
+"""All errors that babelgate raises deliberately, each with a stable code.
 
 The tree::
 
     BabelgateError
-    ├── ConfigError                  config_invalid          refused at start-up, names the key
-    ├── EnvelopeError                (the first problem's)   a body the contract refuses
+    ├── ConfigError                  config_invalid          a bad configuration key, refused at start-up
+    ├── EnvelopeError                (the first problem's)   a body that breaks the contract
     │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
     ├── BodyTooLarge                 body_too_large          actual size and limit
-    ├── TooManyLines                 too_many_lines          an upload of more lines than are read
-    ├── InvalidParameter             invalid_parameter       a parameter outside its range
-    ├── InvalidIdempotencyKey        invalid_idempotency_key the header holds no key
-    ├── IdempotencyUnsupported       idempotency_unsupported nobody keeps keys for that queue
+    ├── TooManyLines                 too_many_lines          an upload with too many lines
+    ├── InvalidParameter             invalid_parameter       a parameter out of range
+    ├── InvalidIdempotencyKey        invalid_idempotency_key a malformed Idempotency-Key header
+    ├── IdempotencyUnsupported       idempotency_unsupported no broker keeps keys for the queue
     ├── IdempotencyKeyReused         idempotency_key_reused  the key belongs to another message
-    ├── IdempotencyInProgress        idempotency_in_progress the first call with the key is under way
-    ├── IdempotencyUnresolved        outcome_unknown         the first call with the key was cut off
-    ├── KeysFull                     idempotency_keys_full   the store takes no new keys
-    ├── UnsupportedByBroker          (given)                 the route's broker cannot do that
-    ├── QueueNotFound                queue_not_found         no route for the name
-    ├── Unauthenticated              unauthenticated         no credential, or an unknown one
+    ├── IdempotencyInProgress        idempotency_in_progress the first request with the key is in progress
+    ├── IdempotencyUnresolved        outcome_unknown         the first request with the key was interrupted
+    ├── KeysFull                     idempotency_keys_full   the key store is full
+    ├── UnsupportedByBroker          (given)                 the route's broker does not support it
+    ├── QueueNotFound                queue_not_found         no route matches the name
+    ├── Unauthenticated              unauthenticated         missing or unknown credential
     ├── Forbidden                    forbidden               the credential lacks the right
-    ├── InvalidAckToken              invalid_ack_token       forged, malformed, of another queue
-    ├── LeaseLost                    lease_lost              expired, or handed out again
-    ├── OwnerUnreachable             owner_unreachable       the replica that holds it cannot be asked
+    ├── InvalidAckToken              invalid_ack_token       forged, malformed, or of another queue
+    ├── LeaseLost                    lease_lost              expired, or delivered again
+    ├── OwnerUnreachable             owner_unreachable       the replica with the lease does not answer
     ├── Draining                     draining                the process is stopping
-    ├── Overloaded                   overloaded              a bound of this process is reached
+    ├── Overloaded                   overloaded              a limit of this process is reached
     └── BrokerError
         ├── BrokerUnavailable        broker_unavailable      nothing was written
-        ├── OutcomeUnknown           outcome_unknown         written, and not confirmed
+        ├── OutcomeUnknown           outcome_unknown         written but not confirmed
         ├── BrokerRejected           broker_rejected         the broker refused this message
         ├── StorageFull              storage_full            disk or memory of the broker is full
         └── StorageReadOnly          storage_read_only       the file cannot be written
 
-An error carries facts as attributes; its docstring, formatted with them, is its message.
+An error carries facts as attributes. Its docstring, formatted with these facts, is its message.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Problem:
 
 
 class BabelgateError(Exception):
-    """Something went wrong."""
+    """An error occurred."""
 
     code: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
@@ -71,8 +71,11 @@ class BabelgateError(Exception):
         return str(self)
 
     def without_frames(self) -> Self:
-        """Itself, as a result that is kept or was answered. The frames that it was raised through hold bodies, and soon
-        itself: only the collector of cycles would free them."""
+        """Return this error without tracebacks, for results that are kept or were answered.
+
+        The frames of a traceback reference message bodies and, in a cycle, the error itself, so that only the garbage
+        collector would free them.
+        """
         known: BaseException | None = self
         while known is not None:
             before = known.__context__
@@ -124,7 +127,7 @@ class BodyTooLarge(BabelgateError):
 
 
 class TooManyLines(BabelgateError):
-    """The upload has more than {limit} {kind}. What stands before them was published."""
+    """The upload has more than {limit} {kind}. The valid entries before this limit were published."""
 
     code = "too_many_lines"
 
@@ -142,32 +145,32 @@ class InvalidIdempotencyKey(BabelgateError):
 
 
 class IdempotencyUnsupported(BabelgateError):
-    """Messages of the queue {queue} take no idempotency key: {reason}."""
+    """The queue {queue} does not support idempotency keys: {reason}."""
 
     code = "idempotency_unsupported"
 
 
 class IdempotencyKeyReused(BabelgateError):
-    """This idempotency key was used for another message of the queue {queue}. Nothing was published."""
+    """This idempotency key was already used for another message of the queue {queue}. Nothing was published."""
 
     code = "idempotency_key_reused"
 
 
 class IdempotencyInProgress(BabelgateError):
-    """The first call with this idempotency key is under way. Nothing was published; ask again for its answer."""
+    """The first request with this idempotency key is in progress. This request published nothing; repeat it later."""
 
     code = "idempotency_in_progress"
     retryable = True
 
 
 class IdempotencyUnresolved(BabelgateError):
-    """The first call with this idempotency key was cut off: its message may have been published. None was now."""
+    """The first request with this key was cut short and may have published its message. This one published nothing."""
 
     code = "outcome_unknown"
 
 
 class KeysFull(BabelgateError):
-    """The broker {broker} keeps idempotency.max_keys = {limit} keys already. Nothing was published."""
+    """The broker {broker} already keeps {limit} keys, the value of idempotency.max_keys. Nothing was published."""
 
     code = "idempotency_keys_full"
     retryable = True
@@ -192,7 +195,7 @@ class QueueNotFound(BabelgateError):
 
 
 class Unauthenticated(BabelgateError):
-    """A valid bearer token is needed."""
+    """A valid bearer token is required."""
 
     code = "unauthenticated"
 
@@ -210,20 +213,20 @@ class InvalidAckToken(BabelgateError):
 
 
 class LeaseLost(BabelgateError):
-    """The lease has expired, or the message was handed out again."""
+    """The lease has expired, or the message was delivered again."""
 
     code = "lease_lost"
 
 
 class OwnerUnreachable(BabelgateError):
-    """The replica that handed this message out could not be reached: {reason}. Nothing was settled."""
+    """The replica that delivered this message could not be reached: {reason}. Nothing was settled."""
 
     code = "owner_unreachable"
     retryable = True
 
 
 class Draining(BabelgateError):
-    """The gateway is stopping and takes no new work."""
+    """The gateway is stopping and accepts no new work."""
 
     code = "draining"
     retryable = True
@@ -253,7 +256,7 @@ class BrokerUnavailable(BrokerError):
 
 
 class OutcomeUnknown(BrokerError):
-    """The broker {broker} did not confirm the operation: {reason}. It may or may not have taken effect."""
+    """The broker {broker} did not confirm the operation: {reason}. The operation may have taken effect."""
 
     code = "outcome_unknown"
     retryable = True
