@@ -1,7 +1,7 @@
-"""One connection to Redis, shared: commands go out in order, replies come back in order.
+"""Pipelines the commands of concurrent callers over one connection: replies come back in the order of the commands.
 
-redis-py connects, authenticates, speaks TLS and RESP. Its client is left out: it repeats commands whose reply was lost,
-and takes a connection and a write of its own for each concurrent call.
+redis-py connects, authenticates, speaks TLS and RESP. Its client is not used: it repeats commands whose reply was lost,
+and uses one connection and one write for each concurrent call.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.redis.errors import is_read_only, translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
-_GRACE_SECONDS = 0.1
 _CLOSE_SECONDS = 0.5
 
-# Classes of redis-py's ConnectionError that are a reply all the same: the connection goes on.
+# Error replies, although redis-py derives some of them from its ConnectionError: the connection stays usable.
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
 
 
-class Line:
-    """An established connection. Broken once, it stays broken: the next call opens another.
+class PipelinedConnection:
+    """An established connection. A broken one stays broken; :class:`app.brokers.redis.server.Server` opens another.
 
-    A command fails that has no reply after ``reply_seconds``; the connection counts as broken when none at all came for
-    so long. It takes no more commands once the server has become a replica: after a failover the same address leads to
+    A command without a reply fails after ``reply_seconds``; the connection is broken when no reply at all came for that
+    long. It accepts no more commands once the server has become a replica: after a failover the same address leads to
     the new primary.
     """
 
@@ -56,7 +56,7 @@ class Line:
         self._reader = self._loop.create_task(self._read())
 
     def send(self, *command: Any) -> asyncio.Future[Any]:
-        """Its reply to be; an error reply is a result, not an exception.
+        """A future of the reply; an error reply is a result, not an exception.
 
         Fails with BrokerUnavailable when the command was never written, with OutcomeUnknown when it may have been.
         Cancelling the future leaves the connection in order.
@@ -78,14 +78,14 @@ class Line:
         return future
 
     async def close(self) -> None:
-        """Close; what is still awaited fails."""
+        """Close the connection; commands without a reply fail."""
         self._break("the connection was closed")
         await asyncio.gather(*(task for task in (self._reader, self._writer) if task), return_exceptions=True)
 
     async def _write(self) -> None:
         try:
             while self._unsent:
-                # One write for all that was sent in the same turn of the loop.
+                # One write for all commands of the same turn of the event loop.
                 packed, self._unsent = self._unsent, []
                 self._unwritten = 0
                 await self._connection.send_packed_command(packed, check_health=False)
@@ -105,7 +105,7 @@ class Line:
                     if is_read_only(error):
                         self.alive = False
                 if not awaited:
-                    raise InvalidResponse("a reply that nobody had asked for")
+                    raise InvalidResponse("a reply without a command")
                 future, _ = awaited.popleft()
                 self._progress = self._loop.time()
                 if not future.done():
@@ -119,7 +119,7 @@ class Line:
             await _disconnect(self._connection)
 
     def _look(self) -> None:
-        """Fail what the server has owed for too long; break the connection when it has said nothing meanwhile."""
+        """Fail commands without a reply for ``reply_seconds``; break a connection without any reply for that long."""
         self._watch = None
         now, reason = self._loop.time(), f"no reply within {self._reply_seconds:g} s"
         oldest = next((sent for future, sent in self._awaited if not future.done()), None)
@@ -136,9 +136,9 @@ class Line:
                     break
                 if not future.done():
                     future.set_exception(OutcomeUnknown(broker=self._broker, reason=reason))
-        # A first time it may be this process that stood still, and the reply lies there unread.
+        # The first time, this process may have stood still, with the reply unread in the socket.
         self._suspect = late
-        self._watch = self._loop.call_later(max(self._reply_seconds - waited, _GRACE_SECONDS), self._look)
+        self._watch = self._loop.call_later(max(self._reply_seconds - waited, GRACE_SECONDS), self._look)
 
     def _break(self, reason: str) -> None:
         self.alive = False
@@ -157,8 +157,10 @@ class Line:
                 task.cancel()
 
 
-async def connect(broker: str, connection: AbstractConnection, seconds: float, reply_seconds: float) -> Line:
-    """A line over ``connection``. Raises BrokerUnavailable within ``seconds``, and half a second to hang up."""
+async def connect(
+    broker: str, connection: AbstractConnection, seconds: float, reply_seconds: float
+) -> PipelinedConnection:
+    """Establish ``connection``. Raises BrokerUnavailable within ``seconds`` and half a second to disconnect."""
     try:
         async with asyncio.timeout(seconds):
             await connection.connect_check_health(check_health=False)
@@ -171,11 +173,11 @@ async def connect(broker: str, connection: AbstractConnection, seconds: float, r
     except (RedisError, OSError, ValueError) as error:
         await _disconnect(connection)
         raise translate(error, broker) from error
-    return Line(broker, connection, reply_seconds)
+    return PipelinedConnection(broker, connection, reply_seconds)
 
 
 async def _disconnect(connection: AbstractConnection) -> None:
-    """Hang up and wait for it: under TLS the socket stays open until the server has answered the farewell."""
+    """Disconnect and wait for it: under TLS the socket stays open until the server has answered the close notify."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_CLOSE_SECONDS):
             await connection.disconnect()

@@ -1,4 +1,4 @@
-"""What lies in Redis and belongs to nobody: counts, ready messages, dead letters."""
+"""Reads and removes messages that are not leased: counts, ready messages, dead letters."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Sequence
 
 from app import envelope
+from app.brokers import cursor as cursors
+from app.brokers.batching import batches
 from app.brokers.binding import DeadRecord, Peeked, QueueStats
 from app.brokers.redis.layouts.layout import NO_LIMITS, RedisQueue
 from app.brokers.redis.server import Server
 from app.clock import Clock
 from app.envelope import Poison
-from app.errors import InvalidParameter
 from app.runtime import turns
 
 _RECORDS_PER_CALL = 100
@@ -47,40 +48,34 @@ async def read_dead(
     server: Server, queue: RedisQueue, cursor: str | None, limit: int
 ) -> tuple[list[DeadRecord], str | None]:
     """A page; the cursor is a position in the list."""
-    start = _position(cursor)
+    start = cursors.decode(cursor)
     values = await server.read(b"LRANGE", queue.dead_key, start, start + limit - 1)
     read = await turns.mapped(queue.layout.read, values, size=len)
     records = [DeadRecord(value, *each) for value, each in zip(values, read, strict=True)]
-    return records, str(start + limit) if len(values) == limit else None
+    return records, cursors.encode(start + limit) if len(values) == limit else None
 
 
 async def remove_dead(
     server: Server, queue: RedisQueue, records: Sequence[DeadRecord], cursor: str | None
 ) -> tuple[list[bool], str | None]:
-    """Remove by value. All of the records lay before the cursor, so it moves up by as many as went."""
+    """Remove by value. All of the records are before the cursor, so it moves back by the number removed."""
     removed: list[bool] = []
-    for start in range(0, len(records), _RECORDS_PER_CALL):
-        keys = [record.key for record in records[start : start + _RECORDS_PER_CALL]]
+    for some in batches(records, _RECORDS_PER_CALL):
+        keys = [record.key for record in some]
         removed += map(bool, await server.run("dead_remove", queue.key, queue.layout.name, *keys))
-    return removed, cursor if cursor is None else str(max(0, _position(cursor) - sum(removed)))
+    if cursor is None:
+        return removed, None
+    return removed, cursors.encode(max(0, cursors.decode(cursor) - sum(removed)))
 
 
 async def purge_dead(server: Server, queue: RedisQueue, before_ms: int | None) -> int:
-    """All, or batch by batch what is older."""
+    """All at once, or the older ones batch by batch."""
     before, total = "" if before_ms is None else str(before_ms), 0
     while True:
         removed: int = await server.run("dead_purge", queue.key, queue.layout.name, before)
         total += removed
         if before_ms is None or not removed:
             return total
-
-
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-        raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
-    return int(cursor)
 
 
 def _age(queue: RedisQueue, head: bytes, clock: Clock) -> float | None:

@@ -1,4 +1,4 @@
-"""What falls due in Redis falls due whether or not anybody receives: every process looks after every queue."""
+"""Makes due messages and expired leases ready: every process does it for every queue, with or without receivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.observe.logs import get_logger
 log = get_logger("babelgate.redis")
 
 IDLE_SECONDS = 1.0
-"""The longest pause: another process may have added something due sooner than what was known."""
+"""The longest pause: another process may have added an item that is due sooner."""
 
 _SHORTEST_SECONDS = 0.005
 _LOOK_SECONDS = 2.0
@@ -22,8 +22,8 @@ _MESSAGES_PER_QUEUE = b"100"
 _MAX_RECLAIM_SECONDS = 30.0
 
 
-class Upkeep:
-    """One task of a process: a script call when something falls due, at most one a second while nothing does."""
+class DueItems:
+    """One task of a process: a script call when a message or lease is due, and one a second while none is."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -51,7 +51,7 @@ class Upkeep:
             self._timer = None
 
     def due_in(self, seconds: float) -> None:
-        """This process has added something that falls due in ``seconds``."""
+        """Note that this process has added a message or lease that is due in ``seconds``."""
         loop = asyncio.get_running_loop()
         moment = loop.time() + max(seconds, _SHORTEST_SECONDS)
         self._soonest = min(self._soonest, moment)
@@ -60,7 +60,7 @@ class Upkeep:
             self._timer = loop.call_at(moment, self._wake.set)
 
     def waited(self, queue: RedisQueue) -> None:
-        """This process waits on ``queue``: leases that other programs take there are looked for as well."""
+        """Note that this process waits on ``queue``, so that the leases of other programs there expire as well."""
         self._waited.add(queue.entry)
         if queue.reclaim_unleased_seconds is not None and queue.key not in self._reclaims:
             self._reclaims[queue.key] = (queue, 0.0)
@@ -83,7 +83,7 @@ class Upkeep:
             self._timer = None
 
     def _looked_at(self, now: float) -> set[bytes]:
-        """The queues waited on since the last look, every few seconds; none in between."""
+        """Every few seconds the queues waited on since the last time; otherwise none."""
         if now < self._look_at:
             return set()
         self._look_at = now + _LOOK_SECONDS

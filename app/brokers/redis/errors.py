@@ -1,13 +1,14 @@
-"""The one boundary where what redis-py raises becomes an error of this project."""
+"""Translates the errors of redis-py and the error replies of Redis: the only place that does."""
 
 from __future__ import annotations
 
 from redis import exceptions as vendor
 
+from app.brokers.errors import ErrorMap
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
 
-# By class, the nearest ancestor counts. A connection that breaks is judged where it broke: see Line in redis_line.
-BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
+# A connection that breaks under a command is not translated here: see PipelinedConnection.
+BY_CLASS: dict[type[BaseException], type[BabelgateError]] = {
     vendor.RedisError: BrokerRejected,
     vendor.ConnectionError: BrokerUnavailable,
     vendor.TimeoutError: BrokerUnavailable,
@@ -45,6 +46,7 @@ BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     vendor.CrossSlotTransactionError: BrokerRejected,
     vendor.InvalidPipelineStack: BrokerRejected,
     vendor.IncorrectPolicyType: BrokerRejected,
+    Exception: BrokerUnavailable,
 }
 
 # Error replies that redis-py has no class for, by their first word.
@@ -71,13 +73,24 @@ def is_read_only(error: Exception) -> bool:
 
 
 def translate(error: Exception, broker: str) -> BabelgateError:
-    """The error of this project for ``error``, an error reply or a failure to connect: in both nothing was written."""
-    # Of a command it does not know Redis quotes the arguments, which may be messages.
-    reason = str(error).partition(", with args beginning with")[0].rstrip(".") or type(error).__name__
-    if type(error) is vendor.ResponseError:
-        found = next((kind for mark, kind in BY_INNER_CODE.items() if mark in reason), None)
-        found = found or BY_CODE.get(reason.partition(" ")[0])
-        if found is not None:
-            return found(broker=broker, reason=reason)
-    kind = next((BY_CLASS[base] for base in type(error).__mro__ if base in BY_CLASS), BrokerUnavailable)
-    return kind(broker=broker, reason=reason)
+    """The error of this project for ``error``, an error reply or a failure to connect.
+
+    OutcomeUnknown only for a reply that cannot be parsed: in the other cases nothing was written.
+    """
+    return _ERRORS.translate(broker, error, written=True)
+
+
+def _reason(error: BaseException) -> str:
+    # Redis quotes the arguments of an unknown command, which may be messages.
+    return str(error).partition(", with args beginning with")[0].rstrip(".") or type(error).__name__
+
+
+def _by_code(error: BaseException) -> type[BabelgateError] | None:
+    if type(error) is not vendor.ResponseError:
+        return None
+    reason = _reason(error)
+    inner = next((kind for mark, kind in BY_INNER_CODE.items() if mark in reason), None)
+    return inner or BY_CODE.get(reason.partition(" ")[0])
+
+
+_ERRORS = ErrorMap(BY_CLASS, _reason, _by_code)

@@ -1,17 +1,17 @@
-"""Idempotency keys in Redis: claimed by the script that writes the message, or by themselves."""
+"""Keeps idempotency keys in Redis, claimed in the script that publishes the message or in a script of their own."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from math import ceil
-from typing import Any, cast
+from typing import Any
 
+from app.brokers.batching import batches, send_batches
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
-from app.brokers.redis.layouts.layout import RedisQueue, bounded
+from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES, MAX_COMMAND_MESSAGES, RedisQueue
 from app.brokers.redis.server import Server
-from app.errors import BabelgateError, KeysFull
+from app.errors import KeysFull
 
 SWEPT_AT_ONCE = 500
 _KEYS_PER_CALL = 1000
@@ -20,7 +20,7 @@ _NO_LAYOUT = b"-"
 
 
 class RedisKeys:
-    """The keys of one database. ``due_in`` is told after how many seconds a message falls due."""
+    """The keys of one database. ``due_in`` is called with the seconds after which a message is due."""
 
     def __init__(self, broker: str, server: Server, due_in: Callable[[float], None]) -> None:
         self._broker = broker
@@ -31,18 +31,9 @@ class RedisKeys:
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         """One script call; more only past MAX_COMMAND_BYTES."""
-        target = cast(RedisQueue, queue.options)
-        runs = list(bounded(range(len(messages)), [message for message, _ in messages]))
-        calls = [self._publish(target, [messages[i] for i in run], terms) for run in runs]
-        verdicts: list[ClaimResult] = []
-        for run, answer in zip(runs, await asyncio.gather(*calls, return_exceptions=True), strict=True):
-            if isinstance(answer, BabelgateError):
-                verdicts += [answer] * len(run)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                verdicts += answer
-        return verdicts
+        target = queue.options_as(RedisQueue)
+        cut = batches(messages, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, lambda each: len(each[0].body))
+        return await send_batches(list(cut), lambda batch: self._publish(target, batch, terms))
 
     async def _publish(
         self, queue: RedisQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
@@ -55,29 +46,29 @@ class RedisKeys:
             arguments.append(repr(message.delay_seconds))
             arguments.append(layout.delayed(queue, message) if delayed else layout.element(message))
         reply = await self._run(queue.key, b"publish", layout.name, terms, *arguments)
-        verdicts = [self._verdict(each, terms) for each in reply]
+        results = [self._result(each, terms) for each in reply]
         delays = [message.delay_seconds for message, _ in messages if message.delay_seconds > 0]
         if delays:
             self._due_in(min(delays))
-        return verdicts
+        return results
 
     async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
-        """One script call for each thousand."""
+        """One script call per _KEYS_PER_CALL keys."""
         under_way = ceil(RESERVED_SECONDS * 1000)
-        verdicts: list[ClaimResult] = []
-        for start in range(0, len(claims), _KEYS_PER_CALL):
-            pairs = [part for claim in claims[start : start + _KEYS_PER_CALL] for part in _pair(claim)]
+        results: list[ClaimResult] = []
+        for some in batches(claims, _KEYS_PER_CALL):
+            pairs = [part for claim in some for part in _pair(claim)]
             reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, under_way, token, *pairs)
-            verdicts += [self._verdict(each, terms) for each in reply]
-        return verdicts
+            results += [self._result(each, terms) for each in reply]
+        return results
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         """As :meth:`reserve`."""
-        for start in range(0, len(settlings), _KEYS_PER_CALL):
-            fates: list[Any] = []
-            for each in settlings[start : start + _KEYS_PER_CALL]:
-                fates += (_field(each.claim), each.token, each.fate, each.claim.answer)
-            await self._run(_NO_QUEUE, b"settle", _NO_LAYOUT, terms, *fates)
+        for some in batches(settlings, _KEYS_PER_CALL):
+            arguments: list[Any] = []
+            for each in some:
+                arguments += (_field(each.claim), each.token, each.fate, each.claim.answer)
+            await self._run(_NO_QUEUE, b"settle", _NO_LAYOUT, terms, *arguments)
 
     async def sweep(self) -> int:
         """At most SWEPT_AT_ONCE."""
@@ -87,7 +78,7 @@ class RedisKeys:
         retention = ceil(terms.retention_seconds * 1000)
         return await self._server.run("claim", queue, verb, layout, retention, terms.max_keys, *arguments)
 
-    def _verdict(self, reply: Any, terms: Terms) -> ClaimResult:
+    def _result(self, reply: Any, terms: Terms) -> ClaimResult:
         if reply == 1:
             return None
         if reply == 0:
@@ -97,7 +88,7 @@ class RedisKeys:
 
 
 def _field(claim: KeyClaim | None) -> bytes:
-    """A name of a queue has no colon."""
+    """The field of a claim, empty for none; a queue's name has no colon."""
     return b"" if claim is None else f"{claim.queue}:{claim.key}".encode("ascii")
 
 

@@ -1,10 +1,10 @@
-"""A binding's connections: one for commands, shared; one more for each wait that is going on."""
+"""Runs commands and scripts on one Redis database: one shared connection, and one more for each pending wait."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -12,16 +12,13 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
+from app.brokers.bounded import finished
+from app.brokers.connect import CONNECT_SECONDS, SharedConnect
+from app.brokers.errors import nothing_written
 from app.brokers.options import TIMEOUT_SECONDS
-from app.brokers.redis.connection import Line, connect
+from app.brokers.redis.connection import PipelinedConnection, connect
 from app.brokers.redis.errors import translate
-from app.errors import BrokerUnavailable, ConfigError, OutcomeUnknown
-
-CONNECT_SECONDS = 4.0
-"""How long connecting may take, or ``timeout_seconds`` where that is less."""
-
-_GRACE_SECONDS = 0.1
-"""How much longer a reply is waited for: it may be this process that stood still, and the reply lies there unread."""
+from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
 
 SLICE_SECONDS = 1.0
 """The longest single wait for an element."""
@@ -30,11 +27,24 @@ OLDEST = (6, 2)
 """LPOP with a count, LMOVE and BLMOVE came with 6.2: https://redis.io/docs/latest/commands/blmove/"""
 
 INDEX = b"babelgate:timed"
-"""The index of all queues in a database where something falls due."""
+"""The index of all queues of a database that have something due."""
+
+_CLOSE_SECONDS = 0.5
+
+_NO_AOF = (
+    "The append-only file is off (appendonly no): a message is as durable as the last snapshot, "
+    "and an accepted message can be lost."
+)
+_EVERYSEC = (
+    "The append-only file is flushed once a second (appendfsync {policy}): a power failure may lose the last second. "
+    "appendfsync always closes that gap."
+)
+_AOF_FAILS = "The last write to the append-only file failed: see the server's log."
+_EVICTS = "maxmemory-policy {policy} may evict queues when memory runs out: noeviction refuses writes instead."
 
 
 class Script:
-    """One of the scripts in ``lua/``, with what all of them share in front."""
+    """One of the scripts in ``lua/``, after the parts that all of them share."""
 
     def __init__(self, name: str) -> None:
         folder = resources.files("app.brokers.redis") / "lua"
@@ -50,10 +60,10 @@ def script(name: str) -> Script:
 
 
 class Server:
-    """One Redis database. Connects by itself, never repeats a command that may have run.
+    """One Redis database. Connects when needed, and never repeats a command that may have been executed.
 
-    A command, connecting included, takes at most ``timeout_seconds``, 0.1 s more for a process that stood still, and
-    0.5 s to hang up. ``now`` is the time that scripts use, in seconds as text; empty stands for the server's own clock.
+    A command, connecting included, takes at most ``timeout_seconds``, 0.1 s of grace and 0.5 s to disconnect.
+    ``now`` is the time that scripts use, in seconds as text; empty stands for the server's own clock.
     """
 
     def __init__(
@@ -62,85 +72,114 @@ class Server:
         self._broker = broker
         self._connector = connector
         self._timeout_seconds = timeout_seconds
-        self._shared: Line | None = None
-        self._connecting: asyncio.Task[Line] | None = None
-        self._idle: list[Line] = []
-        self._waiting: set[Line] = set()
+        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
+        self._shared: PipelinedConnection | None = None
+        # Without a pause: a refused connection costs little, and a restarted server is found by the next command.
+        self._connecting = SharedConnect(broker, self._connect)
+        self._idle: list[PipelinedConnection] = []
+        self._waiting: set[PipelinedConnection] = set()
         self.now = b""
         self.index = INDEX
 
     async def call(self, *command: Any) -> Any:
         """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation."""
-        reply = await self._reply(None, *command)
-        if isinstance(reply, Exception):
-            raise translate(reply, self._broker) from reply
-        return reply
+        return self._checked(await self._reply(None, *command))
 
     async def read(self, *command: Any) -> Any:
         """Like :meth:`call`, for a command that writes nothing: a lost reply is BrokerUnavailable."""
         try:
             return await self.call(*command)
         except OutcomeUnknown as error:
-            raise BrokerUnavailable(broker=self._broker, reason=error.reason) from error
+            raise nothing_written(error) from error
 
     async def run(self, name: str, queue: bytes, *arguments: Any) -> Any:
-        """The reply of a script on a queue's ready list. Only one that the server did not know is sent again."""
+        """The reply of a script on a queue's ready list. A script is repeated only when the server did not know it."""
         return await self._run(script(name), b"2", queue, self.index, self.now, *arguments)
 
     async def upkeep(self, *arguments: Any) -> int:
-        """The script that looks after the index."""
+        """Run the script that makes ready what is due in all queues of the index."""
         reply: int = await self._run(script("upkeep"), b"1", self.index, self.now, *arguments)
         return reply
 
     async def wait(self, queue: bytes, seconds: float) -> bool:
-        """Whether the list ``queue`` holds something, as soon as it does or after ``seconds``, at most a slice.
+        """Wait until the list ``queue`` has an element; False after ``seconds``, at most SLICE_SECONDS.
 
-        Moves nothing. Waits on a connection of its own, for which there is no cap: a waited queue costs one.
+        Moves nothing. Each waited queue uses a connection of its own; their number is not bounded.
         """
         seconds = min(max(seconds, 0.001), SLICE_SECONDS)
-        line = next((idle for idle in iter(self._take, None) if idle.alive), None) or await self._dial(
-            2 * SLICE_SECONDS
-        )
-        self._waiting.add(line)
+        connection = self._idle_connection() or await self._dial(2 * SLICE_SECONDS)
+        self._waiting.add(connection)
         try:
-            # From the head to the head: an element is found where it was, and no other waiter is woken in vain.
-            reply = await line.send(b"BLMOVE", queue, queue, b"LEFT", b"LEFT", b"%.3f" % seconds)
+            # From the head to the head: the element stays where it was, and no other waiter is woken.
+            reply = await connection.send(b"BLMOVE", queue, queue, b"LEFT", b"LEFT", b"%.3f" % seconds)
         except OutcomeUnknown as error:
-            raise BrokerUnavailable(broker=self._broker, reason=error.reason) from error
+            raise nothing_written(error) from error
         except asyncio.CancelledError:
-            # Its reply is still to come: nobody else can use the line before.
-            await line.close()
+            # Its reply is still to come: no other command can use the connection before.
+            await connection.close()
             raise
         finally:
-            self._waiting.discard(line)
-            if line.alive:
-                self._idle.append(line)
-        if isinstance(reply, Exception):
-            raise translate(reply, self._broker) from reply
-        return reply is not None
+            self._waiting.discard(connection)
+            if connection.alive:
+                self._idle.append(connection)
+        return self._checked(reply) is not None
 
     async def open(self) -> None:
         """Connect, unless connected. Raises BrokerUnavailable, and ConfigError for a server that cannot be used."""
         if self._shared is None or not self._shared.alive:
-            await self._connected()
+            await self._connecting.connected()
 
     async def close(self) -> None:
         """Close all connections; idempotent. A later call connects again."""
-        lines = [*self._idle, *self._waiting]
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.gather(self._connecting, return_exceptions=True)
+        connections = [*self._idle, *self._waiting]
+        await self._connecting.cancel(_CLOSE_SECONDS)
         if self._shared is not None:
-            lines.append(self._shared)
+            connections.append(self._shared)
         self._shared = None
         self._idle.clear()
-        await asyncio.gather(*(line.close() for line in lines))
+        await asyncio.gather(*(connection.close() for connection in connections))
+
+    async def warnings(self) -> list[str]:
+        """Sentences on durability and eviction, as far as the access list permits. Raises BrokerUnavailable."""
+        facts = {**await self._info(b"persistence"), **await self._info(b"memory")}
+        found = []
+        if facts.get("aof_enabled") == "0":
+            found.append(_NO_AOF)
+        elif facts.get("aof_enabled") == "1":
+            policy = await self._setting(b"appendfsync")
+            if policy is not None and policy != "always":
+                found.append(_EVERYSEC.format(policy=policy))
+            if facts.get("aof_last_write_status") == "err":
+                found.append(_AOF_FAILS)
+        policy = facts.get("maxmemory_policy", "noeviction")
+        # The queues' keys have no time to live, so the volatile policies leave them alone.
+        if policy.startswith("allkeys") and facts.get("maxmemory") != "0":
+            found.append(_EVICTS.format(policy=policy))
+        return found
+
+    async def _info(self, section: bytes) -> Mapping[str, str]:
+        text = await self._allowed(b"INFO", section)
+        return {} if text is None else _facts(text)
+
+    async def _setting(self, name: bytes) -> str | None:
+        pairs = await self._allowed(b"CONFIG", b"GET", name)
+        return pairs[1].decode("utf-8", "replace") if pairs else None
+
+    async def _allowed(self, *command: bytes) -> Any:
+        """The reply, or None where an access list forbids the command."""
+        try:
+            return await self.read(*command)
+        except BrokerRejected:
+            return None
 
     async def _run(self, wanted: Script, *arguments: Any) -> Any:
         until = self._until()
         reply = await self._reply(None, b"EVALSHA", wanted.sha, *arguments)
         if isinstance(reply, NoScriptError):
             reply = await self._reply(until, b"EVAL", wanted.source, *arguments)
+        return self._checked(reply)
+
+    def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):
             raise translate(reply, self._broker) from reply
         return reply
@@ -149,67 +188,55 @@ class Server:
         return asyncio.get_running_loop().time() + self._timeout_seconds
 
     async def _reply(self, until: float | None, *command: Any) -> Any:
-        """The reply, an error reply included, by the loop's time ``until``; None: it has all the time of a call."""
-        line = self._shared
-        if line is None or not line.alive:
+        """The reply, which may be an error reply, by the loop's time ``until``; None: within ``timeout_seconds``."""
+        connection = self._shared
+        if connection is None or not connection.alive:
             until = self._until() if until is None else until
-            line = await self._connected()
-        reply = line.send(*command)
+            connection = await self._connecting.connected()
+        reply = connection.send(*command)
         if until is None:
-            # The line itself bounds this.
+            # The connection bounds this itself.
             return await reply
         if not await _came(reply, until):
             reason = f"no reply within {self._timeout_seconds:g} s"
             raise OutcomeUnknown(broker=self._broker, reason=reason)
         return reply.result()
 
-    async def _connected(self) -> Line:
-        """The shared line; all that ask at the same time wait for the same attempt."""
-        if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
-            self._connecting.add_done_callback(self._forget_attempt)
-        return await asyncio.shield(self._connecting)
+    def _idle_connection(self) -> PipelinedConnection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.alive:
+                return connection
+        return None
 
-    def _forget_attempt(self, attempt: asyncio.Task[Line]) -> None:
-        self._connecting = None
-        if not attempt.cancelled():
-            attempt.exception()
-
-    @property
-    def _connect_seconds(self) -> float:
-        return min(CONNECT_SECONDS, self._timeout_seconds)
-
-    def _take(self) -> Line | None:
-        return self._idle.pop() if self._idle else None
-
-    async def _dial(self, reply_seconds: float) -> Line:
+    async def _dial(self, reply_seconds: float) -> PipelinedConnection:
         return await connect(self._broker, self._connector(), self._connect_seconds, reply_seconds)
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> PipelinedConnection:
         until = asyncio.get_running_loop().time() + self._connect_seconds
-        line = await self._dial(self._timeout_seconds)
+        connection = await self._dial(self._timeout_seconds)
         try:
-            info = line.send(b"INFO", b"server")
+            info = connection.send(b"INFO", b"server")
             if not await _came(info, until):
                 reason = f"no answer to the first command within {self._connect_seconds:g} s"
                 raise BrokerUnavailable(broker=self._broker, reason=reason)
             self._check(info.result())
         except OutcomeUnknown as error:
-            raise BrokerUnavailable(broker=self._broker, reason=error.reason) from error
+            raise nothing_written(error) from error
         except BaseException:
-            await line.close()
+            await connection.close()
             raise
-        self._shared = line
-        return line
+        self._shared = connection
+        return connection
 
     def _check(self, info: Any) -> None:
-        """Refuse a server that lacks what is needed; one that does not let us look is taken at its word."""
+        """Refuse a cluster and a server older than OLDEST. One that forbids INFO is used without this check."""
         if isinstance(info, Exception):
             error = translate(info, self._broker)
             if isinstance(error, BrokerUnavailable):
                 raise error
             return
-        facts = dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
+        facts = _facts(info)
         if facts.get("redis_mode") == "cluster":
             reason = "the server runs in cluster mode, which is not supported: a message's keys must lie on one server"
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
@@ -220,12 +247,14 @@ class Server:
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
 
 
+def _facts(info: bytes) -> dict[str, str]:
+    """The reply of INFO by name."""
+    return dict(line.split(":", 1) for line in info.decode("utf-8", "replace").splitlines() if ":" in line)
+
+
 async def _came(reply: asyncio.Future[Any], until: float) -> bool:
-    """Whether ``reply`` is done by the loop's time ``until``, and a grace; else it is cancelled."""
+    """Whether ``reply`` is done by the loop's time ``until`` and a grace; otherwise it is cancelled."""
     try:
-        await asyncio.wait((reply,), timeout=max(until - asyncio.get_running_loop().time(), 0))
-        if not reply.done():
-            await asyncio.wait((reply,), timeout=_GRACE_SECONDS)
+        return await finished(reply, until - asyncio.get_running_loop().time())
     finally:
         reply.cancel()
-    return not reply.cancelled()

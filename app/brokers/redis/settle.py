@@ -1,10 +1,11 @@
-"""How leases in Redis end, and how they are prolonged. All of it is gated: a lost lease changes nothing."""
+"""Ends and extends leases in Redis. The scripts check each lease: a lost one changes nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from app.brokers.batching import batches
 from app.brokers.binding import DeadLetterRequest, Outcome
 from app.brokers.redis.layouts.layout import RedisQueue, Stored
 from app.brokers.redis.server import Server
@@ -12,20 +13,20 @@ from app.errors import BabelgateError, LeaseLost
 from app.runtime import turns
 
 BODIES_PER_CALL = 100
-"""Where bodies travel: bounds the memory for messages of any size."""
+"""Messages per call that transfers bodies, so that the memory in use is bounded."""
 
 Item = TypeVar("Item")
 
 
 async def ack(server: Server, queue: RedisQueue, handles: Sequence[str]) -> list[Outcome]:
-    """Done with these."""
+    """End the leases and remove the messages."""
     return await _settle(server, queue, "ack", handles)
 
 
 async def retry(server: Server, queue: RedisQueue, handles: Sequence[str], delay_seconds: float) -> list[Outcome]:
     """Back to the end of the queue with one attempt more, now or after a delay."""
     outcomes: list[Outcome] = []
-    for chunk in _chunks(handles):
+    for chunk in batches(handles, BODIES_PER_CALL):
         stored = await _fetch(server, queue, chunk)
         bodies = await _written(lambda found, _: queue.layout.retried(found), stored, chunk)
         outcomes += await _settle(server, queue, "nack", chunk, bodies, delay_seconds)
@@ -37,7 +38,7 @@ async def give_back(
 ) -> list[Outcome]:
     """Back to the head of the queue, in their order, as they were before they were reserved.
 
-    ``late``: the caller of the reserve has not seen them, so that an expiry of their last lease is reported next time.
+    ``late``: no consumer has seen these deliveries, so the next delivery still reports that the lease before expired.
     """
     bodies: Sequence[bytes] = ()
     if not queue.layout.leases_as_queued:
@@ -47,9 +48,9 @@ async def give_back(
 
 
 async def dead_letter(server: Server, queue: RedisQueue, letters: Sequence[DeadLetterRequest]) -> list[Outcome]:
-    """To the dead letters."""
+    """End the leases and move the messages to the dead letters."""
     outcomes: list[Outcome] = []
-    for chunk in _chunks(letters):
+    for chunk in batches(letters, BODIES_PER_CALL):
         handles = [letter.handle for letter in chunk]
         stored = await _fetch(server, queue, handles)
         records = await _written(lambda found, letter: queue.layout.record(letter, found), stored, chunk)
@@ -74,7 +75,7 @@ async def _fetch(server: Server, queue: RedisQueue, handles: Sequence[str]) -> l
 async def _written(
     write: Callable[[Stored, Item], bytes], stored: Sequence[Stored | None], items: Sequence[Item]
 ) -> list[bytes]:
-    """What is to be written in place of each of ``stored``; nothing where the lease is gone."""
+    """The bytes to write in place of each of ``stored``; empty where the lease is lost."""
 
     def body(pair: tuple[Stored | None, Item]) -> bytes:
         found, item = pair
@@ -96,7 +97,3 @@ async def _settle(
         "settle", queue.key, queue.layout.name, verb, repr(delay_seconds), len(handles), *handles, *bodies
     )
     return [None if settled else LeaseLost() for settled in reply]
-
-
-def _chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    return (items[start : start + BODIES_PER_CALL] for start in range(0, len(items), BODIES_PER_CALL))

@@ -14,7 +14,7 @@ import redis
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding, connect
-from app.brokers.redis.connection import Line
+from app.brokers.redis.connection import PipelinedConnection
 from app.brokers.redis.connection import connect as dial
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
 from app.brokers.redis.server import script
@@ -109,7 +109,7 @@ class TestALostReply:
 
     async def test_a_server_that_never_answers(self, between: Proxy) -> None:
         made = connector(f"redis://127.0.0.1:{between.port}", {})
-        line: Line = await dial("cache", made(), 5, 0.1)
+        line: PipelinedConnection = await dial("cache", made(), 5, 0.1)
         between.hold_replies = True
         first, second = line.send(b"PING"), line.send(b"PING")
         with pytest.raises(OutcomeUnknown):

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from app.brokers.redis.layouts.frame import frame, unframe
+from app.brokers.redis.layouts.list import frame, unframe
 
 BODY = '{"job":"urn:a","data":{"name":"Café ☕ \\" \\\\ "}}'.encode()
 

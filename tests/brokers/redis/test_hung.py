@@ -53,6 +53,19 @@ async def test_a_wait_gives_up_as_well(queue: str) -> None:
                 own.resume()
 
 
+async def test_ping_and_warnings_end_within_their_bound() -> None:
+    with redis_server() as own:
+        async with binding(own.url(), {"timeout_seconds": 20}) as one:
+            own.pause()
+            try:
+                for call in (one.ping, one.warnings):
+                    async with asyncio.timeout(3):
+                        with pytest.raises(BrokerUnavailable, match="no answer within 2 s"):
+                            await call()
+            finally:
+                own.resume()
+
+
 async def test_a_close_does_not_wait_for_it(queue: str) -> None:
     with redis_server() as own:
         async with binding(own.url()) as one:

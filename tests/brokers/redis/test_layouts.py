@@ -10,7 +10,7 @@ import redis
 from app import envelope
 from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding
-from app.brokers.redis.layouts.frame import frame, unframe
+from app.brokers.redis.layouts.list import frame, unframe
 from app.errors import LeaseLost
 from tests.harness.local import eventually
 

@@ -1,0 +1,1 @@
+"""The layouts of queues in Redis. Only ``app.brokers.redis`` imports them."""

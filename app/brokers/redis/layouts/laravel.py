@@ -17,9 +17,9 @@ _RAW = 0
 class LaravelLayout:
     """``queues:<name>`` with ``:delayed``, ``:reserved`` and ``:notify``.
 
-    A handle ends with the place of the digits of ``attempts`` in the reserved member: there they can be counted back
-    to the job as it was queued, byte for byte. Where the server's JSON library had to write the member instead
-    (``attempts`` is no plain integer literal), what it changed stays changed, as with Laravel itself.
+    A handle ends with the position of the digits of ``attempts`` in the reserved member. There the number is decreased
+    again, which restores the queued job byte for byte. Where ``attempts`` is no plain integer literal, the server's
+    JSON library has written the whole member; its changes stay, as with Laravel itself.
     """
 
     name = "laravel"
@@ -28,11 +28,11 @@ class LaravelLayout:
     leases_as_queued = False
 
     def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
-        """Expiries are counted in the body, by whoever reserves; there is no place for headers."""
+        """The reserve counts expiries in the body; there is no place for headers."""
         return CAPABILITIES
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
-        """One script call: jobs and their wake-up tokens."""
+        """One script call, which appends the jobs and their wake-up tokens."""
         await server.run("laravel_push", queue.key, *map(self.element, messages))
 
     def element(self, message: Outgoing) -> bytes:
@@ -55,7 +55,7 @@ class LaravelLayout:
         ]
 
     def retried(self, stored: Stored) -> bytes:
-        """The reserved member: it has counted this attempt already."""
+        """The reserved member, which counts this attempt already."""
         return stored.value
 
     def returned(self, handle: str, stored: Stored) -> bytes:
@@ -75,7 +75,7 @@ class LaravelLayout:
         return member[:start] + b"%d" % (int(member[start:end]) - 1) + member[end:]
 
     def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
-        """Made of the job as it was queued."""
+        """The record of the job as it was queued."""
         return envelope.dead_letter_record(self.returned(letter.handle, stored), letter.block)
 
     def read(self, value: bytes) -> tuple[bytes, Mapping[str, str]]:

@@ -1,11 +1,12 @@
-"""What a layout decides: which bytes lie under which keys, and how they are read back."""
+"""The Layout protocol: which bytes are stored under which keys, and how they are read back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from app.brokers.batching import batches
 from app.brokers.binding import BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.redis.server import Server
 from app.envelope import Limits
@@ -15,18 +16,18 @@ MAX_ELEMENT_BYTES = 512 * 1024 * 1024
 
 MAX_LEASE_SECONDS = 43_200.0
 MAX_DELAY_SECONDS = 365 * 86_400.0
-"""Both are ours: what is meant to wait for longer is taken for a mistake."""
+"""Both bounds are ours: a longer time is taken for a mistake."""
 
 MAX_COMMAND_BYTES = 4 * 1024 * 1024
-"""More messages than fit are written by several commands, so that one publish does not hold up all others."""
+"""A larger publish is split into several commands, so that it does not delay the other commands."""
 
 MAX_COMMAND_MESSAGES = 1000
 
 DUE_PER_RESERVE = b"100"
-"""How many delayed messages, and how many expired leases, a reserve looks after before it takes its own."""
+"""The most delayed messages, and the most expired leases, that a reserve makes ready before it reserves."""
 
 NO_LIMITS = Limits(max_message_bytes=MAX_ELEMENT_BYTES)
-"""For bodies that lie in a queue already."""
+"""For bodies that are in a queue already."""
 
 
 CAPABILITIES = BrokerCapabilities(
@@ -41,12 +42,12 @@ CAPABILITIES = BrokerCapabilities(
     max_batch=1000,
     headers=False,
 )
-"""What both layouts have: neither a count beside the body nor headers."""
+"""The common part of both layouts: no delivery count and no headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What lies under a lease: the stored bytes, and how often leases on it have expired."""
+    """A leased message: the stored bytes, and how many leases on it have expired."""
 
     value: bytes
     expired: int
@@ -55,8 +56,8 @@ class Stored:
 class Layout(Protocol):
     """The keys and values of one kind of queue.
 
-    ``name`` is the word for it in options, scripts and the index; ``leased`` the command that counts leases and the
-    suffix of its key; ``leases_as_queued`` whether what lies under a lease is what was queued.
+    ``name`` identifies the layout in options, scripts and the index. ``leased``: the command that counts leases, and
+    the suffix of its key. ``leases_as_queued``: whether the leased bytes equal the queued ones.
     """
 
     name: str
@@ -65,10 +66,10 @@ class Layout(Protocol):
     leases_as_queued: bool
 
     def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
-        """What is possible in this layout."""
+        """The capabilities of ``queue`` in this layout."""
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
-        """Append at once, all or none."""
+        """Append all messages in one step, all or none."""
 
     def element(self, message: Outgoing) -> bytes:
         """The element of the ready list for a message."""
@@ -77,26 +78,26 @@ class Layout(Protocol):
         """The member of the delayed set for a message."""
 
     async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
-        """What is ready now."""
+        """Up to ``limit`` messages that are ready now."""
 
     def retried(self, stored: Stored) -> bytes:
-        """The bytes to write for a failed attempt: one more in ``attempts``."""
+        """The bytes to write after a failed attempt, with ``attempts`` plus one."""
 
     def returned(self, handle: str, stored: Stored) -> bytes:
-        """The bytes to write for a give-back: as if it had not been reserved."""
+        """The bytes to write for a give-back, as they were before the reserve."""
 
     def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
-        """The dead letter."""
+        """The dead-letter record."""
 
     def read(self, value: bytes) -> tuple[bytes, Mapping[str, str]]:
-        """Body and headers of what lies in the queue or among its dead letters."""
+        """Body and headers of an element of the queue or of its dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedisQueue:
-    """A queue as this binding knows it. ``key`` is its ready list; the other keys derive from it.
+    """A queue with a route's options. ``key``: its ready list, from which the other keys are derived.
 
-    ``frames``: whether clients may give headers.
+    ``frames``: whether clients may give headers. ``reclaim_unleased_seconds``: see ``queue_of`` of the binding.
     """
 
     layout: Layout
@@ -115,16 +116,6 @@ class RedisQueue:
         return self.layout.name.encode("ascii") + b":" + self.key
 
 
-def bounded(positions: Sequence[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
-    """``positions`` in runs of at most MAX_COMMAND_BYTES and MAX_COMMAND_MESSAGES, a message that is larger alone."""
-    run: list[int] = []
-    size = 0
-    for position in positions:
-        length = len(messages[position].body)
-        if run and (size + length > MAX_COMMAND_BYTES or len(run) == MAX_COMMAND_MESSAGES):
-            yield run
-            run, size = [], 0
-        run.append(position)
-        size += length
-    if run:
-        yield run
+def bounded(positions: Iterable[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
+    """``positions`` in batches of at most MAX_COMMAND_BYTES and MAX_COMMAND_MESSAGES."""
+    return batches(positions, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, lambda position: len(messages[position].body))

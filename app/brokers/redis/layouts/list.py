@@ -1,18 +1,25 @@
-"""The list layout, which all the SDKs share: an element is the envelope itself, or a frame around it."""
+"""The list layout of the SDKs: an element is an envelope, or a frame with headers around it.
+
+A frame is ``{"__bq_frame":1,"headers":{…},"body":"<envelope>"}``; no envelope has the key ``__bq_frame``.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
-from app.brokers.redis.layouts.frame import MARK, frame, unframe
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
 from app.runtime import turns
+
+_KEY = "__bq_frame"
+MARK = b'"__bq_frame"'
+"""Every frame contains this text."""
 
 
 class ListLayout:
@@ -24,7 +31,7 @@ class ListLayout:
     leases_as_queued = True
 
     def capabilities(self, queue: RedisQueue) -> BrokerCapabilities:
-        """Expiries are counted beside the queue; the route says whether headers are let in. Given, they travel."""
+        """Expiries are counted beside the queue. The route's ``frames`` decides whether clients may give headers."""
         return replace(CAPABILITIES, delivery_count="added", headers=queue.frames)
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
@@ -36,7 +43,7 @@ class ListLayout:
         return frame(message.body, message.headers)
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
-        """Prefixed, so that equal bodies do not become one member."""
+        """The element with a random prefix, so that equal bodies do not become one member."""
         return os.urandom(16).hex().encode("ascii") + b":" + self.element(message)
 
     async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
@@ -54,7 +61,7 @@ class ListLayout:
             if MARK in element:
                 body, headers = await turns.run(unframe, element, size=len(element))
             handle = f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}"
-            # Negative where the last expiry has been reported.
+            # Negative where the last expiry has been reported before.
             count = counts[i] if counts else 0
             deliveries.append(
                 Delivery(body, handle, (deadline + i) // 1000, headers, abs(count), count != 0, expired=count > 0)
@@ -62,9 +69,9 @@ class ListLayout:
         return deliveries
 
     def retried(self, stored: Stored) -> bytes:
-        """The expiries counted beside the queue move into the body; a body that counts nothing stays as it is.
+        """The body with the expiries counted beside the queue; a body that is not an envelope stays as it is.
 
-        A negative count is none, as where it is read: else it would put off the last attempt for as long as it likes.
+        A negative ``attempts`` counts as 0; otherwise it would postpone the last attempt.
         """
         body, headers = unframe(stored.value)
         try:
@@ -78,7 +85,7 @@ class ListLayout:
         return stored.value
 
     def record(self, letter: DeadLetterRequest, stored: Stored) -> bytes:
-        """Headers stay with a record, in a frame; that of a poison message is bare."""
+        """The record, in a frame with the message's headers; the record of a poison message has no frame."""
         body, headers = unframe(stored.value)
         record = envelope.dead_letter_record(body, letter.block)
         return record if letter.block["reason"] == "poison" else frame(record, headers)
@@ -86,3 +93,35 @@ class ListLayout:
     def read(self, value: bytes) -> tuple[bytes, Mapping[str, str]]:
         """The body and headers of a frame, or the element."""
         return unframe(value)
+
+
+def frame(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The element for ``body`` with ``headers``: a frame, or the body itself when no header has a name and a value."""
+    if not headers:
+        return body
+    kept = {name: value for name, value in headers.items() if name and value}
+    if not kept:
+        return body
+    whole = {_KEY: 1, "headers": kept, "body": body.decode("utf-8")}
+    return json.dumps(whole, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+
+
+def unframe(element: bytes) -> tuple[bytes, Mapping[str, str]]:
+    """Body and headers of a stored element. An element that is no frame is a body."""
+    if MARK not in element or not element.startswith(b"{"):
+        return element, NO_HEADERS
+    try:
+        whole = json.loads(element)
+        if not whole.get(_KEY) or not isinstance(whole.get("body"), str):
+            return element, NO_HEADERS
+        body = whole["body"].encode("utf-8")
+    except (ValueError, RecursionError):
+        return element, NO_HEADERS
+    headers = whole.get("headers")
+    if not isinstance(headers, dict):
+        return body, NO_HEADERS
+    return body, {name: text for name, value in headers.items() if name and (text := _text(value))}
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
