@@ -1,1 +1,1 @@
-"""A day in the life of a shop, to see what the pipeline makes of it: ``python -m app.demo``."""
+"""A demonstration of the pipeline with one day of a made-up shop: ``python -m app.demo``. Nothing imports it."""

@@ -1,4 +1,4 @@
-"""``python -m app.demo``: a gateway, a day of traffic through it, and the report of that day."""
+"""``python -m app.demo``: starts a gateway, sends a day of traffic through it, and makes the report of that day."""
 
 from __future__ import annotations
 
@@ -18,25 +18,27 @@ from app.pipeline.cli.main import pipeline
 from app.pipeline.spark.session import check_environment, session
 
 _NOTE = (
-    "Demonstration: made-up traffic of a made-up shop, through a real gateway whose clock was wound by hand, so that a "
-    "day passes in a minute. Waits are those of consumers that look for work at intervals, not of the gateway."
+    "Demonstration: made-up traffic of a made-up shop, through a real gateway with a simulated clock, so that a day "
+    "passes in a minute. Waits come from consumers that look for work at intervals, not from the gateway."
 )
 _CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "1g",
-    # Quick to start, which is what counts here.
+    # These options shorten the start.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 
 @click.command()
 @click.option(
-    "--directory", type=click.Path(path_type=Path), help="Where to work: new, or empty.  [default: a new one]"
+    "--directory", type=click.Path(path_type=Path), help="A new or empty folder to work in.  [default: a new one]"
 )
-@click.option("--date", "day", type=click.DateTime(["%Y-%m-%d"]), help="The day to live, UTC.  [default: yesterday]")
-@click.option("--seed", default=7, show_default=True, help="Another number is another day.")
+@click.option(
+    "--date", "day", type=click.DateTime(["%Y-%m-%d"]), help="The day to simulate, UTC.  [default: yesterday]"
+)
+@click.option("--seed", default=7, show_default=True, help="Seed of the random traffic.")
 def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
-    """Live a day of a shop's messages, and make the report of it."""
+    """Simulate a day of a shop's messages, and make the report of it."""
     check_environment()
     folder = directory or Path(tempfile.mkdtemp(prefix="babelgate-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -44,27 +46,27 @@ def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
         raise click.UsageError(f"{folder} is not empty")
     day = day or datetime.now(UTC) - timedelta(days=1)
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    lived = _run_day(folder, Clock(round(midnight.timestamp() * 1000)), seed)
+    day_run = _run_day(folder, Clock(round(midnight.timestamp() * 1000)), seed)
     root = folder / "root"
     with session("demo", conf=_CONF, log=folder / "spark.log"):
         _run("ingest", folder / "landing", "--output", root)
         _run("validate", folder / "sent.ndjson", "--output", root)
         _run("metrics", root)
         _run("report", root, "--output", folder / "report.html", "--note", _NOTE)
-        _run("trace", lived.traces["reject"], root)
+        _run("trace", day_run.traces["reject"], root)
     click.secho(f"\nThe report: {(folder / 'report.html').absolute().as_uri()}", bold=True)
 
 
 def _run_day(folder: Path, clock: Clock, seed: int) -> Day:
     began = time.monotonic()
     with gateway(folder, clock, QUEUES) as url:
-        click.echo(f"{url} lives {datetime.fromtimestamp(clock.now / 1000, UTC):%Y-%m-%d}:")
+        click.echo(f"Simulating {datetime.fromtimestamp(clock.now / 1000, UTC):%Y-%m-%d} with the gateway at {url}:")
         with click.progressbar(length=24, label="hours", show_eta=False) as bar:
-            lived = run_day(url, clock, folder / "sent.ndjson", seed, lambda hour: bar.update(int(hour) - bar.pos))
+            day_run = run_day(url, clock, folder / "sent.ndjson", seed, lambda hour: bar.update(int(hour) - bar.pos))
             bar.update(24 - bar.pos)
-    counts = ", ".join(f"{count:,} {what}" for what, count in lived.counts.items())
+    counts = ", ".join(f"{count:,} {what}" for what, count in day_run.counts.items())
     click.echo(f"{counts}, in {time.monotonic() - began:.0f} s")
-    return lived
+    return day_run
 
 
 def _run(*arguments: Any) -> None:

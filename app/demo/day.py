@@ -1,4 +1,4 @@
-"""One day of traffic through a gateway: everything that happens, in the order of the clock."""
+"""Simulates one day of traffic through a gateway: its events, in order of time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from app.demo.gateway import Clock
 
 HOUR_MS = 3_600_000
 SENT_EVERY_MS = 30_000
-"""Producers hand over what they have so often."""
+"""Interval at which producers publish what they have."""
 BROKEN = 0.012
-"""So many more bodies break the contract; they are in the dump only, as no gateway takes them."""
+"""Share of additional bodies that break the contract. They are in the dump only, because a gateway refuses them."""
 
 
 class _Envelope(msgspec.Struct):
@@ -29,13 +29,13 @@ class _Envelope(msgspec.Struct):
 
 
 class Day:
-    """From ``clock`` on, ``hours`` hours of it. Every body that a producer sent is also a line of ``dump``."""
+    """``hours`` hours from ``clock`` on. Every body that a producer sent is also a line of ``dump``."""
 
     def __init__(self, client: Client, clock: Clock, dump: IO[bytes], seed: int, hours: float = 24) -> None:
         self.counts: Counter[str] = Counter()
-        """What the gateway answered: accepted, acked, nacked, rejected."""
+        """Counts of the gateway's answers: accepted, delivered, acked, nacked, rejected, lease lost."""
         self.traces: dict[str, str] = {}
-        """A trace id, by what became of one of its messages."""
+        """An example trace id for each action of a consumer."""
         self._client = client
         self._clock = clock
         self._dump = dump
@@ -47,11 +47,11 @@ class Day:
         self._order = 0
 
     def run(self, on_hour: Callable[[float], None]) -> None:
-        """Let it all happen; ``tell`` hears the hour, often."""
+        """Run all events in order. Calls ``on_hour`` with the hour of each event."""
         for hour, kind in shop.arrivals(self._chance):
             self._at(round(hour * HOUR_MS), partial(self._begin, kind))
         for at in range(0, self._length, SENT_EVERY_MS):
-            self._at(at, self._hand_over)
+            self._at(at, self._publish)
         for consumer in shop.CONSUMERS:
             phase = self._chance.randrange(consumer.every)
             for at in range(phase, self._length // 1000, consumer.every):
@@ -63,7 +63,7 @@ class Day:
             on_hour(at / HOUR_MS)
 
     def _at(self, at: int, happen: Callable[[], None]) -> None:
-        # What would come later is not done: it stays open.
+        # Events after the end are dropped, so their messages stay open.
         if at < self._length:
             self._order += 1
             heapq.heappush(self._events, (at, self._order, happen))
@@ -85,7 +85,7 @@ class Day:
         if self._chance.random() < BROKEN * (4 if kind.lang == "php" else 1):
             self._dump.write(shop.broken(made(), self._chance) + b"\n")
 
-    def _hand_over(self) -> None:
+    def _publish(self) -> None:
         for queue, bodies in self._waiting.items():
             if bodies:
                 answer = self._client.publish_batch(queue, b"\n".join(bodies), "application/x-ndjson")
@@ -105,14 +105,14 @@ class Day:
         order: dict[str, list[Any]] = {"acks": [], "nacks": [], "rejects": []}
         for each in taken:
             facts = msgspec.json.decode(each.envelope, type=_Envelope)
-            verdict = shop.consumer_action(facts.job, self._hour, self._chance)
-            if verdict == "ack":
+            action = shop.consumer_action(facts.job, self._hour, self._chance)
+            if action == "ack":
                 order["acks"].append(each.ack_token)
                 for follower in shop.FOLLOWERS.get(facts.job, ()):
                     self._send(follower, facts.trace_id)
-            elif verdict != "lose":
-                order[f"{verdict}s"].append({"ack_tokens": [each.ack_token], "error": shop.reason(facts.job)})
-            self.traces[verdict] = facts.trace_id
+            elif action != "lose":
+                order[f"{action}s"].append({"ack_tokens": [each.ack_token], "error": shop.reason(facts.job)})
+            self.traces[action] = facts.trace_id
         if any(order.values()):
             answer = self._client.settle(queue, order)
             for result in answer["results"]:
@@ -120,7 +120,7 @@ class Day:
 
 
 def run_day(url: str, clock: Clock, dump: Path, seed: int, on_hour: Callable[[float], None], hours: float = 24) -> Day:
-    """A day, or its first ``hours``, through the gateway at ``url``; what became of it."""
+    """Run a day, or its first ``hours``, through the gateway at ``url``. Returns the finished day."""
     with Client(url) as client, dump.open("wb") as file:
         day = Day(client, clock, file, seed, hours)
         day.run(on_hour)

@@ -1,4 +1,4 @@
-"""A real gateway on a real port, with a clock that is wound by hand: its day takes as long as the work takes."""
+"""A real gateway on a real port with a simulated clock, so that a day takes only as long as its work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STOP_SECONDS = 30
 
 
 class Clock:
-    """Unix ms; stands still until it is wound."""
+    """A clock in Unix ms that stands still until it is advanced."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -30,15 +30,15 @@ class Clock:
         return self.now
 
     def advance(self, to: int) -> None:
-        """Go to a later time; never back."""
+        """Set the clock to ``to``, Unix ms, unless that is earlier."""
         self.now = max(self.now, to)
 
 
 @contextmanager
 def gateway(folder: Path, clock: Clock, queues: dict[str, Any]) -> Iterator[str]:
-    """A gateway with its state and its journal in ``folder``, until the block ends; its URL.
+    """Run a gateway with its state and journal in ``folder`` during the block. Yields its URL.
 
-    Its journal has landed when it has ended. Raises RuntimeError when it does not start, or does not end.
+    Its journal has landed when the block has ended. Raises RuntimeError if it does not start or stop within 30 s.
     """
     state = folder / "gateway"
     state.mkdir()

@@ -1,4 +1,4 @@
-"""The shop: who sends what and when, who takes it, and what goes wrong that day. Chance comes from a seed."""
+"""The made-up shop: its producers, consumers and failures. All randomness comes from a seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from random import Random
 from typing import Any, Literal
 
 Action = Literal["ack", "nack", "reject", "lose"]
-"""What a consumer does; ``lose``: it is killed, and its lease runs out."""
+"""What a consumer does with a message. ``lose``: it is killed, and the lease expires."""
 
 QUEUES: dict[str, dict[str, Any]] = {
     "orders": {"lease_seconds": 300, "max_attempts": 5, "backoff_seconds": [60, 300]},
@@ -39,7 +39,7 @@ RECEIPT = Kind("emails", "urn:babel:emails:receipt", "node")
 WELCOME = Kind("emails", "urn:babel:emails:welcome", "python")
 REPORT = Kind("reports", "urn:babel:reports:render", "python")
 FOLLOWERS = {ORDER.job: (PAYMENT,), PAYMENT.job: (STOCK, RECEIPT)}
-"""What is sent, within the same trace, when a message is done."""
+"""The messages sent in the same trace after a message was acked."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ CONSUMERS = (
 
 
 def arrivals(chance: Random) -> Iterator[tuple[float, Kind]]:
-    """What is sent first, by the hour of the day (0 to 24), in order."""
+    """Yields the first messages of all traces as (hour of the day from 0 to 24, kind), in order."""
     found = [(hour, ORDER) for hour in _hours(chance, 2600, (10.5, 2.0), (19.5, 2.2))]
     found += [(hour, WELCOME) for hour in _hours(chance, 450, (12.0, 3.5))]
     found += [(min(23.99, hour + chance.random() * 0.4), REPORT) for hour in range(24) for _ in range(4)]
@@ -73,12 +73,12 @@ def arrivals(chance: Random) -> Iterator[tuple[float, Kind]]:
 def _hours(chance: Random, count: int, *peaks: tuple[float, float]) -> Iterator[float]:
     for _ in range(count):
         mean, spread = chance.choice(peaks)
-        # A tenth comes at any time.
+        # A tenth is spread evenly over the day.
         yield chance.random() * 24 if chance.random() < 0.1 else chance.gauss(mean, spread) % 24
 
 
 def consumer_action(job: str, hour: float, chance: Random) -> Action:
-    """What the consumer makes of one message at that hour."""
+    """The action of the consumer for one message at that hour."""
     if job == PAYMENT.job:
         # The payment provider is down for half an hour.
         failing = 0.97 if 10.6 <= hour < 11.1 else 0.012
@@ -96,12 +96,12 @@ def consumer_action(job: str, hour: float, chance: Random) -> Action:
 
 
 def is_at_work(queue: str, hour: float) -> bool:
-    """Nobody renders reports after 21:00: the machine is full."""
+    """Whether the consumers of a queue work at that hour. Those of ``reports`` stop at 21:00."""
     return queue != "reports" or hour < 21
 
 
 def reason(job: str) -> dict[str, str]:
-    """What the consumer says went wrong."""
+    """The error that the consumer reports."""
     return {
         PAYMENT.job: {"message": "provider answers 503", "exception": "ProviderUnavailable"},
         STOCK.job: {"message": "no such article", "exception": "UnknownArticle"},
@@ -140,7 +140,7 @@ def new_id(chance: Random) -> str:
 
 
 def encoded(message: dict[str, Any]) -> bytes:
-    """The bytes as the standard encoder of the producer's language writes them: the same JSON, in five accents."""
+    """The body as the standard JSON encoder of the producer's language writes it."""
     lang = message["meta"]["lang"]
     compact = json.dumps(message, ensure_ascii=lang == "php", separators=(",", ":"))
     if lang == "python":
@@ -153,10 +153,10 @@ def encoded(message: dict[str, Any]) -> bytes:
 
 
 def broken(message: dict[str, Any], chance: Random) -> bytes:
-    """A body as a careless producer of that language sends it: no gateway accepts it."""
+    """A body that breaks the contract in a way typical of that language."""
     lang = message["meta"]["lang"]
     if lang == "php":
-        # An old library, before there were traces; or a warning printed into the body.
+        # An old library without trace ids, or a PHP warning printed into the body.
         if chance.random() < 0.7:
             del message["trace_id"]
             return encoded(message)

@@ -1,4 +1,4 @@
-"""How a job ends when it does not end well: each kind has its exit code, and says why in one line."""
+"""Errors that end a command. Each has an exit code and a one-line message."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import click
 
 
 class JobFailed(click.ClickException):
-    """The job cannot be done, or went wrong: exit code 1."""
+    """The job failed: exit code 1."""
 
     exit_code = 1
 
 
 class QualityBroken(click.ClickException):
-    """All was done, and the data is worse than the threshold that was given: exit code 3."""
+    """The job finished, but the data missed the given quality threshold: exit code 3."""
 
     exit_code = 3
 
 
 class Partial(click.ClickException):
-    """A part was done, and the rest is left for another run: exit code 4."""
+    """The job finished only a part; another run can do the rest: exit code 4."""
 
     exit_code = 4

@@ -1,4 +1,4 @@
-"""Numbers as people read them, and names as a terminal can be given them."""
+"""Formats numbers, times and names for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
 def printable(text: str) -> str:
-    """``text`` without what a terminal would obey: that is spelled out as JSON does."""
+    """``text`` with unprintable characters replaced by JSON escapes, so that a terminal cannot interpret them."""
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
@@ -31,7 +31,7 @@ def duration(ms: float | None) -> str:
         return "–"
     for size, unit in _UNITS:
         number = ms / size
-        # 59.97 s are a minute.
+        # 59.97 s is shown as 1 min.
         if number >= 0.9995:
             return f"{number:.1f} {unit}" if number < 99.95 and round(number, 1) % 1 else f"{number:,.0f} {unit}"
     return f"{ms:.0f} ms"
@@ -43,7 +43,7 @@ def minute(ms: int) -> str:
 
 
 def moment(ms: int | None) -> str:
-    """``2026-01-31 23:59:59.120`` (UTC); a dash for None, the number itself where no calendar reaches."""
+    """``2026-01-31 23:59:59.120`` (UTC); a dash for None; the number itself outside the years 1 to 9999."""
     if ms is None:
         return "–"
     try:

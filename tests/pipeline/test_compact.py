@@ -65,7 +65,7 @@ def test_once_more_changes_nothing(run):
     made = compact(run)
     again = compact(run)
     assert (again["unchanged"], again["run_id"]) == (True, made["run_id"])
-    assert "Nothing has come" in run.output
+    assert "Nothing has been ingested" in run.output
     forced = compact(run, "--force")
     assert (forced["unchanged"], forced["rows"]) == (False, 21)
     assert run.keys() == run.expected()
@@ -169,7 +169,7 @@ def test_a_count_that_does_not_fit_changes_nothing(run):
     next(folder.glob("*.parquet")).unlink()
     pointer = run.store.current("journal")
     compact(run, code=1)
-    assert "should be 9 records" in run.output
+    assert "has 9 records, but" in run.output
     assert run.store.current("journal") == pointer
 
 

@@ -36,7 +36,7 @@ def test_readers_see_a_run_once_it_is_complete(spark, store):
         store.read("accepted")
     store.write_by(rows(spark, ["accepted", "quarantined", "accepted"]), "verdict", BOTH, "first")
     assert store.current("accepted") is None
-    assert store.already(BOTH, "first") is None
+    assert store.completed(BOTH, "first") is None
     store.publish(BOTH, "first", {"counts": {"rows": 3}})
     assert ids(store.read("accepted")) == ["0", "2"]
     assert ids(store.read("quarantined")) == ["1"]
@@ -52,7 +52,7 @@ def test_readers_see_a_run_once_it_is_complete(spark, store):
     assert ids(store.read("quarantined")) == [], "a run without rows is a run"
     assert sorted(store.runs("quarantined")) == ["first", "second"]
 
-    assert store.already(BOTH, "first")["run_id"] == "first"
+    assert store.completed(BOTH, "first")["run_id"] == "first"
     assert ids(store.read("accepted")) == ["0", "2"], "what was made of these inputs before is current again"
 
 

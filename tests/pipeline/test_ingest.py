@@ -321,7 +321,7 @@ def test_one_that_is_stopped_says_that_not_all_was_read(run):
     finally:
         is_over.set()
         watcher.join()
-    assert "before all was read" in run.output
+    assert "before everything was read" in run.output
     assert 0 < len(run.keys()) < 15
     run()
     assert run.keys() == run.expected()

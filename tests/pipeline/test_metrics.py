@@ -150,7 +150,7 @@ def test_what_is_missing_makes_it_at_least(run):
     land(run.landing, [row("delivered", START + 60_000, 0, **old)], "b")
     run()
     assert run("--lookback-days", "2", command="metrics")["not_followed"] == ["2025-11-22"]
-    assert "further back than --lookback-days" in run.output
+    assert "older than --lookback-days" in run.output
     run("--from", "2026-01-02", code=0, command="metrics")
     assert "Nothing has changed" in run.output
 

@@ -60,7 +60,7 @@ def test_every_message_goes_once(sends, running, tmp_path):
     sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 3, code=2)
     assert "Run once-more was begun with other options: limit." in sends.output
     sends("redrive", tmp_path / "in.ndjson", "--from", "dead-letters", "--run-id", "once-more", "--limit", 2, code=2)
-    assert "Run once-more is one of backfill" in sends.output
+    assert "Run once-more belongs to backfill" in sends.output
     write(tmp_path / "in.ndjson", *many)
     sends("backfill", tmp_path / "in.ndjson", "--from", "bodies", "--run-id", "once-more", "--limit", 2, code=2)
     assert "Run once-more is done, and had other inputs" in sends.output
@@ -121,10 +121,10 @@ def test_an_export_of_dead_letters(sends, running, tmp_path):
 def test_a_dry_run_tells_and_sends_nothing(sends, tmp_path):
     write(tmp_path / "in", *(body(number, f"q{number % 2}") for number in range(25)), b'{"job":"urn:b"}', body(1, "q1"))
     sends("backfill", tmp_path / "in", "--from", "bodies", "--dry-run")
-    assert "26 messages would be sent to http://127.0.0.1:9; nothing was." in sends.output
+    assert "26 messages would be sent to http://127.0.0.1:9; nothing was sent." in sends.output
     assert [line.split() for line in sends.shown.splitlines()[1:3]] == [["13", "q0"], ["12", "q1"]]
     assert "(no queue: --to-queue names one)" in sends.output
-    assert "1 further rows have the id of one of them" in sends.output
+    assert "1 further rows are duplicates by id" in sends.output
     assert "q0  id-0  1000  b'{" in sends.output
     assert not Path(sends.root).exists()
 
@@ -265,7 +265,7 @@ def test_a_run_whose_inputs_have_changed_is_not_begun_anew_unasked(sends, tmp_pa
     write(tmp_path / "in", *(body(number) for number in range(12)))
     with gateway(tmp_path, {"port": int(sends.url.rpartition(":")[2])}) as process:
         sends(*given, code=2)
-        assert f"Go on with --run-id {run}" in sends.output
+        assert f"Continue it with --run-id {run}" in sends.output
         write(tmp_path / "in2", body(20, "q2"))
         elsewhere = sends("backfill", tmp_path / "in2", "--from", "bodies")
         assert of(elsewhere) == {"selected": 1, "accepted": 1}, "what lies elsewhere is another matter"

@@ -130,7 +130,7 @@ def test_what_is_not_there_ends_with_1_and_says_what_was_searched(root):
     shown = ask("trace", "trace-1", root, "--from", "2026-01-02", code=1)
     assert "in 1 records of 1 processes, from 2026-01-02 00:00:00.000 to 2026-01-02 00:00:00.000 UTC" in shown.stderr
     shown = ask("trace", "trace-1", root, "--from", "2026-03-01", code=1)
-    assert "in no records: there are none of that time" in shown.stderr
+    assert "in 0 records: the journal has none of that time" in shown.stderr
 
 
 def test_usage(root, tmp_path):

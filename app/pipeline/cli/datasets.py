@@ -13,25 +13,25 @@ from app.pipeline.spark.launch import Launch
 
 @click.command()
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--output", required=True, metavar="ROOT", help="Folder or URL that takes accepted/ and quarantined/.")
+@click.option("--output", required=True, metavar="ROOT", help="Folder or URL for accepted/ and quarantined/.")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["auto", "ndjson", "parquet", "dead-letters"]),
     default="auto",
     show_default=True,
-    help="What the inputs are; auto tells by their first bytes.",
+    help="Format of the inputs; auto detects it from their first bytes.",
 )
-@click.option("--column", help="Of Parquet, the column of the bodies.  [default: body, or the only fitting one]")
+@click.option("--column", help="Parquet column of the bodies.  [default: body, or the only fitting one]")
 @click.option(
-    "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 when a larger share is quarantined."
+    "--max-quarantine-rate", type=click.FloatRange(0, 1), help="Exit with 3 if a larger share is quarantined."
 )
 @click.option(
     "--max-body-bytes",
     type=click.IntRange(min=1),
-    help="Quarantine what is larger, as too_large.  [default: 16777216]",
+    help="Quarantine larger bodies, as too_large.  [default: 16777216]",
 )
-@click.option("--force", is_flag=True, help="Do it again where nothing has changed.")
+@click.option("--force", is_flag=True, help="Repeat the job although nothing has changed.")
 @starts_spark
 def validate(
     launch: Launch,
@@ -57,21 +57,26 @@ def validate(
 
 @click.command()
 @click.argument("landing")
-@click.option("--output", required=True, metavar="ROOT", help="Folder or URL that takes journal/ and its like.")
 @click.option(
-    "--once/--continuous", default=True, show_default=True, help="Read what is there now, or go on until stopped."
+    "--output", required=True, metavar="ROOT", help="Folder or URL for journal/, journal_corrupt/ and journal_gaps/."
+)
+@click.option(
+    "--once/--continuous",
+    default=True,
+    show_default=True,
+    help="Read the segments there are now, or run until stopped.",
 )
 @click.option(
     "--interval-seconds",
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="With --continuous, how often to look for new segments.",
+    help="With --continuous, seconds between searches for new segments.",
 )
 @click.option(
-    "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Segments of one batch, at most."
+    "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Most segments per batch."
 )
-@click.option("--checkpoint", metavar="FOLDER", help="What was read already.  [default: in ROOT]")
+@click.option("--checkpoint", metavar="FOLDER", help="Folder for the list of segments read.  [default: in ROOT]")
 @starts_spark
 def ingest(
     launch: Launch,
@@ -84,8 +89,8 @@ def ingest(
 ) -> None:
     """Read the journal's segments in LANDING, a folder or URL, into journal/ below ROOT, every record once.
 
-    What is no record goes to journal_corrupt/, what is missing is told in journal_gaps/. It may be killed at any
-    moment and started again.
+    Corrupt lines go to journal_corrupt/, and journal_gaps/ lists missing records. The command may be killed at any time
+    and started again.
     """
     from app.pipeline.journal.ingest import ingest as run
 
@@ -99,15 +104,15 @@ def ingest(
     type=click.FloatRange(min=0.01),
     default=128.0,
     show_default=True,
-    help="The size that files are to have; a date with less has one.",
+    help="Target size of files; a smaller date has one file.",
 )
-@retains("files that were replaced stay")
-@click.option("--force", is_flag=True, help="Write every date again, not only those with new batches.")
+@retains("replaced files stay")
+@click.option("--force", is_flag=True, help="Compact every date, not only those with new batches.")
 @starts_spark
 def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, force: bool) -> None:
-    """Put the many small files of journal/ below ROOT together: one set a date, sorted by queue and message.
+    """Merge the small files of journal/ below ROOT: one set per date, sorted by queue and message.
 
-    Readers see the former files or the new ones, and ingest may go on meanwhile. Files that were replaced longer than
+    Readers see either the former files or the new ones. ingest may run meanwhile. Files replaced longer than
     --retain-hours ago are removed.
     """
     from app.pipeline.journal.compact import compact as run
@@ -117,17 +122,17 @@ def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, f
 
 @click.command()
 @click.argument("root")
-@click.option("--from", "start", type=DATE, metavar="DATE", help="The first date to state.  [default: the first]")
-@click.option("--to", "end", type=DATE, metavar="DATE", help="The last date to state.  [default: the last]")
+@click.option("--from", "start", type=DATE, metavar="DATE", help="The first date to compute.  [default: the first]")
+@click.option("--to", "end", type=DATE, metavar="DATE", help="The last date to compute.  [default: the last]")
 @click.option(
     "--lookback-days",
     type=click.IntRange(min=1),
     default=31,
     show_default=True,
-    help="How long a message may take: what happens later changes no date before.",
+    help="Greatest age of a message in days; later events do not change its date.",
 )
-@click.option("--force", is_flag=True, help="State all dates again, also where nothing has changed.")
-@retains("dates that were stated again stay as they were")
+@click.option("--force", is_flag=True, help="Recompute all dates, also those without changes.")
+@retains("superseded data stays")
 @starts_spark
 def metrics(
     launch: Launch,
@@ -138,9 +143,9 @@ def metrics(
     force: bool,
     retain_hours: float,
 ) -> None:
-    """Measure what the journal below ROOT tells: counts, rates, times, sizes, and the life of every message.
+    """Measure the journal below ROOT: counts, rates, times, sizes, and the lifecycle of every message.
 
-    Only the dates are stated again that new events touch. Dates are UTC.
+    Only dates that new events touch are recomputed. Dates are UTC.
     """
     from app.pipeline.metrics.dates import DateRange
     from app.pipeline.metrics.job import metrics as run
@@ -156,10 +161,13 @@ def metrics(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.  [default: report.FORMAT]"
 )
 @click.option(
-    "--format", "form", type=click.Choice(["html", "json", "csv"]), help="[default: by the name of --output, else html]"
+    "--format",
+    "form",
+    type=click.Choice(["html", "json", "csv"]),
+    help="[default: by the suffix of --output, else html]",
 )
-@click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first there is]")
-@click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last there is]")
+@click.option("--from", "first", type=DATE, metavar="DATE", help="The first day, UTC.  [default: the first]")
+@click.option("--to", "last", type=DATE, metavar="DATE", help="The last day, included.  [default: the last]")
 @click.option("--note", metavar="TEXT", help="A sentence for the top of the page.")
 @starts_spark
 def report(
@@ -171,9 +179,9 @@ def report(
     last: datetime | None,
     note: str | None,
 ) -> None:
-    """Make a report of what `metrics` (and `validate`) have written below ROOT: a page that needs nothing but itself.
+    """Make a report of the datasets of `metrics` (and `validate`) below ROOT: one self-contained HTML page.
 
-    JSON and CSV hold the same numbers.
+    JSON and CSV contain the same numbers.
     """
     from app.pipeline.report.job import report as run
 

@@ -1,4 +1,4 @@
-"""The options of ``pipeline message`` and ``pipeline trace``."""
+"""The commands ``message`` and ``trace``."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 def _search_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--to", "last", type=DATE, metavar="DATE", help="Look at no later day; UTC, included."),
-        click.option("--from", "first", type=DATE, metavar="DATE", help="Look at no earlier day; UTC."),
+        click.option("--to", "last", type=DATE, metavar="DATE", help="The last day to search, UTC, included."),
+        click.option("--from", "first", type=DATE, metavar="DATE", help="The first day to search, UTC."),
         click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
         click.argument("root"),
     ):
@@ -34,9 +34,9 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
 def message(
     launch: Launch, message_id: str, root: str, form: str, first: datetime | None, last: datetime | None
 ) -> None:
-    """Where is the message MESSAGE_ID? Every event of it in the journal below ROOT, and where it stands.
+    """Show where the message MESSAGE_ID is, and all its events in the journal below ROOT.
 
-    Exits with 1 where the journal knows nothing of it.
+    Exits with 1 if the journal has no event of it.
     """
     from app.pipeline.find.render import render_message
 
@@ -49,9 +49,9 @@ def message(
 @_search_options
 @starts_spark
 def trace(launch: Launch, trace_id: str, root: str, form: str, first: datetime | None, last: datetime | None) -> None:
-    """Where are the messages of the trace TRACE_ID? All of them, across queues, from the journal below ROOT.
+    """Show where the messages of the trace TRACE_ID are, across all queues, from the journal below ROOT.
 
-    Exits with 1 where the journal knows nothing of it.
+    Exits with 1 if the journal has no event of it.
     """
     from app.pipeline.find.render import render_trace
 

@@ -1,4 +1,4 @@
-"""``babelgate pipeline``: its commands, each with its options in a module of its own."""
+"""The command group ``babelgate pipeline``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ COMMANDS: tuple[click.Command, ...] = (
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def pipeline() -> None:
-    """Jobs on Spark over the messages that passed through: check, measure, repair.
+    """Spark jobs over messages that passed through the gateway: validate, measure, send again.
 
-    They exit with 0 when all went well, 1 when the job failed, 2 for wrong usage, 3 when a threshold of data quality
-    was broken, 4 when only a part was done.
+    Exit codes: 0 success, 1 the job failed, 2 wrong usage, 3 the data missed a quality threshold, 4 only a part was
+    done.
     """
 
 

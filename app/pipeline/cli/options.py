@@ -15,25 +15,25 @@ DATE = click.DateTime(["%Y-%m-%d"])
 
 
 def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The option ``--retain-hours`` of a command that replaces ``what``."""
+    """Adds ``--retain-hours`` to a command. ``what``: subject and verb of its help text."""
     return click.option(
         "--retain-hours",
         type=click.FloatRange(min=0),
         default=24.0,
         show_default=True,
-        help=f"How long {what}, for those who read them.",
+        help=f"How long {what}, for readers that use them.",
     )
 
 
 def starts_spark(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` a Launch as its first argument, made from options of its own."""
+    """Adds the options that start Spark, and passes them to ``command`` as a Launch, its first argument."""
 
     @functools.wraps(command)
     def launched(
         master: str | None, conf: tuple[str, ...], summary: Path | None, verbose: bool, **arguments: Any
     ) -> None:
         if summary is not None and not summary.absolute().parent.is_dir():
-            # At the end it would be too late to say so.
+            # Check now, because the file is written only at the end.
             raise click.BadParameter(f"there is no folder {summary.parent}", param_hint="--summary")
         command(Launch(master, dict(map(_pair, conf)), summary, verbose), **arguments)
 

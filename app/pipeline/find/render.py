@@ -1,4 +1,4 @@
-"""Where a message is, for people at a terminal."""
+"""Prints found messages and traces on a terminal."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from app.pipeline.formatting import count, duration, moment, printable
 
 _STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}
 _PIPED_COLUMNS = 200
-"""Where nobody's window bounds a line."""
+"""Line width when the output is no terminal."""
 
 
 def scope_text(searched: SearchScope) -> str:
-    """What was looked through, as a sentence's end."""
+    """The extent of the search, as the end of a sentence."""
     if searched.first_at is None:
-        return "in no records: there are none of that time"
+        return "in 0 records: the journal has none of that time"
     return (
         f"in {count(searched.records)} records of {searched.processes} processes, "
         f"from {moment(searched.first_at)} to {moment(searched.last_at)} UTC"
@@ -31,7 +31,7 @@ def scope_text(searched: SearchScope) -> str:
 
 
 def warnings(answer: SearchResult) -> Iterator[str]:
-    """What makes the answer less than whole."""
+    """Yields the warnings about an incomplete answer."""
     if answer.at_least:
         records = sum(each.records or 0 for each in answer.missing)
         begins = min((each.from_at for each in answer.missing if each.from_at is not None), default=None)
@@ -45,25 +45,25 @@ def warnings(answer: SearchResult) -> Iterator[str]:
 
 
 def render_message(answer: SearchResult, file: IO[str] | None = None) -> None:
-    """A table for each message found."""
+    """Print a table for each message found."""
     console = _console(file)
-    for told in answer.messages:
-        console.print(Text(f"message {printable(told.message_id or '')}", style="bold"))
-        console.print(Padding(_facts(told), (0, 2)))
-        console.print(Padding(_events(told), (0, 2)))
-        for standing in told.standings:
-            console.print(_queue_state(standing))
+    for found in answer.messages:
+        console.print(Text(f"message {printable(found.message_id or '')}", style="bold"))
+        console.print(Padding(_facts(found), (0, 2)))
+        console.print(Padding(_events(found), (0, 2)))
+        for state in found.standings:
+            console.print(_queue_state(state))
 
 
 def render_trace(answer: SearchResult, trace_id: str, file: IO[str] | None = None) -> None:
-    """A tree: the trace, its messages, and what happened to each."""
+    """Print a tree: the trace, its messages, and the events of each."""
     messages = len(answer.messages)
     root = Tree(Text(f"trace {printable(trace_id)}: {messages} message{'s' * (messages != 1)}", style="bold"))
-    for told in answer.messages:
-        head = Text(printable(told.job or "unknown job"), style="bold")
-        head.append(f"  {printable(told.message_id or 'without an id')}", style="dim")
-        standing = [_queue_state(each) for each in told.standings]
-        root.add(Group(head, _events(told), *standing))
+    for found in answer.messages:
+        head = Text(printable(found.job or "unknown job"), style="bold")
+        head.append(f"  {printable(found.message_id or 'without an id')}", style="dim")
+        states = [_queue_state(each) for each in found.standings]
+        root.add(Group(head, _events(found), *states))
     _console(file).print(root)
 
 
@@ -72,24 +72,24 @@ def _console(file: IO[str] | None) -> Console:
     return found if found.is_terminal else Console(file=file or sys.stdout, highlight=False, width=_PIPED_COLUMNS)
 
 
-def _facts(told: FoundMessage) -> Table:
+def _facts(found: FoundMessage) -> Table:
     grid = Table.grid(padding=(0, 2))
     facts = {
-        "job": told.job,
-        "trace": told.trace_id,
-        "producer": told.lang,
-        "created": None if told.created_at is None else f"{moment(told.created_at)} UTC",
-        "size": None if told.bytes is None else f"{count(told.bytes)} bytes",
+        "job": found.job,
+        "trace": found.trace_id,
+        "producer": found.lang,
+        "created": None if found.created_at is None else f"{moment(found.created_at)} UTC",
+        "size": None if found.bytes is None else f"{count(found.bytes)} bytes",
     }
     for name, value in facts.items():
         grid.add_row(Text(name, style="dim"), Text("–" if value is None else printable(value)))
     return grid
 
 
-def _events(told: FoundMessage) -> Table:
+def _events(found: FoundMessage) -> Table:
     table = Table("time (UTC)", "after", "event", "queue", "attempts", "outcome", "node", box=None, header_style="dim")
     table.columns[1].justify = table.columns[4].justify = "right"
-    for each in told.events:
+    for each in found.events:
         table.add_row(*(Text(printable(cell), style=_STYLES.get(each.event, "")) for cell in _cells(each)))
     return table
 
@@ -104,17 +104,17 @@ def _cells(each: MessageEvent) -> Iterator[str]:
     yield each.node
 
 
-def _queue_state(standing: QueueState) -> Text:
-    queue = printable(standing.queue or "an unknown queue")
-    at = moment(standing.since)
+def _queue_state(state: QueueState) -> Text:
+    queue = printable(state.queue or "an unknown queue")
+    at = moment(state.since)
     words = {
         "acked": f"done: acked in {queue} at {at}",
         "waiting": f"waits in {queue} since {at}",
         "leased": f"with a consumer of {queue} since {at}",
         "dead_lettered": f"in the dead-letter queue of {queue} since {at}",
-    }.get(standing.state, f"{standing.state} in {queue} at {at}")
-    if standing.lease_until is not None:
-        words += f", leased until {moment(standing.lease_until)} or longer"
-    if standing.reason is not None:
-        words += f": {printable(standing.reason)}"
-    return Text(f"→ {words}", style=_STYLES.get(standing.state, "bold"))
+    }.get(state.state, f"{state.state} in {queue} at {at}")
+    if state.lease_until is not None:
+        words += f", leased until {moment(state.lease_until)} or longer"
+    if state.reason is not None:
+        words += f": {printable(state.reason)}"
+    return Text(f"→ {words}", style=_STYLES.get(state.state, "bold"))

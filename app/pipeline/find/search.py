@@ -1,4 +1,4 @@
-"""Where is my message: what the journal knows of one, or of all that share a trace."""
+"""Finds one message, or all messages of a trace, in the journal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 MAX_EVENTS = 10_000
-"""More are not told: an id that a producer uses for everything must not fill this machine's memory."""
+"""The most events returned, because an id shared by many messages must not fill the driver's memory."""
 _ORDER = ("at", "node", "epoch", "seq")
 _MEMBERS = ("event", "queue", "broker", "attempts", "lease_seconds", "outcome", "to_queue", "node")
 _WAITING = frozenset({"accepted", "nacked", "lease_expired", "redriven"})
@@ -24,7 +24,7 @@ _BEGINNINGS = frozenset({"accepted", "redriven"})
 
 
 class MessageEvent(Struct, frozen=True):
-    """One event. Times are Unix ms; ``after_ms``: since the event before, null for the first."""
+    """One event of a message. Times are Unix ms; ``after_ms``: since the previous event, null for the first."""
 
     at: int
     after_ms: int | None
@@ -39,9 +39,10 @@ class MessageEvent(Struct, frozen=True):
 
 
 class QueueState(Struct, frozen=True):
-    """What is known of a message in one queue: waiting, leased, acked, rejected or dead_lettered, ``since`` (Unix ms).
+    """The state of a message in one queue since ``since`` (Unix ms): waiting, leased, acked, dead_lettered, or the name
+    of its last event.
 
-    ``lease_until``: Unix ms, of one that is leased; ``reason``: of one that is dead-lettered.
+    ``lease_until``: end of the lease, Unix ms; ``reason``: of dead-lettering. Both are null in other states.
     """
 
     queue: str | None
@@ -52,7 +53,7 @@ class QueueState(Struct, frozen=True):
 
 
 class FoundMessage(Struct, frozen=True):
-    """A message: what its events say of it, where it stands, and the events in their order."""
+    """A message found: its members, its state in each queue, and its events in order."""
 
     message_id: str | None
     trace_id: str | None
@@ -65,7 +66,7 @@ class FoundMessage(Struct, frozen=True):
 
 
 class SearchScope(Struct, frozen=True):
-    """What was looked through: so many records, of so many processes, from when to when (Unix ms, null: nothing)."""
+    """The extent of a search: records and processes, and the time range of the records (Unix ms, null without any)."""
 
     records: int
     processes: int
@@ -74,7 +75,7 @@ class SearchScope(Struct, frozen=True):
 
 
 class MissingRecords(Struct, frozen=True):
-    """Records that are not there: ``records`` (null: nobody knows how many), between two times, Unix ms."""
+    """Records missing between two times, Unix ms. ``records``: their number, null if unknown."""
 
     kind: str
     node: str
@@ -84,8 +85,8 @@ class MissingRecords(Struct, frozen=True):
 
 
 class SearchResult(Struct, frozen=True):
-    """The messages found. ``at_least``: records are missing from that time on, so that more may have happened;
-    ``missing`` tells which. ``truncated``: there are more events than are told."""
+    """The messages found. ``at_least``: the records of ``missing`` may contain more events; ``truncated``: there are
+    more than :data:`MAX_EVENTS` events."""
 
     messages: Sequence[FoundMessage]
     searched: SearchScope
@@ -95,26 +96,26 @@ class SearchResult(Struct, frozen=True):
 
 
 def message(journal: Snapshot, message_id: str, dates: Collection[str] | None = None) -> SearchResult:
-    """All that ``journal`` knows of a message, in all or in ``dates`` (ISO 8601)."""
+    """The events of a message on ``dates`` (ISO 8601), None: all."""
     from pyspark.sql import functions as f
 
     return _search(journal, f.col("message_id") == message_id, dates)
 
 
 def trace(journal: Snapshot, trace_id: str, dates: Collection[str] | None = None) -> SearchResult:
-    """All that ``journal`` knows of the messages of a trace, in all or in ``dates`` (ISO 8601)."""
+    """The events of the messages of a trace on ``dates`` (ISO 8601), None: all."""
     from pyspark.sql import functions as f
 
     of_trace = f.col("trace_id") == trace_id
     rows = journal.records(dates).where(of_trace & f.col("message_id").isNotNull()).select("message_id").distinct()
     ids = [row["message_id"] for row in rows.limit(MAX_EVENTS).collect()]
-    # An event may know the message, and not its trace.
+    # Some events have the message id, but not the trace id.
     blank = f.col("trace_id").isNull() & f.col("message_id").isin(ids)
     return _search(journal, of_trace | blank, dates)
 
 
 def dates_between(journal: Snapshot, first: date | None, last: date | None) -> list[str] | None:
-    """The dates of the journal from ``first`` to ``last``, both included; None: all."""
+    """The ISO dates of the journal from ``first`` to ``last``, both included; None if both are None."""
     if first is None and last is None:
         return None
     low, high = (first or date.min).isoformat(), (last or date.max).isoformat()
@@ -152,19 +153,19 @@ def _found_message(message_id: str | None, rows: Sequence[dict[str, Any]]) -> Fo
 
 
 def _queue_states(events: Sequence[MessageEvent]) -> Iterator[QueueState]:
-    """One for each queue that the message is in, or ended in."""
+    """Yields the state in each queue where the message is, or where it ended."""
     by_queue: dict[str | None, list[MessageEvent]] = {}
     for event in events:
         by_queue.setdefault(event.queue, []).append(event)
         if event.to_queue is not None and event.to_queue != event.queue:
             by_queue.setdefault(event.to_queue, []).append(event)
     for queue, happened in by_queue.items():
-        # Two processes' clocks may tell an ack before the delivery: nothing but a new beginning undoes an end.
+        # Clocks of two processes may place an ack before its delivery, so only a new beginning cancels an end.
         began = max((at for at, each in enumerate(happened) if each.event in _BEGINNINGS), default=0)
         since = happened[began:]
         acked = next((each for each in reversed(since) if each.event == "acked"), None)
         tried = max((at for at, each in enumerate(since) if each.event == "delivered"), default=0)
-        # A reject, or the last nack, is told beside the dead-lettering, in either order.
+        # A reject or last nack is recorded next to the dead-lettering, in either order.
         dead = next((each for each in since[tried:] if each.event in ("dead_lettered", "poison")), None)
         last = since[-1]
         if acked is not None:
@@ -197,7 +198,7 @@ def _search_scope(journal: Snapshot, known: IngestedState, dates: Collection[str
 def _missing_records(
     known: IngestedState, since: int | None, dates: Collection[str] | None
 ) -> Iterator[MissingRecords]:
-    """What is missing from ``since`` on: before, nothing can have happened."""
+    """Yields the missing records from ``since`` (Unix ms) on. Earlier ones cannot concern the message."""
     end = None if not dates else midnight(date.fromisoformat(max(dates))) + DAY_MS
     for kind, node, _, _, _, records, from_at, to_at in gaps(known):
         is_over = since is not None and to_at is not None and to_at < since

@@ -1,7 +1,7 @@
-"""What has been ingested: a commit for every batch, and what all of them come to.
+"""Commits of ingested batches, and the state they add up to.
 
-A commit is a small JSON file, written in one step when all rows of its batch are where it says. What no commit names is
-nobody's: the leftovers of attempts that were killed.
+A commit is a small JSON file, written atomically after all rows of its batch are written. Folders that no commit names
+are leftovers of killed attempts.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from app.observe.journal.record import Segment, parse_segment
 from app.pipeline.journal.ranges import Range, Ranges
 
 Owner = tuple[str, str]
-"""Node and epoch."""
+"""A gateway process: node and epoch."""
 
 
 class LostRecords(NamedTuple):
-    """A gap record: so many ``records`` were lost, before the record ``seq`` that tells of it."""
+    """A gap record with the number ``seq``: ``records`` records before it were lost. Times are Unix ms."""
 
     node: str
     epoch: str
@@ -30,7 +30,7 @@ class LostRecords(NamedTuple):
 
 
 class DamagedFile(msgspec.Struct, frozen=True):
-    """A file that could not be read whole, by this version of the program, as it was then: it may change."""
+    """A file that ``code_version`` of this program could not read completely. It may change later."""
 
     url: str
     size: int
@@ -40,7 +40,7 @@ class DamagedFile(msgspec.Struct, frozen=True):
 
 
 class ProcessRecords(msgspec.Struct, frozen=True):
-    """Of a process, the records that are there, and the numbers of the segments that were read whole."""
+    """The ingested records of a process, and the numbers of the segments that were read completely."""
 
     node: str
     epoch: str
@@ -49,9 +49,9 @@ class ProcessRecords(msgspec.Struct, frozen=True):
 
 
 class CommitContent(msgspec.Struct, frozen=True, kw_only=True):
-    """What one batch adds, or many together. ``files``: those read whole whose name is no segment's.
+    """What one or more batches add. ``files``: completely read files whose names are not those of segments.
 
-    ``mended``: damaged files of earlier batches of which this has read all.
+    ``mended``: damaged files of earlier batches that were now read completely.
     """
 
     processes: list[ProcessRecords] = []
@@ -62,8 +62,8 @@ class CommitContent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """A batch. ``folder`` and ``corrupt_folder``: the names of its folders, None where it has no rows; ``dates``: how
-    many records of each date."""
+    """A batch. ``folder`` and ``corrupt_folder``: the names of its folders, None without rows; ``dates``: records per
+    ISO date; ``committed_at``: Unix ms."""
 
     batch: str
     committed_at: int
@@ -74,7 +74,7 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IngestedState:
-    """All that has been ingested."""
+    """Everything ingested so far."""
 
     def __init__(self) -> None:
         self.seqs: dict[Owner, Ranges] = {}
@@ -84,7 +84,7 @@ class IngestedState:
         self._segments: dict[Owner, Ranges] = {}
 
     def add(self, content: CommitContent) -> None:
-        """Add what a batch brought."""
+        """Add the content of a batch."""
         for process in content.processes:
             owner = process.node, process.epoch
             for kept, more in ((self.seqs, process.seqs), (self._segments, process.segments)):
@@ -99,7 +99,7 @@ class IngestedState:
         self.lost.extend(content.lost)
 
     def content(self) -> CommitContent:
-        """The same, as it is stored."""
+        """The state in its stored form."""
         owners = sorted(self.seqs.keys() | self._segments.keys())
         nothing = Ranges()
         processes = [
@@ -110,7 +110,7 @@ class IngestedState:
         return CommitContent(processes=processes, files=sorted(self.files), damaged=damaged, lost=self.lost)
 
     def has(self, url: str) -> bool:
-        """Whether the file has been read whole, perhaps elsewhere, under its segment's name."""
+        """Whether the file, or another copy of its segment, has been read completely."""
         segment = segment_of(url)
         if segment is None:
             return url in self.files
@@ -119,18 +119,18 @@ class IngestedState:
 
     @property
     def records(self) -> int:
-        """How many records are there."""
+        """The number of ingested records."""
         return sum(map(len, self.seqs.values()))
 
 
 def segment_of(url: str) -> Segment | None:
-    """The segment that a file is by its name; None: it is not called like one."""
+    """The segment that the file name denotes; None if it is not a segment name."""
     return parse_segment(url.rpartition("/")[2])
 
 
 def read_whole(urls: Iterable[str], seqs: Mapping[Owner, Ranges]) -> tuple[list[ProcessRecords], list[str]]:
-    """The processes of a batch, of which ``seqs`` are the records and ``urls`` the files read whole; and those files
-    that are called like no segment."""
+    """The processes of a batch with the records ``seqs`` and the completely read files ``urls``; and the ``urls`` that
+    are not named like segments."""
     segments: dict[Owner, Ranges] = {}
     files = []
     for url in urls:

@@ -1,4 +1,4 @@
-"""The job ``compact``: many small files of ``journal`` become one set a date, and readers never see half of it."""
+"""The job ``compact``: merges the small files of ``journal`` into one set per date, and removes old files."""
 
 from __future__ import annotations
 
@@ -39,8 +39,10 @@ _KEPT_GAPS = 2
 def compact(
     launch: Launch, root: str, target_mib: float = 128.0, retain_hours: float = 24.0, force: bool = False
 ) -> dict[str, Any]:
-    """Run the job and tell its result. ``target_mib``: the size of a file; ``force``: every date, not only those with
-    new batches. Raises JobFailed."""
+    """Run the job and print its result. Returns the facts of the summary. Raises JobFailed.
+
+    ``target_mib``: the size of a file; ``force``: compact every date, not only those with new batches.
+    """
     with launch.spark("compact") as spark:
         began = time.monotonic()
         store = DatasetStore(spark, root)
@@ -65,7 +67,7 @@ class _Compaction:
         self._target_mib = target_mib
 
     def run(self, force: bool) -> dict[str, Any]:
-        """Compact what is new since the last time, and let readers read it; what was done."""
+        """Compact the dates of new batches and publish the result. Returns facts of the summary."""
         before = self._before
         batches = sorted(each.batch for each in before.batches)
         rows = before.dates()
@@ -96,11 +98,11 @@ class _Compaction:
         save(self._store, spread.sortWithinPartitions(*_ORDER), JOURNAL.name, folder)
         written = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").count()
         if written != rows:
-            raise JobFailed(f"Of {day} there should be {rows} records, and {written} were written: nothing is changed.")
+            raise JobFailed(f"{day} has {rows} records, but {written} were written. Nothing was changed.")
         return CompactedDate(folder, rows)
 
     def _size(self, day: str) -> float:
-        """About how many bytes the records of a date have now; of a batch, its share by rows."""
+        """An estimate of the bytes of a date: its compacted files, and its share by rows of each batch."""
         shares = {
             each.folder: each.dates[day] / sum(each.dates.values())
             for each in self._before.batches
@@ -113,7 +115,7 @@ class _Compaction:
         )
 
     def _corrupt(self, run: str) -> list[str]:
-        """The folders of ``journal_corrupt``: all in one, where there is anything new."""
+        """The folders of ``journal_corrupt`` after compaction: one folder if any batch is new, else as before."""
         before = self._before
         if not any(each.corrupt_folder for each in before.batches):
             return before.compacted.corrupt
@@ -121,13 +123,13 @@ class _Compaction:
         return [f"run={run}"]
 
     def _merged(self, batches: list[str]) -> dict[str, int]:
-        """The batches that the new run holds and whose commits are still there, with the times since when."""
+        """The compacted batches that still have commits, with the time of their compaction, Unix ms."""
         still = set(committed(self._store))
         before = {batch: at for batch, at in self._before.compacted.merged.items() if batch in still}
         return before | dict.fromkeys(batches, now_ms())
 
     def _retired(self, parts: Mapping[str, CompactedDate], corrupt: list[str]) -> dict[str, int]:
-        """What is no longer read once the new run is, with the times since when."""
+        """The folders that are unused after the new run is published, with the time since when, Unix ms."""
         former = self._before.compacted
         folders = [dataset_path(JOURNAL.name, former.parts[day].folder) for day in parts if day in former.parts]
         folders += [dataset_path(JOURNAL_CORRUPT.name, each) for each in former.corrupt if each not in corrupt]
@@ -139,12 +141,12 @@ class _Compaction:
 
 
 def dataset_path(dataset: str, folder: str) -> str:
-    """How a folder of a dataset is called among the retired: its place below the root."""
+    """The path of a folder of a dataset, relative to the root, as ``Compacted.retired`` names it."""
     return f"{dataset}/v={DATASETS[dataset].version}/{folder}"
 
 
 def remove_leftovers(store: DatasetStore, current: Snapshot) -> None:
-    """Remove what compactions left that were killed. The caller holds their lock."""
+    """Remove folders left by killed compactions. The caller owns the lock of ``compact``."""
     used = {*_used(current), *current.compacted.retired}
     for dataset in (JOURNAL.name, JOURNAL_CORRUPT.name):
         for run in store.files.folders(store.folder(dataset), "run="):
@@ -153,7 +155,7 @@ def remove_leftovers(store: DatasetStore, current: Snapshot) -> None:
 
 
 def remove_retired(store: DatasetStore, current: Snapshot, until: int) -> list[str]:
-    """Remove what was retired ``until`` then (Unix ms); what was removed, below the root."""
+    """Remove folders and batches retired at ``until`` (Unix ms) or before. Returns their paths below the root."""
     batches = [batch for batch in committed(store) if current.compacted.merged.get(batch, until + 1) <= until]
     folders = [dataset_path(*each) for batch in batches for each in folders_of(store, batch)]
     named = [*folders, *_folders(current, until), *_gaps(store, until)]
@@ -161,7 +163,7 @@ def remove_retired(store: DatasetStore, current: Snapshot, until: int) -> list[s
     for folder in removed:
         store.files.remove(f"{store.root}/{folder}")
     for batch in batches:
-        # Last, because it is what names the folders.
+        # The commit goes last, because it names the folders.
         remove_commit(store, batch)
     return removed
 
@@ -198,8 +200,8 @@ def _is_in(inner: str, outer: str) -> bool:
 
 def _print_result(facts: Mapping[str, Any]) -> None:
     if facts["unchanged"]:
-        click.echo("Nothing has come since the last compaction.")
+        click.echo("Nothing has been ingested since the last compaction.")
     else:
         click.echo(f"Compacted {facts['batches']} batches: {facts['rows']} records of {facts['dates']} dates.")
     if facts["removed"]:
-        click.echo(f"Removed what was replaced: {len(facts['removed'])} folders.")
+        click.echo(f"Removed replaced data: {len(facts['removed'])} folders.")

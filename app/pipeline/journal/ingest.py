@@ -1,4 +1,4 @@
-"""The job ``ingest``: segments that land become rows of ``journal``, each record once, as a stream."""
+"""The job ``ingest``: a Spark stream that turns landed segments into rows of ``journal``, each record once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NAMES = "*.ndjson{,.gz,.zst}"
 _FILE = "path string, modificationTime timestamp, length bigint, content binary"
 _LISTED = "path", "unix_millis(modificationTime) as modified_at", "length"
 _FOREVER = "36500d"
-"""Of files older than the newest by more than this, Spark's file source takes no notice: by default, a week."""
+"""Spark's file source ignores files older than the newest by more than this; its default is a week."""
 
 
 def ingest(
@@ -43,9 +43,10 @@ def ingest(
     max_files: int = 1000,
     checkpoint: str | None = None,
 ) -> dict[str, Any]:
-    """Run the job and tell its result. ``interval_seconds``: for ever, so often; None: once, what is there now.
+    """Run the job and print its result. Returns the facts of the summary.
 
-    ``max_files``: of a batch. Raises UsageError for a landing folder that is not there, JobFailed.
+    ``interval_seconds``: seconds between batches of an endless run; None: read what has landed and end. ``max_files``:
+    segments per batch. Raises UsageError for a missing landing folder, JobFailed.
     """
     _check(landing)
     with launch.spark("ingest") as spark:
@@ -81,23 +82,23 @@ class _IngestJob:
         self._is_continuous = False
 
     def reread_damaged(self) -> None:
-        """Read once more what was damaged when it was read, and has changed: the stream takes every path once."""
-        changed = self._ingest.changed([landed for url in self._ingest.known.damaged for landed in self._there(url)])
+        """Read damaged files again that have changed. The stream itself reads every path once."""
+        changed = self._ingest.changed([landed for url in self._ingest.known.damaged for landed in self._listed(url)])
         if changed:
             made_of = hashlib.sha256(repr(changed).encode()).hexdigest()[:16]
             self._ingest.batch(f"mended-{made_of}-{time.time_ns()}", changed)
 
-    def _there(self, url: str) -> list[LandedFile]:
-        """The file, if it is there: it lies on the file system of some landing folder, not on the root's."""
+    def _listed(self, url: str) -> list[LandedFile]:
+        """The file, if it exists. It may be on another file system than the root."""
         files = Files(self._spark, url)
         if not files.exists(url):
             return []
         return [LandedFile(each.url, each.size, each.modified_at) for each in files.walk(url)]
 
     def stream(self, interval_seconds: float | None) -> None:
-        """Read what has landed and was not read before; until a signal asks to stop, or, None, until it is all read.
+        """Read new segments until a stop signal, or with None until all are read.
 
-        Raises JobFailed where a signal came before it was all read.
+        Raises JobFailed if, with None, a signal came before all were read.
         """
         self._is_continuous = interval_seconds is not None
         files = (
@@ -128,10 +129,10 @@ class _IngestJob:
         finally:
             query.stop()
         if not (ended or self._is_continuous):
-            raise JobFailed("It was stopped before all was read. Start it again: it goes on from there.")
+            raise JobFailed("Stopped before everything was read. Start the same command again to continue.")
 
     def finish(self) -> dict[str, Any]:
-        """Publish what is missing, and tell what was done."""
+        """Publish ``journal_gaps``, and return the facts of the summary."""
         missing = self._publish_gaps()
         known = self._ingest.known
         return {
@@ -161,7 +162,7 @@ class _IngestJob:
             raise
 
     def _query_id(self) -> str:
-        """Of the stream: another one, when its checkpoint was lost, begins to count its batches anew."""
+        """The id of the stream. A stream whose checkpoint was lost gets another id, and numbers its batches from 0."""
         if self._query is None:
             content = self._store.files.read(f"{self._checkpoint}/metadata")
             if content is None:
@@ -174,7 +175,7 @@ class _IngestJob:
         run = run_id("gaps", rows, {})
         counts = {kind: sum(row[5] for row in rows if row[0] == kind) for kind in ("lost", "hole")}
         missing = {"lost": counts["lost"], "in_holes": counts["hole"]}
-        if self._store.already([JOURNAL_GAPS.name], run) is None:
+        if self._store.completed([JOURNAL_GAPS.name], run) is None:
             frame = self._spark.createDataFrame(rows, JOURNAL_GAPS.ddl).coalesce(1)
             self._store.write(frame, JOURNAL_GAPS.name, run)
             self._store.publish([JOURNAL_GAPS.name], run, {"job": "ingest", "counts": missing})
@@ -182,21 +183,21 @@ class _IngestJob:
 
 
 def _check(landing: str) -> None:
-    """What can be said before Spark starts."""
+    """Raise UsageError for a missing local folder, before Spark starts."""
     if "://" not in landing and not landing.startswith("file:") and not Path(landing).is_dir():
         raise click.UsageError(f"{landing}: there is no such folder")
 
 
 @contextmanager
 def _stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set meanwhile."""
-    asked = threading.Event()
+    """An event that SIGTERM and SIGINT set during the block."""
+    stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield stop
         return
-    before = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        yield asked
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -1,4 +1,4 @@
-"""One batch of ``ingest``: files become rows, each record once, and a commit makes them the readers'."""
+"""Writes the batches of ``ingest``: rows of files, each record once, then a commit that makes them readable."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 LARGEST_BYTES = 128 * 1024 * 1024
-"""A task holds a whole file, as it landed, several times over, and Spark has 1 GB by default; a gateway's own files are
-far smaller."""
+"""The largest file that is read. A task keeps several copies of a file in memory, and Spark has 1 GB by default. The
+gateway's own segments are far smaller."""
 _KEY = ["node", "epoch", "seq"]
 
 
 class LandedFile(NamedTuple):
-    """A file in the landing folder: ``url`` as Spark writes it, ``modified_at`` in Unix ms."""
+    """A file in the landing folder: ``url`` as Spark spells it, ``size`` in bytes, ``modified_at`` in Unix ms."""
 
     url: str
     size: int
@@ -47,7 +47,7 @@ class LandedFile(NamedTuple):
 
 @dataclass
 class Totals:
-    """What a run has done so far."""
+    """Counts of one batch, or of a run so far."""
 
     batches: int = 0
     files: int = 0
@@ -63,7 +63,7 @@ class Totals:
 
 @dataclass
 class _MergedReports:
-    """What the tasks told, put together."""
+    """The reports of all files of a batch, added up."""
 
     reports: Mapping[str, FileReport]
     seqs: dict[Owner, Ranges] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class _MergedReports:
 
     @property
     def repeated(self) -> int:
-        """How many records came more than once, from different files."""
+        """The number of records that came again from another file of the batch."""
         return self.records - sum(map(len, self.seqs.values()))
 
 
 class BatchWriter:
-    """Writes batches below the store's root. One at a time, and one of these at a time: the caller holds the lock."""
+    """Writes batches below the store's root. The caller owns the lock of ``ingest``; calls must not overlap."""
 
     def __init__(self, store: DatasetStore) -> None:
         self.known = IngestedState()
@@ -105,13 +105,13 @@ class BatchWriter:
         )
 
     def batch(self, name: str, files: Sequence[LandedFile]) -> Totals:
-        """Ingest ``files`` as the batch ``name``; nothing is done where it was already. What it came to."""
+        """Ingest ``files`` as the batch ``name`` and return its counts. Does nothing if that batch exists."""
         if name in self._done:
             return Totals()
         fresh = [file for file in files if not self.known.has(file.url)]
-        reports = self._refused(fresh)
+        reports = self._too_large(fresh)
         wanted = [file for file in fresh if file.url not in reports]
-        # The name of an attempt: what a killed one still writes somewhere is not in the way of the next.
+        # Each attempt has its own folder, so that a killed attempt that still writes cannot disturb it.
         folder = f"batch={name}.{uuid.uuid4().hex[:8]}"
         found = _MergedReports(self._write(wanted, folder, name))
         reports |= found.reports
@@ -148,7 +148,7 @@ class BatchWriter:
         return made
 
     def changed(self, listed: Iterable[LandedFile]) -> list[LandedFile]:
-        """Of files that are there, those that were damaged, and have changed since, or this program has."""
+        """Those of ``listed`` that were damaged when read, if the file or this program has changed since."""
         return [file for file in listed if self._is_changed(file)]
 
     def _is_changed(self, file: LandedFile) -> bool:
@@ -158,22 +158,22 @@ class BatchWriter:
         now = file.size, file.modified_at, __version__
         return before.reason == "missing_file" or (before.size, before.modified_at, before.code_version) != now
 
-    def _refused(self, files: Iterable[LandedFile]) -> dict[str, FileReport]:
+    def _too_large(self, files: Iterable[LandedFile]) -> dict[str, FileReport]:
         large = (file.url for file in files if file.size > LARGEST_BYTES)
         return {url: FileReport(corrupt=1, damage="too_large_file") for url in large}
 
     def _write(self, files: Sequence[LandedFile], folder: str, batch: str) -> dict[str, FileReport]:
-        told = self._store.spark.sparkContext.accumulator({}, FileReportsParam())
+        reports = self._store.spark.sparkContext.accumulator({}, FileReportsParam())
         known = {owner: list(seqs) for owner, seqs in self.known.seqs.items()}
         content = self._content_of([file.url for file in files])
         if content is None:
             return {}
-        rows = content.mapInArrow(partial(journal_rows, known=known, report=told.add, batch=batch), JOURNAL.ddl)
+        rows = content.mapInArrow(partial(journal_rows, known=known, report=reports.add, batch=batch), JOURNAL.ddl)
         save(self._store, rows, JOURNAL.name, folder)
-        return dict(told.value)
+        return dict(reports.value)
 
     def _once(self, folder: str, found: _MergedReports) -> tuple[str, dict[str, int]]:
-        """Write the rows of ``folder`` again, each record once."""
+        """Write the rows of ``folder`` again, each record once; the new folder, and records per date."""
         spark, home = self._store.spark, self._store.folder(JOURNAL.name)
         frame = spark.read.schema(JOURNAL.ddl).parquet(f"{home}/{folder}").dropDuplicates(_KEY)
         save(self._store, frame, JOURNAL.name, f"{folder}-once")
@@ -210,7 +210,7 @@ class BatchWriter:
         self, files: Sequence[LandedFile], reports: Mapping[str, FileReport], found: _MergedReports
     ) -> CommitContent:
         whole = [file.url for file in files if reports[file.url].damage is None]
-        # What is damaged is of no interest where there is a good copy.
+        # A damaged file is ignored if another file of the same segment is intact.
         segments = {segment_of(url) for url in whole} - {None}
         damaged = [
             DamagedFile(file.url, file.size, file.modified_at, damage, __version__)
@@ -227,7 +227,7 @@ class BatchWriter:
         )
 
     def _content_of(self, urls: Collection[str]) -> DataFrame | None:
-        """The files as (path, content), without those that are gone; None: there are none."""
+        """The files that still exist as (path, content); None if there are none."""
         from pyspark.errors import AnalysisException
 
         reader = self._store.spark.read.format("binaryFile").option("recursiveFileLookup", "true")
@@ -239,10 +239,10 @@ class BatchWriter:
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
-            there = [url for url in urls if Files(self._store.spark, url).exists(url)]
-            if len(there) == len(urls):
+            existing = [url for url in urls if Files(self._store.spark, url).exists(url)]
+            if len(existing) == len(urls):
                 raise
-            return self._content_of(there)
+            return self._content_of(existing)
         return frame.select("path", "content")
 
     def _remove_leftovers(self, named: Collection[str | None], merged: Collection[str]) -> None:
@@ -255,5 +255,5 @@ class BatchWriter:
 
 
 def escape_glob(url: str) -> str:
-    """``url`` as a pattern that matches nothing else."""
+    """``url`` with glob characters escaped, so that it matches only itself."""
     return re.sub(r"([\\{}\[\]*?])", r"\\\1", url)

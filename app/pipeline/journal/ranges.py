@@ -1,4 +1,4 @@
-"""Which numbers are there, as ranges: a process numbers its records without holes, so that a few say it all."""
+"""A set of record numbers kept as ranges. A process numbers its records without gaps, so few ranges suffice."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
 Range = tuple[int, int, int, int]
-"""The first and the last number, both included, and the times of their records, Unix ms."""
+"""First and last number, both included, and the times of their records, Unix ms."""
 
 
 class Ranges:
-    """A set of numbers, each with a time; the times of the numbers at the ends of ranges are kept."""
+    """A set of numbers with times. Only the times at the ends of ranges are kept."""
 
     def __init__(self, ranges: Iterable[Range] = ()) -> None:
         self._firsts: list[int] = []
@@ -26,13 +26,13 @@ class Ranges:
         return iter(self._ranges)
 
     def __len__(self) -> int:
-        """How many numbers."""
+        """The number of numbers in the set."""
         return sum(last - first + 1 for first, last, _, _ in self._ranges)
 
     def add(self, number: int, at: int) -> bool:
-        """Add a number; whether it was not there yet."""
+        """Add a number. Returns whether it is new."""
         if self._ranges and number == self._ranges[-1][1] + 1:
-            # As they come, as a rule.
+            # The usual case: numbers arrive in order.
             first, _, first_at, _ = self._ranges[-1]
             self._ranges[-1] = first, number, first_at, at
             return True
@@ -42,7 +42,7 @@ class Ranges:
         return True
 
     def add_range(self, added: Range) -> None:
-        """Add all numbers of a range, which may be there already."""
+        """Add all numbers of a range. Numbers may be in the set already."""
         first, last, first_at, last_at = added
         begin = bisect_right(self._firsts, first)
         if begin and self._ranges[begin - 1][1] >= first - 1:
@@ -55,9 +55,9 @@ class Ranges:
         self._firsts[begin:end] = [first]
 
     def holes(self) -> Iterator[tuple[int, int, int | None, int]]:
-        """The numbers from 1 on that are missing before the last, with the times of the records around them.
+        """The ranges missing between 1 and the last number, each with the times of the records before and after it.
 
-        None: there is no record before.
+        The time before is None if there is no record before.
         """
         before: int = 0
         before_at: int | None = None

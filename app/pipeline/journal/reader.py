@@ -1,4 +1,4 @@
-"""The journal as it was ingested: its events as they are now, and what is missing from them."""
+"""Reads the ingested journal: its records at one moment, and which records are missing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _COMMITS = "_batches"
 _WRITING = {
-    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
+    # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
     "parquet.enable.dictionary#envelope": "false",
     "parquet.column.statistics.enabled#envelope": "false",
 }
@@ -28,15 +28,15 @@ _commit = msgspec.json.Decoder(Commit)
 
 
 class CompactedDate(msgspec.Struct, frozen=True):
-    """All records of a date, up to the last compaction. ``folder``: below the dataset's."""
+    """The compacted records of a date. ``folder``: relative to the folder of ``journal``."""
 
     folder: str
     rows: int
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a compaction has made. ``parts``: by date; ``merged`` batches are in them, ``retired`` folders are read by
-    nobody who begins now: since when, Unix ms."""
+    """The result of a compaction. ``parts``: by ISO date; ``corrupt``: folders of ``journal_corrupt``; ``merged``: the
+    batches in them; ``retired``: folders that new readers no longer use. The values of both are Unix ms: since when."""
 
     parts: dict[str, CompactedDate] = {}
     corrupt: list[str] = []
@@ -46,19 +46,19 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Snapshot:
-    """The journal at one moment: what was compacted, and the batches since. It stays readable for as long as
-    ``compact`` retains what it replaces."""
+    """The journal at one moment: the compacted part, and the batches since. It stays readable as long as ``compact``
+    retains the folders it replaces (``--retain-hours``)."""
 
     def __init__(self, store: DatasetStore, run: str | None, compacted: Compacted, batches: list[Commit]) -> None:
         self.run = run
-        """The compaction it is based on."""
+        """The run id of the compaction it is based on; None before the first."""
         self.compacted = compacted
         self.batches = batches
-        """In the order of their commits; those that are not in ``compacted``."""
+        """The batches that are not in ``compacted``, in the order of their commits."""
         self._store = store
 
     def known(self) -> IngestedState:
-        """All that has been ingested."""
+        """Everything that has been ingested."""
         known = IngestedState()
         known.add(self.compacted.content)
         for each in self.batches:
@@ -66,7 +66,7 @@ class Snapshot:
         return known
 
     def dates(self) -> dict[str, int]:
-        """The dates there are, as ISO 8601 has them, and how many records of each."""
+        """The number of records of each date, by ISO date, sorted."""
         rows = {day: part.rows for day, part in self.compacted.parts.items()}
         for batch in self.batches:
             for day, count in batch.dates.items():
@@ -74,7 +74,7 @@ class Snapshot:
         return dict(sorted(rows.items()))
 
     def folders(self, dates: Collection[str] | None = None) -> list[str]:
-        """The URLs of the folders that hold the records, all or those of ``dates``; batches hold others besides."""
+        """The URLs of the folders with the records of ``dates``; None: all. Batches may also contain other dates."""
         parts = [part.folder for day, part in self.compacted.parts.items() if dates is None or day in dates]
         batches = [
             each.folder
@@ -84,45 +84,45 @@ class Snapshot:
         return [f"{self._store.folder(JOURNAL.name)}/{folder}" for folder in (*parts, *batches)]
 
     def records(self, dates: Collection[str] | None = None) -> DataFrame:
-        """The records, each once, all or those of ``dates``; columns as in ``journal``."""
+        """The records of ``dates`` (None: all), each once, with the columns of ``journal``."""
         from pyspark.sql import functions as f
 
         frame = self._read(self.folders(dates), JOURNAL.ddl)
         return frame if dates is None else frame.where(f.col("date").isin([date.fromisoformat(day) for day in dates]))
 
     def corrupt(self) -> DataFrame:
-        """What is no record, each once, though a damaged file may have been read more than once."""
+        """The corrupt lines, each once, also if a damaged file was read more than once."""
         folders = [*self.compacted.corrupt, *(each.corrupt_folder for each in self.batches if each.corrupt_folder)]
         home = self._store.folder(JOURNAL_CORRUPT.name)
         frame = self._read([f"{home}/{folder}" for folder in folders], JOURNAL_CORRUPT.ddl)
         return frame.dropDuplicates(["src_file", "src_at", "reason", "raw_sha256"])
 
     def missing(self) -> DataFrame:
-        """What is missing, as rows of ``journal_gaps``."""
+        """The missing records, as rows of ``journal_gaps``."""
         return self._store.spark.createDataFrame(list(gaps(self.known())), JOURNAL_GAPS.ddl)
 
     def _read(self, folders: list[str], ddl: str) -> DataFrame:
         spark = self._store.spark
         if not folders:
             return spark.createDataFrame([], ddl)
-        # Names of folders are no columns here: a file holds all of its own.
+        # Columns come from the files alone, not from folder names.
         return spark.read.schema(ddl).option("recursiveFileLookup", "true").parquet(*folders)
 
 
 def snapshot(store: DatasetStore) -> Snapshot:
-    """The journal below the store's root as it is now: before the first batch, an empty one."""
-    # Where a file cannot be replaced in one step, a process that was killed may have left no pointer: see Files.write.
+    """The journal below the store's root as it is now; empty before the first batch."""
+    # Where replacing a file is not atomic, a killed process may have left no CURRENT file: see Files.write.
     run = store.current(JOURNAL.name) or store.newest(JOURNAL.name)
     compacted = Compacted()
     if run is not None:
         compacted = msgspec.convert((store.manifest(JOURNAL.name, run) or {})["compacted"], Compacted)
-    # A later one may tell what has become of a file of an earlier one.
+    # A later batch may complete a damaged file of an earlier one, so the order matters.
     batches = sorted(_commits(store, compacted.merged), key=lambda each: (each.committed_at, each.batch))
     return Snapshot(store, run, compacted, batches)
 
 
 def existing(spark: SparkSession, root: str) -> Snapshot:
-    """The journal below ``root`` as it is now. Raises JobFailed where nothing was ever ingested."""
+    """The journal below ``root`` as it is now. Raises JobFailed if nothing was ever ingested."""
     found = snapshot(DatasetStore(spark, root))
     if found.run is None and not found.batches:
         raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
@@ -130,21 +130,21 @@ def existing(spark: SparkSession, root: str) -> Snapshot:
 
 
 def read_journal(spark: SparkSession, root: str, dates: Collection[str] | None = None) -> DataFrame:
-    """The records of the journal below ``root``, each once, all or those of ``dates`` (ISO 8601).
+    """The records of the journal below ``root``, each once; of ``dates`` (ISO 8601), or all.
 
-    Use one :class:`Snapshot` for questions that belong together. Raises JobFailed where nothing was ever ingested.
+    Use one :class:`Snapshot` for several queries that must agree. Raises JobFailed if nothing was ever ingested.
     """
     return existing(spark, root).records(dates)
 
 
 def read_missing(spark: SparkSession, root: str) -> DataFrame:
-    """What is missing from :func:`read_journal`: rows of ``journal_gaps``. Where one of them is ``lost`` or a ``hole``,
-    every count over the journal is 'at least'."""
+    """The records missing from :func:`read_journal`, as rows of ``journal_gaps``. With a row ``lost`` or ``hole`` every
+    count over the journal is a lower bound. Raises JobFailed if nothing was ever ingested."""
     return existing(spark, root).missing()
 
 
 def gaps(known: IngestedState) -> Iterator[tuple[Any, ...]]:
-    """Rows of ``journal_gaps``: records lost, holes, and where each process was last heard of."""
+    """Yields rows of ``journal_gaps``: lost records, holes, and the last record of each process."""
     for lost in sorted(known.lost):
         yield "lost", lost.node, lost.epoch, lost.seq, lost.seq, lost.records, lost.first_lost_at, lost.last_lost_at
     for (node, epoch), seqs in sorted(known.seqs.items(), key=lambda each: each[0]):
@@ -156,7 +156,7 @@ def gaps(known: IngestedState) -> Iterator[tuple[Any, ...]]:
 
 
 def _started_at(epoch: str) -> int | None:
-    """When a process began, Unix ms; None where its epoch is of another make."""
+    """The start time of a process, Unix ms; None if its epoch has another format."""
     try:
         return Segment("", epoch, 1).started_at
     except ValueError:
@@ -164,17 +164,17 @@ def _started_at(epoch: str) -> int | None:
 
 
 def commit(store: DatasetStore, made: Commit) -> None:
-    """Let readers read a batch."""
+    """Write the commit of a batch, which makes it readable."""
     store.files.write(_url(store, made.batch), msgspec.json.encode(made))
 
 
 def save(store: DatasetStore, frame: DataFrame, dataset: str, folder: str) -> None:
-    """Write rows to a folder of a dataset, which nobody reads yet."""
+    """Write rows to a folder of a dataset that no reader uses yet."""
     frame.write.mode("overwrite").options(**_WRITING).parquet(f"{store.folder(dataset)}/{folder}")
 
 
 def folders_of(store: DatasetStore, batch: str) -> list[tuple[str, str]]:
-    """The folders of a batch, each with its dataset; none where it has no commit."""
+    """The folders of a batch as (dataset, folder); empty if it has no commit."""
     content = store.files.read(_url(store, batch))
     if content is None:
         return []
@@ -184,19 +184,19 @@ def folders_of(store: DatasetStore, batch: str) -> list[tuple[str, str]]:
 
 
 def remove_commit(store: DatasetStore, batch: str) -> None:
-    """Remove the commit of a batch that was merged long ago."""
+    """Remove the commit of a batch that was compacted."""
     store.files.remove(_url(store, batch))
 
 
 def committed(store: DatasetStore) -> list[str]:
-    """The names of all batches that have a commit."""
+    """The names of all committed batches."""
     listed = store.files.list(f"{store.folder(JOURNAL.name)}/{_COMMITS}")
     names = (each.url.rpartition("/")[2] for each in listed)
     return [name.removesuffix(".json") for name in names if name.endswith(".json") and not name.startswith(".")]
 
 
 def now_ms() -> int:
-    """Unix ms."""
+    """The current time, Unix ms."""
     return time.time_ns() // 1_000_000
 
 
@@ -207,6 +207,6 @@ def _url(store: DatasetStore, batch: str) -> str:
 def _commits(store: DatasetStore, merged: Collection[str]) -> Iterator[Commit]:
     for name in committed(store):
         content = None if name in merged else store.files.read(_url(store, name))
-        # None: it was merged in the meantime, and long enough ago that nobody needs it.
+        # None: compact has removed the commit meanwhile, because it is in an older compaction.
         if content is not None:
             yield _commit.decode(content)

@@ -1,4 +1,4 @@
-"""The content of a segment: its records, and what is none."""
+"""Parses the lines of a journal segment into records and corrupt lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from app.pipeline.storage.inputs import KEPT_BYTES, Body, ReadOptions, Split
 from app.pipeline.storage.lines import LineReader
 
 LINE_BYTES = 64 * 1024 * 1024
-"""A longer line is no record: the largest body that any broker takes, in Base64, is shorter."""
+"""The longest line of a record. The largest body of any broker is shorter, even in Base64."""
 _CODECS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _FIRST_AT, _LAST_AT = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999, Unix ms."""
 
 
 class CorruptLine(NamedTuple):
-    """What is no record, at a byte of the unpacked file. Of large content only the beginning is kept."""
+    """A line that is no record, at the byte ``at`` of the unpacked file. Of a large one only the beginning is kept."""
 
     at: int
     reason: str
@@ -41,7 +41,7 @@ _version = msgspec.json.Decoder(_Version)
 
 
 def parse_segment_lines(content: Any) -> Iterator[Record | CorruptLine]:
-    """The records of a file's content, plain or compressed, and what is none; no content raises."""
+    """Yields the records and corrupt lines of a segment, plain or compressed. No content raises an error."""
     codec = next((name for magic, name in _CODECS.items() if content[:4].to_pybytes().startswith(magic)), None)
     for line in LineReader(
         lambda: pa.BufferReader(content), codec, Split("", 0, None, True), ReadOptions(max_bytes=LINE_BYTES)
@@ -67,7 +67,7 @@ def _read(line: Body) -> Record | CorruptLine:
 
 
 def _check(record: Record) -> None:
-    """Raise ValueError where the record says what cannot be, or what no column holds."""
+    """Raise ValueError if a member has an impossible value, or one that no column can store."""
     if record.seq <= 0:
         raise ValueError("its seq is not positive")
     if not _FIRST_AT <= record.at <= _LAST_AT:
@@ -77,7 +77,7 @@ def _check(record: Record) -> None:
 
 
 def _version_of(line: bytes) -> int:
-    """The version that a line says it is of; this program's where it says nothing."""
+    """The record version in a line; this program's version if the line has none."""
     try:
         return _version.decode(line).v
     except (msgspec.MsgspecError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The tasks of ``ingest``: files in, rows out."""
+"""The tasks of ``ingest``: read segment files and yield rows. Spark's Python workers import this module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DAY_MS = 86_400_000
 
 @dataclass
 class FileReport:
-    """What became of a file. ``damage``: why it is to be read once more."""
+    """The result of reading a file. ``damage``: why it must be read again; None if it was read completely."""
 
     records: int = 0
     duplicates: int = 0
@@ -41,7 +41,7 @@ class FileReport:
 
 
 class FileReportsParam(AccumulatorParam[Any]):
-    """Reports by file: a task that was tried twice tells the same again."""
+    """Accumulates reports by file URL. A retried task reports the same again, which replaces the first report."""
 
     def zero(self, value: Any) -> Any:
         return {}
@@ -57,9 +57,9 @@ def journal_rows(
     report: Callable[[dict[str, FileReport]], None],
     batch: str,
 ) -> Iterator[Any]:
-    """For ``mapInArrow``: files, as (path, content), become rows of ``journal``, without what is ``known`` already.
+    """For ``mapInArrow``: turns files, as (path, content), into rows of ``journal``, except for ``known`` records.
 
-    Of every file a Report is handed to ``report``, once it is read.
+    Calls ``report`` with the FileReport of each file after it is read.
     """
     have = {owner: Ranges(ranges) for owner, ranges in known.items()}
     for files in batches:
@@ -74,7 +74,7 @@ def _journal_rows(
     path: str, content: Any, known: Mapping[Owner, Ranges], report: FileReport, batch: str
 ) -> Iterator[Any]:
     new: dict[Owner, Ranges] = {}
-    held: list[Record] = []
+    pending: list[Record] = []
     size = 0
     for each in parse_segment_lines(content):
         if isinstance(each, CorruptLine):
@@ -91,13 +91,13 @@ def _journal_rows(
             continue
         if each.event == "gap":
             report.lost.append(_lost(each))
-        held.append(each)
+        pending.append(each)
         size += sum(len(body) for body in (each.envelope, each.envelope_base64) if body is not UNSET)
-        if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield _columns(held, path, batch, report)
-            held, size = [], 0
-    if held:
-        yield _columns(held, path, batch, report)
+        if len(pending) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield _columns(pending, path, batch, report)
+            pending, size = [], 0
+    if pending:
+        yield _columns(pending, path, batch, report)
     report.seqs = {owner: list(seqs) for owner, seqs in new.items() if len(seqs)}
     report.records = sum(map(len, new.values()))
 
@@ -128,7 +128,7 @@ def _columns(records: Sequence[Record], path: str, batch: str, report: FileRepor
 
 
 def _nullable(values: tuple[Any, ...]) -> Sequence[Any] | None:
-    """The values of a member, null where it is absent; None where it always is."""
+    """The values of a member, None where it is absent; None alone if it is absent everywhere."""
     absent = values.count(UNSET)
     if absent == len(values):
         return None
@@ -148,7 +148,7 @@ def _body(raw: Any, coded: Any) -> bytes | None:
 
 
 def corrupt_rows(batches: Iterable[Any], batch: str) -> Iterator[Any]:
-    """For ``mapInArrow``: files, as (path, content), become rows of ``journal_corrupt``."""
+    """For ``mapInArrow``: turns files, as (path, content), into rows of ``journal_corrupt``."""
     for files in batches:
         for number in range(files.num_rows):
             path, content = files.column(0)[number].as_py(), files.column(1)[number].as_buffer()
@@ -158,7 +158,7 @@ def corrupt_rows(batches: Iterable[Any], batch: str) -> Iterator[Any]:
 
 
 def corrupt_row(path: str, corrupt: CorruptLine, batch: str) -> dict[str, Any]:
-    """The row of ``journal_corrupt`` for what is no record in the file ``path``."""
+    """The row of ``journal_corrupt`` for a corrupt line of the file ``path``."""
     return {
         "src_file": path,
         "src_at": corrupt.at,

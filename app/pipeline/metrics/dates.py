@@ -1,4 +1,4 @@
-"""Which dates a run of ``metrics`` states again: those whose records, or what is missing of them, are others now."""
+"""Dates to recompute: their records, or the known gaps in them, changed since the last run."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _EPOCH = date(1970, 1, 1)
 
 Signature = list[Any]
 State = Mapping[str, Signature]
-"""By date, as ISO 8601 has it: how many records, and when some were lost. The journal is only ever added to, so the
-same count means the same records."""
+"""By ISO date: the number of records, and the missing spans within the date. Records are only ever added, so an equal
+count means equal records."""
 
 
 class DateRange(NamedTuple):
-    """The dates to state, both included, None: to the end; and how many days before them a message may have begun."""
+    """The first and last date to compute, None: no bound; and the greatest age of a message to follow, in days."""
 
     first: date | None = None
     last: date | None = None
@@ -31,17 +31,17 @@ class DateRange(NamedTuple):
 
 
 def midnight(day: date) -> int:
-    """When the day begins, Unix ms."""
+    """The beginning of ``day`` in UTC, Unix ms."""
     return (day - _EPOCH).days * DAY_MS
 
 
 def days_before(day: date, days: int) -> date:
-    """So many days earlier, or the first there is."""
+    """``day`` minus ``days``, at least the year 1."""
     return day - timedelta(days=min(days, (day - date.min).days))
 
 
 def state_of(rows: Mapping[str, int], missing_spans: MissingSpans) -> dict[str, Signature]:
-    """The state of a journal with ``rows`` a date."""
+    """The state of a journal with ``rows`` records by ISO date."""
     found: dict[str, Signature] = {}
     for iso, count in rows.items():
         first = midnight(date.fromisoformat(iso))
@@ -51,13 +51,13 @@ def state_of(rows: Mapping[str, int], missing_spans: MissingSpans) -> dict[str, 
     return found
 
 
-def changed(stated: State, now: State, within: DateRange, *, everything: bool = False) -> list[date]:
-    """The dates to state: in order, those ``within`` that are not as they were ``stated``, or all of them."""
-    days = (date.fromisoformat(iso) for iso in now if everything or stated.get(iso) != now[iso])
+def changed(former: State, now: State, within: DateRange, *, everything: bool = False) -> list[date]:
+    """The dates ``within`` the range that differ from ``former``, or with ``everything`` all; sorted."""
+    days = (date.fromisoformat(iso) for iso in now if everything or former.get(iso) != now[iso])
     return sorted(day for day in days if day in within)
 
 
-def dates_with_other_gaps(stated: State, now: State, days: list[date]) -> list[date]:
-    """Those of ``days`` of which something else is missing than was stated."""
-    found = ((day, stated.get(day.isoformat(), [0, []]), now[day.isoformat()]) for day in days)
+def dates_with_other_gaps(former: State, now: State, days: list[date]) -> list[date]:
+    """Those of ``days`` whose missing spans differ from ``former``."""
+    found = ((day, former.get(day.isoformat(), [0, []]), now[day.isoformat()]) for day in days)
     return [day for day, then, current in found if then[1] != current[1]]

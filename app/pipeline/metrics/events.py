@@ -1,7 +1,6 @@
-"""What events alone tell: counts, rates and sizes by minute and by day. A late event changes its own day only.
+"""Counts, rates and sizes of events, by minute and by day. A late event changes only the rows of its own day.
 
-Every function takes records of the journal and gives rows of a dataset; ``losses``: see
-:mod:`app.pipeline.metrics.missing_spans`.
+Every function takes records of the journal and returns the rows of a dataset.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ if TYPE_CHECKING:
 MINUTE_MS = 60_000
 KEYS = ("queue", "job", "lang", "broker")
 PLAIN = ("accepted", "delivered", "acked", "nacked", "rejected", "redriven", "lease_expired", "poison")
-"""Events that are counted under their own names."""
+"""Events that are counted in a column of the same name."""
 
 
 def grains(at: str) -> Column:
-    """For the time ``at``: the minute it is in and the day it is in, as rows of (grain, at)."""
+    """Two rows (grain, at) for the time ``at``: the beginnings of its minute and of its day."""
     from pyspark.sql import functions as f
 
     def floored(grain: str, ms: int) -> Column:
@@ -33,19 +32,19 @@ def grains(at: str) -> Column:
 
 
 def lasts() -> Column:
-    """The last ms of a row's minute or day."""
+    """The last ms of the minute or day of a row."""
     from pyspark.sql import functions as f
 
     return f.col("at") + f.when(f.col("grain") == "day", DAY_MS).otherwise(MINUTE_MS) - 1
 
 
 def throughput(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """How many of each event, and why messages were dead-lettered."""
+    """Rows of ``throughput``: counts of each event, and of the reasons of dead-lettering."""
     from pyspark.sql import functions as f
 
     event, minute = f.col("event"), (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")
     is_dead = event.isin("dead_lettered", "poison")
-    # One row per key, event and reason: whatever the skew, tasks hand on little. The rest is done on those few.
+    # Tasks first reduce events to one row per key, event and reason, so that skewed queues shuffle little data.
     few = (
         journal.where(event.isin(*PLAIN, "dead_lettered"))
         .withColumn("reason", f.when(is_dead, f.coalesce("outcome", f.lit("unknown"))))
@@ -82,7 +81,7 @@ def _map(entry: Column) -> Column:
 
 
 def rates(throughput: DataFrame) -> DataFrame:
-    """Shares of what ``throughput`` counts; null where there is nothing to share."""
+    """Rows of ``rates``: ratios of the counts of ``throughput``; null if the denominator is 0."""
     from pyspark.sql import functions as f
 
     ended = f.col("acked") + f.col("dead_lettered")
@@ -102,7 +101,7 @@ def rates(throughput: DataFrame) -> DataFrame:
 
 
 def payload(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """Sizes of the bodies that were accepted, and of those that were delivered."""
+    """Rows of ``payload``: sizes of accepted and of delivered bodies, in bytes."""
     from pyspark.sql import functions as f
 
     minute = (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")

@@ -1,8 +1,8 @@
-"""A histogram that merges exactly and comes out the same every time: buckets of 2 % each.
+"""A deterministic histogram with buckets of 2 % width, which merges exactly.
 
-Bucket ``b`` holds the values from 1.02^b up to 1.02^(b+1); bucket -1 holds 0 and less. Two are merged by adding the
-counts of like buckets. A percentile is the middle of the bucket that holds the value of that rank, so it is at most 1 %
-off, and never more than the largest value.
+Bucket ``b`` counts the values from 1.02^b to below 1.02^(b+1); bucket -1 counts values of 0 and less. Histograms are
+merged by adding the counts of equal buckets. A percentile is the middle of the bucket of that rank: it is at most 1 %
+off, and never above the largest value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 
 @cache
 def _least() -> tuple[int, ...]:
-    """The least whole number of each bucket, as far as 64 bits go."""
+    """The least integer of each bucket, up to 64 bits."""
     found: list[int] = []
     power, divisor = 1, 1
     while power <= _LARGEST * divisor:
@@ -35,10 +35,10 @@ def _least() -> tuple[int, ...]:
 
 
 def bucket_of(value: Column) -> Column:
-    """The bucket of an integer; null of null."""
+    """The bucket of an integer column; null for null."""
     from pyspark.sql import functions as f
 
-    # The logarithm may be on the wrong side of a bound, by its last digit; whole numbers decide.
+    # Rounding may put the logarithm on the wrong side of a bound, so integers decide.
     near = f.floor(f.ln(value.cast("double")) / f.lit(math.log(BASE))).cast("int")
     least = f.lit(list(_least()))
     too_high = (value < f.get(least, near)).cast("int")
@@ -48,7 +48,7 @@ def bucket_of(value: Column) -> Column:
 
 
 def middle_of(bucket: Column) -> Column:
-    """The value that stands for those in a bucket."""
+    """The value that represents a bucket."""
     from pyspark.sql import functions as f
 
     return f.when(bucket == NOTHING, 0.0).otherwise(f.round(f.pow(f.lit(BASE), bucket + 0.5), 3))
@@ -59,8 +59,8 @@ def percentiles(
 ) -> DataFrame:
     """Per ``keys``: ``n``, ``sum``, ``max``, ``buckets`` (array of bucket and n) and each of :data:`PERCENTILES`.
 
-    ``histogram``: rows of ``keys``, ``bucket``, ``n``, ``sum`` and ``max``, a bucket any number of times: coarser keys
-    than those it was made for merge it. ``more``: other columns, and what folds them.
+    ``histogram``: rows of ``keys``, ``bucket``, ``n``, ``sum`` and ``max``. A bucket may occur several times per key;
+    its rows are merged. ``more``: other columns to keep, with their aggregate functions.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -72,7 +72,7 @@ def percentiles(
     ranked = merged.withColumns({"rank": f.sum("n").over(group.orderBy("bucket")), "of": f.sum("n").over(group)})
 
     def percentile(percent: int) -> Column:
-        # The first rank that is not below percent/100 of all, without fractions.
+        # The first rank that reaches percent/100 of the total, in integers.
         reached = f.col("rank") * 100 >= f.col("of") * percent
         return f.least(middle_of(f.min(f.when(reached, f.col("bucket")))), f.max("max").cast("double"))
 

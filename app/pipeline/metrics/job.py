@@ -1,4 +1,4 @@
-"""The job ``metrics``: the journal becomes answers. New events restate the dates that they touch, and no others."""
+"""The job ``metrics``: computes eight datasets from the journal, for the dates that new events touch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettere
 
 
 def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
-    """Run the job and tell its result; the manifest of the run. Raises JobFailed."""
+    """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
     with launch.spark("metrics") as spark:
         store = DatasetStore(spark, root)
         journal = existing(spark, root)
@@ -33,9 +33,9 @@ def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, r
             removed = job.tidy(now_ms() - int(retain_hours * 3_600_000))
             manifest, unchanged = job.run(force)
         places = {name: store.folder(name, manifest["run_id"]) for name in DATASETS}
-    told = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
-    summarize(launch.summary, {**told, "unchanged": unchanged, "removed": removed, "paths": places})
-    _print_result(told, root, unchanged, len(removed))
+    facts = {name: value for name, value in manifest.items() if name not in ("state", "parts")}
+    summarize(launch.summary, {**facts, "unchanged": unchanged, "removed": removed, "paths": places})
+    _print_result(facts, root, unchanged, len(removed))
     return manifest
 
 
@@ -47,23 +47,23 @@ class _MetricsJob:
         self._missing_spans = missing_spans_of(journal.missing())
         self._now = state_of(journal.dates(), self._missing_spans)
         self._former = self._read()
-        # What another version has stated stays, until it is stated again: as soon as it is asked for.
+        # Results of another program version are recomputed when a run includes their dates.
         is_own = self._former.get("code_version") == __version__
         self._measured_state: State = self._former.get("state", {}) if is_own else {}
 
     def tidy(self, until: int) -> list[str]:
-        """Remove what nobody reads since ``until``, Unix ms; what was removed, below the root."""
+        """Remove superseded folders unused since ``until``, Unix ms. Returns their paths below the root."""
         return remove_superseded(self._store, DATASETS, self._former, until) if self._former else []
 
     def run(self, force: bool) -> tuple[Manifest, bool]:
-        """The manifest, and whether it was there already."""
+        """Recompute changed dates. Returns the manifest, and whether nothing had changed."""
         days = changed(self._measured_state, self._now, self._within, everything=force)
         if not days and self._former:
             return self._former, True
         if not days:
             raise JobFailed(f"{self._store.root} has no journal of these dates")
         state = {**self._measured_state, **{day.isoformat(): self._now[day.isoformat()] for day in days}}
-        # What is stated again must not be written over what is read meanwhile.
+        # A new run id, because the former run must not be overwritten while it is read.
         run = run_id("metrics", sorted(state.items()), {"after": self._former.get("run_id")})
         say(f"metrics: {len(days)} of {len(self._now)} dates, run {run}")
         began = time.monotonic()
@@ -73,37 +73,35 @@ class _MetricsJob:
         return self._store.publish(DATASETS, run, facts), False
 
     def _read(self) -> Manifest:
-        """The manifest of the run that readers read; empty before the first.
+        """The manifest of the current run; empty before the first.
 
-        Of one that was killed while it let readers read its datasets, they read all from now on.
+        If that run was killed while it published its datasets, the rest of them is published now.
         """
         run = self._store.current(DATASETS[0])
-        return {} if run is None else self._store.already(DATASETS, run) or {}
+        return {} if run is None else self._store.completed(DATASETS, run) or {}
 
     def _measure(self, days: list[date], run: str) -> dict[str, Any]:
         followed = days_before(days[0], self._within.lookback_days)
-        # Where its producer's clock is ahead, a message was seen on the day before its own.
+        # If a producer's clock is ahead, events of a message may be dated one day before the message.
         window = [iso for iso in self._now if date.fromisoformat(iso) >= days_before(followed, 1)]
         records = self._journal.records(window)
-        measuring = MetricsWriter(self._store, run, records, self._missing_spans, self._former.get("parts", {}))
-        measuring.events(days)
-        touched = measuring.touched(days)
+        writer = MetricsWriter(self._store, run, records, self._missing_spans, self._former.get("parts", {}))
+        writer.events(days)
+        touched = writer.touched(days)
         for day in dates_with_other_gaps(self._measured_state, self._now, days):
-            # Whatever was open then has lost something, perhaps.
+            # Messages that were open on that day may have lost events.
             touched |= {
-                each
-                for each in measuring.days("lifecycle")
-                if days_before(day, self._within.lookback_days) <= each <= day
+                each for each in writer.days("lifecycle") if days_before(day, self._within.lookback_days) <= each <= day
             }
-        measuring.messages(sorted(day for day in touched if day >= followed))
+        writer.messages(sorted(day for day in touched if day >= followed))
         last = self._last()
-        # Of some days it was told before what is open, as far as was known then.
-        told = [day for day in measuring.days("open") if day >= days[0] and day.isoformat() in self._now]
-        ends = {day: self._last_at(day) for day in {last, *told}}
-        measuring.still_open(ends, date.fromisoformat(max(self._now)))
+        # Earlier runs computed ``open`` for some of these days with fewer records.
+        reopened = [day for day in writer.days("open") if day >= days[0] and day.isoformat() in self._now]
+        ends = {day: self._last_at(day) for day in {last, *reopened}}
+        writer.still_open(ends, date.fromisoformat(max(self._now)))
         return {
-            "parts": measuring.parts,
-            "counts": measuring.totals(days, _TOTALS),
+            "parts": writer.parts,
+            "counts": writer.totals(days, _TOTALS),
             "dates": [day.isoformat() for day in days],
             "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
             "not_followed": sorted(day.isoformat() for day in touched if day < followed),
@@ -117,21 +115,24 @@ class _MetricsJob:
         }
 
     def _last(self) -> date:
-        """The last day of the range of which there is a journal."""
+        """The last day in the range that has records."""
         return max(
             day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
         )
 
     def _last_at(self, day: date) -> int:
-        """When the last record of a day was made, Unix ms."""
+        """The time of the last record of a day, Unix ms."""
         row = self._journal.records([day.isoformat()]).agg({"at": "max"}).first()
         assert row is not None
         return int(row[0])
 
 
 def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:
-    """Remove what no reader has begun to read since ``until`` (Unix ms), and what killed runs left; ``current`` is the
-    manifest that readers read. What was removed, below the root. The caller holds the lock of those who write."""
+    """Remove dates superseded at ``until`` (Unix ms) or before, and leftovers of killed runs.
+
+    ``current``: the manifest of the current run. Returns the removed paths below the root. The caller owns the lock of
+    ``metrics``.
+    """
     removed: list[str] = []
     for dataset in datasets:
         removed += _DatasetRuns(store, dataset, current, until).remove()
@@ -139,7 +140,7 @@ def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Man
 
 
 class _DatasetRuns:
-    """Those of one dataset. A date of a run is out of use since the run that states it now was complete."""
+    """The runs of one dataset. A date of a run is unused since a later run that has this date was completed."""
 
     def __init__(self, store: DatasetStore, dataset: str, current: Manifest, until: int) -> None:
         self._store = store
@@ -150,7 +151,7 @@ class _DatasetRuns:
         self._completed = {run: self._completed_at(dataset, run) for run in store.files.folders(self._home, "run=")}
 
     def remove(self) -> list[str]:
-        """Remove them; what was removed."""
+        """Remove unused folders. Returns their paths below the root."""
         gone = []
         for run, completed_at in self._completed.items():
             if run == self._current:
@@ -167,8 +168,8 @@ class _DatasetRuns:
         return [place.removeprefix(f"{self._store.root}/") for place in gone]
 
     def _is_unused(self, run: str, day: str) -> bool:
-        stated_by = self._current_run_of.get(day, self._current)
-        return stated_by != run and self._is_past(stated_by)
+        current_run = self._current_run_of.get(day, self._current)
+        return current_run != run and self._is_past(current_run)
 
     def _is_past(self, run: str) -> bool:
         completed_at = self._completed.get(run)
@@ -179,17 +180,19 @@ class _DatasetRuns:
         return None if manifest is None else int(manifest["completed_at"])
 
 
-def _print_result(told: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
+def _print_result(facts: Mapping[str, Any], root: str, unchanged: bool, removed: int) -> None:
     if unchanged:
-        say(f"Nothing has changed since run {told['run_id']}; --force does it again.")
-    at_least = "at least " if told["at_least"] else ""
-    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in told["counts"].items() if count)
-    click.echo(f"{len(told['dates'])} dates, messages of {len(told['message_dates'])}: {at_least}{counts or 'nothing'}")
-    if told["not_followed"]:
+        say(f"Nothing has changed since run {facts['run_id']}; use --force to repeat it.")
+    at_least = "at least " if facts["at_least"] else ""
+    counts = ", ".join(f"{count} {name.replace('_', '-')}" for name, count in facts["counts"].items() if count)
+    click.echo(
+        f"{len(facts['dates'])} dates, messages of {len(facts['message_dates'])}: {at_least}{counts or 'nothing'}"
+    )
+    if facts["not_followed"]:
         click.echo(
-            f"Left as they were, because they are further back than --lookback-days: messages of "
-            f"{told['not_followed'][0]} to {told['not_followed'][-1]}"
+            f"Not recomputed, because they are older than --lookback-days: messages of "
+            f"{facts['not_followed'][0]} to {facts['not_followed'][-1]}"
         )
     click.echo(f"In {root}: {', '.join(DATASETS)}")
     if removed:
-        click.echo(f"Removed what was stated again: {removed} folders.")
+        click.echo(f"Removed superseded data: {removed} folders.")

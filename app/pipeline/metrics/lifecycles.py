@@ -1,7 +1,7 @@
-"""What became of each message: its events, put together.
+"""Rows of ``lifecycle``: the events of each message, combined.
 
-A life is told by ``message_id``, ``created_at`` and the queue where it began. ``created_at`` never changes and stands
-in nearly every event, so a late event says itself which day it touches: a message's day is that of its ``created_at``.
+A message is identified by ``message_id``, ``created_at`` and its first queue. Its date is that of ``created_at``, which
+never changes and is in nearly every event, so a late event itself shows which date it affects.
 """
 
 from __future__ import annotations
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_HOPS = 256
-"""More are counted, and not kept: an id that a producer uses for all its messages must not fill a task's memory."""
+"""The most hops kept per message; all are counted. An id shared by many messages must not fill the memory of a task."""
 EVENTS = tuple(event for event in get_args(JournalEvent) if event != "gap")
-"""What can happen to a message."""
+"""The events of messages: all but ``gap``."""
 OLDEST_MS = 1_000_000_000_000
-"""September 2001: a ``created_at`` before it is no time in milliseconds (in seconds, it would be)."""
+"""September 2001: an earlier ``created_at`` is assumed to be in seconds and counts as unknown."""
 AHEAD_MS = 86_400_000
-"""A ``created_at`` so long after the event is wrong. One that is wrong is as good as none."""
+"""A ``created_at`` later than the event by more than this counts as unknown."""
 _ORDER = ("at", "node", "epoch", "seq")
 
 
 def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
-    """The events that name a message, with ``created_at`` where it can be known, and ``day``, that of the message.
+    """The events with a ``message_id``, with ``created_at`` if it can be found, and ``day``, the date of the message.
 
-    ``window``: of the messages whose ``created_at`` is known by every event, only those created then, Unix ms.
-
-    An event that does not know ``created_at`` (one that is redriven, a token from before an upgrade) takes it from the
-    event before it with the same ``message_id``, else from the first one after it. Where no event of an id knows, the
-    day is that of the first.
+    An event without ``created_at`` (a redrive, or a token from before an upgrade) takes it from the last earlier event
+    with the same ``message_id``, else from the first later one. If no event of an id has it, ``day`` is the date of the
+    first event. ``window``: keep events whose own ``created_at`` is in this range, Unix ms, both included.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
@@ -41,19 +39,19 @@ def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None
     named = _named(journal)
     known, blank = named.where(_is_known()), without_created_at(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
-        "message_id", *_ORDER, f.col("created_at").alias("told")
+        "message_id", *_ORDER, f.col("created_at").alias("witness")
     )
     of_id = Window.partitionBy("message_id")
-    before = f.last("told", ignorenulls=True).over(
+    before = f.last("witness", ignorenulls=True).over(
         of_id.orderBy(*_ORDER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    first = f.min_by("told", f.when(f.col("told").isNotNull(), f.struct(*_ORDER))).over(of_id)
-    first_at = f.min(f.when(f.col("told").isNull(), f.col("at"))).over(of_id)
+    first = f.min_by("witness", f.when(f.col("witness").isNotNull(), f.struct(*_ORDER))).over(of_id)
+    first_at = f.min(f.when(f.col("witness").isNull(), f.col("at"))).over(of_id)
     mended = (
         blank.unionByName(witnesses, allowMissingColumns=True)
-        .withColumns({"told_at": f.coalesce(before, first), "first_at": first_at})
-        .where(f.col("told").isNull())
-        .withColumns({"created_at": f.col("told_at"), "day": f.coalesce(_day("told_at"), _day("first_at"))})
+        .withColumns({"found_at": f.coalesce(before, first), "first_at": first_at})
+        .where(f.col("witness").isNull())
+        .withColumns({"created_at": f.col("found_at"), "day": f.coalesce(_day("found_at"), _day("first_at"))})
     )
     columns = [*named.columns, "day"]
     if window is not None:
@@ -62,7 +60,7 @@ def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None
 
 
 def without_created_at(journal: DataFrame) -> DataFrame:
-    """The events that name a message, and do not know when it was created."""
+    """The events with a ``message_id`` and without a valid ``created_at``."""
     from pyspark.sql import functions as f
 
     return _named(journal).where(~_is_known()).withColumn("created_at", f.lit(None).cast("bigint"))
@@ -82,14 +80,14 @@ def _is_known() -> Column:
 
 
 def _day(at: str) -> Column:
-    """The date of a time, UTC, whatever the time zone of the session."""
+    """The UTC date of a time, independent of the session's time zone."""
     from pyspark.sql import functions as f
 
     return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
 
 
 def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """A row for every life."""
+    """One row per message."""
     from pyspark.sql import functions as f
 
     event, at = f.col("event"), f.col("at")
@@ -129,7 +127,7 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> Dat
 
 
 def _with_home(with_message_dates: DataFrame) -> DataFrame:
-    """With ``home``, the queue where the message was before it was redriven to another; mostly ``queue`` itself."""
+    """Adds ``home``, the queue of the message before any redrive to another queue; usually ``queue``."""
     from pyspark.sql import functions as f
 
     moved = (f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue"))
@@ -138,7 +136,7 @@ def _with_home(with_message_dates: DataFrame) -> DataFrame:
         .groupBy("message_id")
         .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
     )
-    # The latest move comes first: from where the event is, back to where it all began.
+    # The latest move comes first, so this follows the moves back to the first queue.
     back = f.aggregate(
         "moves", f.col("queue"), lambda queue, move: f.when(move["to_queue"] == queue, move["queue"]).otherwise(queue)
     )
@@ -150,7 +148,7 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
     from pyspark.sql import functions as f
 
     acked, dead_at, delivered = f.col("acked_at"), f.col("dead_lettered_at"), f.col("first_delivered_at")
-    # Told by counts and not by the last event: the clocks of two processes may have them in another order.
+    # Counts decide, not the last event, because the clocks of two processes may reverse the order of events.
     outcome = (
         f.when(acked.isNotNull(), "acked")
         .when(f.col("dead_letterings") > f.col("redrives"), "dead_lettered")
@@ -197,8 +195,10 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
 
 
 def lifecycle_at(lifecycle: DataFrame, at: int) -> DataFrame:
-    """The lives that had begun at ``at`` (Unix ms), with ``ended_at``, ``last_event`` and ``last_queue`` as they were
-    then; of one with more events than ``hops`` holds, as they are."""
+    """The messages that existed at ``at`` (Unix ms), with ``ended_at``, ``last_event`` and ``last_queue`` of that time.
+
+    A message with more events than ``hops`` keeps its present values.
+    """
     from pyspark.sql import functions as f
 
     past = f.filter("hops", lambda hop: hop["at"] <= at)
@@ -207,7 +207,7 @@ def lifecycle_at(lifecycle: DataFrame, at: int) -> DataFrame:
         return f.size(f.filter(past, lambda hop: hop["event"] == event))
 
     last, following = f.element_at(past, -1), f.try_element_at("hops", f.size(past) + 1)
-    # Where a redriven one went to stands in what happened there.
+    # The event after a redrive names the queue to which the message went.
     queue = f.when(last["event"] == "redriven", following["queue"]).otherwise(last["queue"])
     had_ended = (count("acked") > 0) | (count("dead_lettered") > count("redriven"))
     then = {

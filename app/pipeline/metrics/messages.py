@@ -1,4 +1,4 @@
-"""What the lives of messages come to: how long they took, which are open, and which belong together."""
+"""Latencies, open messages and traces, computed from ``lifecycle``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MAX_MESSAGES = 1000
-"""Of a trace; more are counted, and not kept."""
+"""The most messages kept per trace; all are counted."""
 AGES_SECONDS = (0, 60, 600, 3_600, 21_600, 86_400, 604_800)
-"""Where the classes of age begin."""
+"""The lower bounds of the age classes."""
 _LATENCY_KEYS = ("date", "grain", "at", "kind", *KEYS)
 
 
 def latency_hist(lifecycle: DataFrame) -> DataFrame:
-    """How many messages took how long, by the minute and the day when they were created."""
+    """Rows of ``latency_hist``, by the minute and the day of ``created_at``."""
     from pyspark.sql import functions as f
 
     began = f.coalesce("created_at", "accepted_at", "first_at")
@@ -54,7 +54,7 @@ def latency_hist(lifecycle: DataFrame) -> DataFrame:
 
 
 def latency(histogram: DataFrame) -> DataFrame:
-    """Percentiles of ``latency_hist``."""
+    """Rows of ``latency``: percentiles of ``latency_hist``."""
     from pyspark.sql import functions as f
 
     renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"})
@@ -64,7 +64,7 @@ def latency(histogram: DataFrame) -> DataFrame:
 
 
 def open_messages(lifecycle: DataFrame, as_of: int) -> DataFrame:
-    """The messages that had not ended at ``as_of`` (Unix ms), by the queue they are in and by age."""
+    """Rows of ``open``: messages that had not ended at ``as_of`` (Unix ms), by last queue, state and age."""
     from pyspark.sql import functions as f
 
     began = f.coalesce("created_at", "accepted_at", "first_at")
@@ -87,11 +87,11 @@ def open_messages(lifecycle: DataFrame, as_of: int) -> DataFrame:
 
 
 def traces(lifecycle: DataFrame) -> DataFrame:
-    """A row for every ``trace_id``: its messages, in the order in which they were created."""
+    """Rows of ``traces``: one per ``trace_id``, with its messages in the order of creation."""
     from pyspark.sql import functions as f
 
     began: Column = f.coalesce("created_at", "accepted_at", "first_at")
-    told = (
+    members = (
         "message_id",
         "queue",
         "job",
@@ -114,7 +114,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
             f.count_if(f.col("outcome") == "open").alias("open"),
             f.count_if(f.col("outcome") == "dead_lettered").alias("dead_lettered"),
             f.min_by(
-                f.struct(began.alias("at"), *told), f.struct(began, "first_at", "message_id", "queue"), MAX_MESSAGES
+                f.struct(began.alias("at"), *members), f.struct(began, "first_at", "message_id", "queue"), MAX_MESSAGES
             ).alias("hops"),
             f.bool_or("at_least").alias("at_least"),
         )

@@ -1,4 +1,4 @@
-"""When records were lost: what was counted then is 'at least'."""
+"""Time spans in which records are missing. Counts within them are lower bounds (``at_least``)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MissingSpans = tuple[tuple[int, int], ...]
-"""Spans of time in which a process lost records, first and last Unix ms, in order, none touching another. Nobody knows
-which queues they were of: the journal counts them by process."""
+"""Spans in which records are missing: first and last Unix ms, sorted, neither overlapping nor adjacent. A span concerns
+all queues, because lost records are known per process only."""
 NEVER, ALWAYS = -(2**62), 2**62
 
 
 def merged(spans: Iterable[tuple[int | None, int | None]]) -> MissingSpans:
-    """Spans as :data:`MissingSpans`; None: since ever, or until now."""
+    """``spans`` sorted and merged; None means unbounded."""
     found: list[tuple[int, int]] = []
     known = ((NEVER if first is None else first, ALWAYS if last is None else last) for first, last in spans)
     for first, last in sorted((min(each), max(each)) for each in known):
@@ -27,13 +27,13 @@ def merged(spans: Iterable[tuple[int | None, int | None]]) -> MissingSpans:
 
 
 def missing_spans_of(missing: DataFrame) -> MissingSpans:
-    """From rows of ``journal_gaps``. That a process has ended is no loss."""
+    """The spans of the rows ``lost`` and ``hole`` of ``journal_gaps``."""
     rows = missing.where("kind in ('lost', 'hole')").select("from_at", "to_at").collect()
     return merged((row.from_at, row.to_at) for row in rows)
 
 
 def overlaps(missing_spans: MissingSpans, first: Column, last: Column) -> Column:
-    """Whether something was lost between ``first`` and ``last``, both included; a null ``last``: until now."""
+    """Whether a span overlaps ``first`` to ``last``, both included; a null ``last`` means no end."""
     from pyspark.sql import functions as f
 
     if not missing_spans:

@@ -1,7 +1,7 @@
-"""The datasets of ``metrics``, one after the other, each from the one before: what is stated again, and what is kept.
+"""Writes the datasets of ``metrics``, each from the ones before it.
 
-A dataset has a folder a date. A run writes those that it states again; of the others its manifest names the run that
-did (``parts``).
+A dataset has one folder per date. A run writes the dates that it recomputes. For the other dates its manifest names the
+run that wrote them (``parts``).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 DATASETS = ("throughput", "rates", "payload", "lifecycle", "latency_hist", "latency", "traces", "open")
 Parts = dict[str, dict[str, str]]
-"""By dataset and date, the run whose folder holds the rows."""
+"""By dataset and ISO date: the run that wrote the rows."""
 
 
 class MetricsWriter:
-    """One run over ``journal``, which holds the records of all dates that may matter; ``parts`` are kept so far."""
+    """Writes one run. ``journal``: the records of all dates that the run needs; ``parts``: those of the former run."""
 
     def __init__(
         self, store: DatasetStore, run: str, journal: DataFrame, missing_spans: MissingSpans, parts: Parts
@@ -39,20 +39,20 @@ class MetricsWriter:
         self._missing_spans = missing_spans
 
     def events(self, days: Collection[date]) -> None:
-        """State what events tell that happened on ``days``."""
+        """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
         of_days = self._journal.where(_is_in("date", days))
         self._write("throughput", throughput(of_days, self._missing_spans), days)
         self._write("rates", rates(self._read("throughput", days)), days)
         self._write("payload", payload(of_days, self._missing_spans), days)
 
     def touched(self, days: Collection[date]) -> set[date]:
-        """The days of the messages to which something happened on ``days``."""
+        """The dates of the messages that have an event on ``days``."""
         found = with_message_dates(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
         return {row.day for row in found} | self._moved(days)
 
     def _moved(self, days: Collection[date]) -> set[date]:
-        """The days where lives lie that may be put together otherwise: those of ids with an event whose ``created_at``
-        other events tell, if something happened to the id on ``days``."""
+        """The dates of messages whose events may now be combined differently: an event on ``days`` has their id, and an
+        event of that id takes its ``created_at`` from other events."""
         ids = self._journal.where(_is_in("date", days)).select("message_id")
         blank = without_created_at(self._journal).select("message_id").distinct()
         moved = blank.join(ids, "message_id", "left_semi")
@@ -60,13 +60,13 @@ class MetricsWriter:
         return {row.date for row in found}
 
     def messages(self, days: Collection[date]) -> None:
-        """State what became of the messages of ``days``."""
+        """Recompute ``lifecycle``, latencies and traces of the messages of ``days``."""
         if not days:
             return
         former = self._read("lifecycle", days).select("trace_id")
         window = midnight(min(days)), midnight(max(days)) + DAY_MS - 1
         of_days = with_message_dates(self._journal, window).where(_is_in("day", days))
-        # Read before it is stated: the files stay, the names of those that count do not.
+        # ``former`` was read before this write: its files stay, but ``parts`` then names the new ones.
         self._write("lifecycle", lifecycle(of_days, self._missing_spans), days)
         now = self._read("lifecycle", days)
         self._write("latency_hist", latency_hist(now), days)
@@ -74,7 +74,7 @@ class MetricsWriter:
         self._traces(former.union(now.select("trace_id")).where("trace_id is not null").distinct())
 
     def _traces(self, touched: DataFrame) -> None:
-        """State the traces of which a message was stated, and those that share a date with one."""
+        """Recompute the ``touched`` traces, and write the other traces of their dates again."""
         kept = self._read("traces")
         old = kept.join(touched, "trace_id", "left_semi").select("date")
         new = traces(self._read("lifecycle").join(touched, "trace_id", "left_semi"))
@@ -87,13 +87,13 @@ class MetricsWriter:
         self._keep("traces", days)
 
     def still_open(self, ends: Mapping[date, int], latest: date) -> None:
-        """State which messages were open at the end of each day (Unix ms); ``latest``: of the whole journal."""
+        """Recompute ``open``. ``ends``: the end of each day, Unix ms; ``latest``: the last day of the journal."""
         lives = self._read("lifecycle")
         frames = [open_messages(lives if day == latest else lifecycle_at(lives, at), at) for day, at in ends.items()]
         self._write("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
 
     def totals(self, days: Collection[date], names: Sequence[str]) -> dict[str, int]:
-        """How many of each event there were on ``days``."""
+        """The number of each event of ``names`` on ``days``."""
         from pyspark.sql import functions as f
 
         of_days = self._read("throughput", days).where("grain = 'day'")
@@ -102,7 +102,7 @@ class MetricsWriter:
         return {name: int(row[name]) for name in names}
 
     def days(self, dataset: str) -> list[date]:
-        """The dates of which there is something."""
+        """The dates that ``dataset`` has."""
         return [date.fromisoformat(day) for day in self.parts[dataset]]
 
     def _write(self, dataset: str, frame: DataFrame, days: Collection[date]) -> None:

@@ -1,7 +1,7 @@
-"""Charts as SVG, drawn by Vega-Lite without a browser: text that goes into a page, with the page's own colours.
+"""Draws charts as SVG text with Vega-Lite, without a browser.
 
-Colours are CSS variables, so that a chart follows the page from light to dark and to paper. It has no script, no link
-and no id. For whoever does not see it, the page says the same in words and in a table.
+Colours are CSS variables of the page, so a chart follows its light, dark and print styles. The SVG has no script, link
+or id. The page repeats the content of each chart in words and in a table.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 WIDTH = 400
 _FONT = "system-ui, sans-serif"
 COLOURS = tuple(f"var(--c{number})" for number in range(1, 7))
-"""Of a series, in order; the last is that of all the others."""
+"""The colours of series, in order; the last one is for all further series."""
 
 _NAMES = {"field": "name", "type": "ordinal", "sort": None, "title": None, "axis": {"labelLimit": 120}}
 _CONFIG: dict[str, Any] = {
@@ -43,7 +43,7 @@ _CONFIG: dict[str, Any] = {
 
 
 def columns(points: Sequence[tuple[str, float]], colour: str, labels: Sequence[str]) -> str:
-    """A column per point, (name, value), in order; ``labels``: what the axis says of some of them, by name."""
+    """A column chart of points (name, value), in order. ``labels``: the names that the axis shows."""
     spec = {
         "height": 170,
         "data": {"values": [{"name": name, "value": value} for name, value in points]},
@@ -64,16 +64,16 @@ def columns(points: Sequence[tuple[str, float]], colour: str, labels: Sequence[s
 
 
 def bars(rows: Sequence[tuple[str, float, str]], colour: str) -> str:
-    """A bar per row, (name, value, value in words), the first at the top; names stand above the bar."""
+    """A bar chart of rows (name, value, formatted value), the first at the top. Names are above the bars."""
     values = [{"row": row, "name": name, "value": value, "text": text} for row, (name, value, text) in enumerate(rows)]
-    # Room for the text behind the longest.
+    # Space for the text behind the longest bar.
     most = max((value for _, value, _ in rows), default=0) or 1
     length = {"field": "value", "type": "quantitative", "axis": None, "scale": {"domain": [0, most * 1.25]}}
     name = {"type": "text", "align": "left", "dy": -13, "fill": "var(--muted)", "limit": WIDTH - 70}
     spec = {
         "height": 40 * len(rows),
         "data": {"values": values},
-        # Two names may be the same to the eye, such as what is unknown, and what calls itself so.
+        # The row number identifies a bar, because two rows may have the same name, such as "unknown".
         "encoding": {"y": {**_NAMES, "field": "row", "axis": None}},
         "layer": [
             {
@@ -91,7 +91,7 @@ def bars(rows: Sequence[tuple[str, float, str]], colour: str) -> str:
 
 
 def stacks(rows: Sequence[tuple[str, str, float]], series: Sequence[str]) -> str:
-    """A bar per name, made of pieces: rows of (name, series, value); ``series`` in the order of :data:`COLOURS`."""
+    """A stacked bar per name from rows (name, series, value); ``series`` in the order of :data:`COLOURS`."""
     names = {name for name, _, _ in rows}
     order = [
         {"name": name, "series": piece, "value": value, "order": series.index(piece)} for name, piece, value in rows
@@ -116,7 +116,7 @@ def stacks(rows: Sequence[tuple[str, str, float]], series: Sequence[str]) -> str
 
 
 def _draw(spec: dict[str, Any]) -> str:
-    # Takes most of a second when it is first called, and loads a library of 80 MB.
+    # The import loads a library of 80 MB; the first call takes almost a second.
     import vl_convert
 
     whole = {

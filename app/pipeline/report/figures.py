@@ -1,4 +1,4 @@
-"""The numbers of a report, whatever form it takes: as JSON, as CSV, or as a page."""
+"""The figures of a report, and their JSON and CSV forms."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from msgspec import Struct
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """What happened to the messages of one queue, job, producer language, broker, day or hour, or to all.
+    """Figures of the messages of one queue, job, producer language, broker, day or hour, or of all messages.
 
-    ``name``: null where the journal could not know it. ``retried``: deliveries after a failed one. The rates are null
-    where there is nothing to share; so are times where none was measured. ``wait``: from accepted to the first
-    delivery; ``e2e``: from ``created_at`` to the ack; both of the messages that were created then. With ``at_least``,
-    records were lost, and it may be more.
+    ``name``: null if the journal does not have it. ``retried``: deliveries after a failed one. A rate is null if its
+    denominator is 0, a time if none was measured. ``wait``: from accepted to the first delivery; ``e2e``: from
+    ``created_at`` to the ack; both of the messages created in that time. ``at_least``: records are missing, so counts
+    are lower bounds.
     """
 
     name: str | None
@@ -45,7 +45,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class Violations(Struct, frozen=True):
-    """Bodies of one producer language that broke the contract for one reason."""
+    """The number of bodies of one producer language that were quarantined for one reason."""
 
     lang: str | None
     reason: str
@@ -53,7 +53,7 @@ class Violations(Struct, frozen=True):
 
 
 class CheckedBodies(Struct, frozen=True):
-    """How many bodies of one producer language were checked, and how many of them were quarantined."""
+    """The numbers of checked and of quarantined bodies of one producer language."""
 
     lang: str | None
     checked: int
@@ -61,7 +61,7 @@ class CheckedBodies(Struct, frozen=True):
 
 
 class DeadLetterFigures(Struct, frozen=True):
-    """Messages of one queue that were dead-lettered for one reason."""
+    """The number of messages of one queue that were dead-lettered for one reason."""
 
     reason: str
     queue: str | None
@@ -69,10 +69,10 @@ class DeadLetterFigures(Struct, frozen=True):
 
 
 class OpenMessages(Struct, frozen=True):
-    """Messages that had not ended at the end of the report's time, by the queue they are in and by age.
+    """The number of messages of one queue, state and age class that had not ended at the end of the report.
 
-    ``state``: waiting or leased. Ages from ``from_seconds`` to below ``below_seconds``, null: without end;
-    ``oldest_ms``: the age of the oldest.
+    ``state``: waiting or leased. The class is ``from_seconds`` to below ``below_seconds``, null: no bound.
+    ``oldest_ms``: the age of the oldest message.
     """
 
     queue: str | None
@@ -84,12 +84,12 @@ class OpenMessages(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
-    """All of a report. Dates are UTC, ISO 8601, both included; ``as_of``: the end of the last minute with an event, in
-    Unix ms.
+    """All figures of a report.
 
-    ``lost``: records that gateways dropped; ``in_holes``: that never landed. ``unit``: of ``trend``, day or hour.
-    ``checked`` and ``violations`` are null where no bodies were checked; they know no dates. ``open`` is null where it
-    was not measured as of the last day.
+    Dates are UTC, ISO 8601, both included. ``as_of``: the end of the last minute with an event, Unix ms. ``lost``:
+    records that gateways dropped; ``in_holes``: records that never landed. ``unit``: that of ``trend``, day or hour.
+    ``checked`` and ``violations`` have no dates, and are null if no bodies were checked. ``open`` is null if it was not
+    measured as of the last day.
     """
 
     first_date: str
@@ -112,12 +112,12 @@ class Figures(Struct, frozen=True, kw_only=True):
 
     @property
     def at_least(self) -> bool:
-        """Whether records are missing, so that every count may be more."""
+        """Whether records are missing, so that every count is a lower bound."""
         return self.total.at_least or bool(self.lost or self.in_holes)
 
 
 def as_json(figures: Figures) -> bytes:
-    """The figures as a JSON document: the same bytes for the same figures."""
+    """The figures as a JSON document. Equal figures give equal bytes."""
     return msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n"
 
 
@@ -126,9 +126,9 @@ _KEYS = ("name", "lang", "queue", "reason", "state", "from_seconds", "below_seco
 
 
 def as_csv(figures: Figures) -> bytes:
-    """The figures as CSV, a number a line: table, what it is of, measure, value.
+    """The figures as CSV with the columns table, of, measure, value: one number per line.
 
-    Names that a spreadsheet would take for a formula have an apostrophe before them.
+    Names that a spreadsheet would read as a formula are prefixed with an apostrophe.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

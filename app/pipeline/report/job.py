@@ -1,4 +1,4 @@
-"""The command ``report``: what was measured, as a page, as JSON or as CSV."""
+"""The job ``report``: writes the measured figures as an HTML page, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.pipeline.storage.datasets import DatasetStore
 def report(
     launch: Launch, root: str, output: Path, form: str, first: date | None, last: date | None, note: str | None
 ) -> None:
-    """Write the report; ``form``: html, json or csv. The file is replaced whole. Raises JobFailed."""
+    """Write the report. ``form``: html, json or csv. The file is replaced atomically. Raises JobFailed."""
     from app.pipeline.report.load import load_figures
     from app.pipeline.report.page import as_html
 

@@ -1,4 +1,4 @@
-"""The figures of a report, from what ``metrics`` and ``validate`` have written."""
+"""Computes the figures of a report from the datasets of ``metrics`` and ``validate``."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ Span = tuple[date, date]
 def load_figures(
     store: DatasetStore, first: date | None = None, last: date | None = None, note: str | None = None
 ) -> Figures:
-    """The figures from ``first`` to ``last``, both included; None: as far as there are any.
+    """The figures from ``first`` to ``last``, both included; None: no bound.
 
-    Raises JobFailed where there are none.
+    Raises JobFailed if that time has no events.
     """
     span, as_of = _span(store, first, last)
     unit: Literal["hour", "day"] = "hour" if span[0] == span[1] else "day"
-    # By the minute there are more rows: of one day only.
+    # Minutes are used for a single day only, because they have many more rows.
     grain = "minute" if unit == "hour" else "day"
     counted = _between(store.read("throughput").where(f"grain = '{grain}'"), span)
     groups = _groups(counted, _between(store.read("latency_hist").where(f"grain = '{grain}'"), span), unit)
@@ -110,7 +110,7 @@ def _names(span: Span, unit: str) -> list[str]:
 
 
 def _groups(counted: DataFrame, histogram: DataFrame, unit: str) -> Mapping[str, Mapping[str | None, Group]]:
-    """By dimension and name: those of a message, the points of the trend, and the total."""
+    """The groups by dimension and name; ``trend`` and ``total`` are dimensions too."""
     from pyspark.sql import functions as f
 
     sums = [f.sum(name).alias(name) for name in _COUNTS]
@@ -134,7 +134,7 @@ def _groups(counted: DataFrame, histogram: DataFrame, unit: str) -> Mapping[str,
 
 
 def _spread(frame: DataFrame, unit: str) -> DataFrame:
-    """Every row once for each of its dimensions, as ``dimension`` and ``name``."""
+    """Repeats every row for each of its dimensions, as ``dimension`` and ``name``."""
     from pyspark.sql import functions as f
 
     day = f.date_from_unix_date(f.floor(f.col("at") / DAY_MS).cast("int")).cast("string")
@@ -178,12 +178,12 @@ def _dead_letters(counted: DataFrame) -> Sequence[DeadLetterFigures]:
 
 
 def _open(store: DatasetStore, span: Span) -> Sequence[OpenMessages] | None:
-    """As of the end of the last day; None where no run has measured that."""
+    """The open messages as of the end of the last day; None if no run has measured them."""
     from pyspark.sql import functions as f
 
     rows = store.read("open").where(f.col("date") == f.lit(span[1])).collect()
     if not rows:
-        # Days of which nothing was open have no rows; of the last run it is known which day it was.
+        # A day without open messages has no rows, but the manifest names the day of the last run.
         as_of = (store.manifest("open") or {}).get("as_of")
         if as_of is None or not midnight(span[1]) <= as_of < midnight(span[1]) + DAY_MS:
             return None

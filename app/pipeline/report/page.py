@@ -1,4 +1,4 @@
-"""A report as a page: one HTML file without scripts, links or anything else to fetch."""
+"""Renders a report as one HTML file without scripts, links or external resources."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _MOST_BARS = 8
 _MOST_ROWS = 50
 _OTHERS = "all others"
 _FEWEST = 20
-"""A job's 95th percentile and its rates mean little below so many messages: it is not ranked, unless all have fewer."""
+"""Jobs with fewer deliveries are not ranked, unless all jobs have fewer, because their figures mean little."""
 
 
 class Table(NamedTuple):
-    """Texts; ``numbers``: the first column that holds numbers. ``left_out``: rows that are not shown."""
+    """A table of texts. ``numbers``: the index of the first numeric column; ``left_out``: rows not shown."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -29,7 +29,7 @@ class Table(NamedTuple):
 
 
 class Chart(NamedTuple):
-    """An SVG, what it says in words, and the numbers behind it."""
+    """A chart: its SVG, a summary in words, and a table of its numbers."""
 
     title: str
     hint: str
@@ -39,7 +39,7 @@ class Chart(NamedTuple):
 
 
 def as_html(figures: Figures) -> bytes:
-    """The page: the same bytes for the same figures. Takes a second, and 200 MB for the charts."""
+    """The page as HTML. Equal figures give equal bytes. Takes about 1 s, and 200 MB for the charts."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -70,7 +70,7 @@ def _checked(figures: Figures) -> Table | None:
 
 
 def name_of(name: str | None) -> str:
-    """What a name is shown as."""
+    """The display text of a name."""
     return "unknown" if name is None else name or "(empty)"
 
 
@@ -101,12 +101,12 @@ def _trend(figures: Figures) -> list[Chart]:
 
 
 def _short(name: str, unit: str, is_long: bool) -> str:
-    """Of an hour or a day; ``is_long``: of more than one year, so that no two days have one name."""
+    """The short name of an hour or day. ``is_long``: the report spans several years, so days need their year."""
     return f"{name[11:13]}:00" if unit == "hour" else name if is_long else f"{date.fromisoformat(name):%d %b}"
 
 
 def _scale(most: float) -> tuple[int, str]:
-    """What to divide ms by for an axis, and how to say so."""
+    """The divisor of ms for an axis, and the text of its unit."""
     units = ((86_400_000, ", in days"), (3_600_000, ", in hours"), (60_000, ", in minutes"), (1_000, ", in seconds"))
     return next((unit for unit in units if most >= 2 * unit[0]), (1, ", in ms"))
 
@@ -166,12 +166,14 @@ def _violations(figures: Figures) -> Chart | None:
     for each in figures.violations:
         by_reason[each.reason] += each.count
         by_lang[name_of(each.lang)] += each.count
-    room = len(charts.COLOURS)
-    often = [reason for reason, _ in by_reason.most_common(room if len(by_reason) <= room else room - 1)]
+    most_series = len(charts.COLOURS)
+    often = [
+        reason for reason, _ in by_reason.most_common(most_series if len(by_reason) <= most_series else most_series - 1)
+    ]
     pieces = Counter[tuple[str, str]]()
     for each in figures.violations:
         pieces[name_of(each.lang), each.reason if each.reason in often else _OTHERS] += each.count
-    series = [*often, _OTHERS] if len(by_reason) > room else often
+    series = [*often, _OTHERS] if len(by_reason) > most_series else often
     rows = [
         (lang, reason, pieces[lang, reason])
         for lang, _ in by_lang.most_common(_MOST_BARS)

@@ -1,7 +1,7 @@
-"""A stored body as it is sent: its queue, its attempts and its dead-letter block, and the key that it is sent under.
+"""Prepares a stored body for sending: its queue, attempts, dead-letter block and idempotency key. Pure.
 
-All of it is a function of the body and of what the command was told, so that a run that is started again sends the same
-bytes under the same key. Pure.
+The result depends only on the body and the options of the command, so a restarted run sends the same bytes under the
+same key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DIGITS = 32
 
 
 class Unsendable(Exception):
-    """A body that no request can carry. ``code``: why."""
+    """A body that cannot be sent. ``code``: the reason."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -27,20 +27,21 @@ class Unsendable(Exception):
 
 
 class Changes(NamedTuple):
-    """What a message loses on its way."""
+    """The changes that the options request."""
 
     reset_attempts: bool = False
     drop_dead_letter: bool = False
 
 
 def is_queue(name: str) -> bool:
-    """Whether a gateway has queues of that name: not a dead-letter queue's, nor what clients take out of a path."""
+    """Whether ``name`` is a queue name for sending: no dead-letter queue, and no ``.`` or ``..``, which URLs drop."""
     return _QUEUE.fullmatch(name) is not None and name not in (".", "..") and not name.endswith(".dlq")
 
 
 def outgoing(body: bytes | None, queue: str, changes: Changes) -> bytes:
-    """``body`` as it goes to ``queue``, on one line. Its ``meta.queue`` becomes that queue, because the gateway takes
-    no other; what else is wrong with it is the gateway's to say. Raises Unsendable.
+    """``body`` as sent to ``queue``, on one line. Raises Unsendable.
+
+    ``meta.queue`` is set to ``queue``, because the gateway accepts no other. Other faults are left to the gateway.
     """
     if not body:
         raise Unsendable("no_body")
@@ -48,12 +49,12 @@ def outgoing(body: bytes | None, queue: str, changes: Changes) -> bytes:
         raise Unsendable("no_queue")
     if not is_queue(queue):
         raise Unsendable("invalid_queue")
-    made = body if _stays(body, queue, changes) else _changed(body, queue, changes)
-    # Valid JSON has line breaks between its tokens only.
+    made = body if _is_unchanged(body, queue, changes) else _changed(body, queue, changes)
+    # Valid JSON has line breaks only between tokens.
     return made.replace(b"\r", b" ").replace(b"\n", b" ") if b"\n" in made or b"\r" in made else made
 
 
-def _stays(body: bytes, queue: str, changes: Changes) -> bool:
+def _is_unchanged(body: bytes, queue: str, changes: Changes) -> bool:
     try:
         received: Received = inspect(body, _LIMITS)
     except Poison:
@@ -93,17 +94,17 @@ def _move(frame: ObjectText, queue: str) -> None:
 
 
 def key_of(run: str, queue: str, identity: str) -> str:
-    """The idempotency key of a message in a run, whatever batch and task it comes to."""
+    """The idempotency key of a message in a run, independent of its batch and task."""
     return f"{run}:{_digest(queue, identity)}"
 
 
 def key_after(key: str) -> str:
-    """The key under which a message is published again whose fate under ``key`` nobody knows."""
+    """The next key of a message whose outcome under ``key`` is unknown."""
     return f"{key.rpartition(':')[0]}:{_digest(key)}"
 
 
 def entry(body: bytes, key: str) -> bytes:
-    """A line of a batch. ``body``: as :func:`outgoing` makes it."""
+    """A line of an NDJSON batch. ``body``: from :func:`outgoing`."""
     return b'{"envelope":%b,"idempotency_key":"%b"}' % (body, key.encode())
 
 

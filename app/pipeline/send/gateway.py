@@ -1,4 +1,4 @@
-"""A gateway's batch endpoint, as a task sees it: what became of each message, or why nothing came of the request."""
+"""A client of a gateway's batch endpoint: returns the outcome of each message, or why the whole request failed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 120.0
 _NDJSON = {"content-type": "application/x-ndjson"}
 _AGAIN = frozenset({408, 409, 425, 429})
-"""Of a whole request: it may fare better later, as it may after all from 500 on, of which proxies have their own."""
+"""HTTP statuses of a request that is worth repeating, besides all from 500 on, which proxies also send."""
 TOO_LARGE = 413
 _UNRESOLVED = IdempotencyUnresolved()
 
@@ -25,7 +25,7 @@ Status = Literal["accepted", "replayed", "rejected", "unknown", "left"]
 
 
 class Outcome(NamedTuple):
-    """Of one message. ``left``: it is worth another try; ``unknown``: it may have been published, or not."""
+    """The outcome of one message. ``left``: worth another try; ``unknown``: it may have been published."""
 
     status: Status
     http_status: int | None
@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 class Busy(NamedTuple):
-    """The request may be sent again after ``retry_after`` seconds, None where nobody told."""
+    """The request failed and may be repeated after ``retry_after`` seconds, None if the answer has no such time."""
 
     code: str
     http_status: int | None
@@ -41,7 +41,7 @@ class Busy(NamedTuple):
 
 
 class GatewayRefusal(NamedTuple):
-    """No request like this one will be taken: no credential, no right, no such queue, nobody keeps keys."""
+    """The gateway accepts no such request: credential, right or queue is missing, or no store of idempotency keys."""
 
     http_status: int
     code: str
@@ -49,14 +49,14 @@ class GatewayRefusal(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Where messages go. ``token``: bearer token."""
+    """The gateway to send to. ``token``: bearer token."""
 
     url: str
     token: str | None
 
 
 class GatewayClient:
-    """One connection to a gateway; every call blocks for at most 130 s."""
+    """One connection to a gateway. Every call blocks for at most 130 s. No call retries."""
 
     def __init__(self, target: Target) -> None:
         headers = {"authorization": f"Bearer {target.token}"} if target.token else {}
@@ -68,21 +68,21 @@ class GatewayClient:
         self._http.close()
 
     def check(self, queue: str) -> Busy | GatewayRefusal | None:
-        """Whether the queue is there and may be sent to: an upload of nothing."""
+        """Check with an empty upload that the queue exists and may be sent to. None: it may."""
         answer = self._post(queue, b"")
         return None if isinstance(answer, list) else answer
 
     def retention_seconds(self, queue: str) -> float | None:
-        """For how long the queue's idempotency keys are kept; None: it does not tell."""
+        """Seconds for which the queue's idempotency keys are kept; None if the gateway does not report it."""
         try:
-            told = _object(self._http.get(f"queues/{quote(queue, safe='')}").content).get("idempotency")
+            policy = _object(self._http.get(f"queues/{quote(queue, safe='')}").content).get("idempotency")
         except httpx.RequestError:
             return None
-        seconds = told.get("retention_seconds") if isinstance(told, dict) else None
+        seconds = policy.get("retention_seconds") if isinstance(policy, dict) else None
         return float(seconds) if isinstance(seconds, int | float) else None
 
     def send(self, queue: str, entries: Sequence[bytes]) -> list[Outcome] | Busy | GatewayRefusal:
-        """Publish a batch; an outcome per entry, in order."""
+        """Publish a batch. Returns one outcome per entry, in order, or why the request failed."""
         answer = self._post(queue, b"\n".join(entries) + b"\n")
         if not isinstance(answer, list):
             return answer
@@ -100,38 +100,38 @@ class GatewayClient:
         except httpx.RequestError as error:
             unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
             return Busy("unreachable" if unsent else "no_answer", None, None)
-        told = _object(response.content)
+        answer = _object(response.content)
         if response.status_code in (201, 207):
-            results = told.get("results")
+            results = answer.get("results")
             return results if isinstance(results, list) else Busy("no_answer", response.status_code, None)
-        code = str(told.get("code") or f"http_{response.status_code}")
+        code = str(answer.get("code") or f"http_{response.status_code}")
         if response.status_code in _AGAIN or response.status_code >= 500:
             return Busy(code, response.status_code, _seconds(response.headers))
-        return GatewayRefusal(response.status_code, code, str(told.get("detail") or "it gave no reason"))
+        return GatewayRefusal(response.status_code, code, str(answer.get("detail") or "no reason given"))
 
 
 def _outcome(result: Mapping[str, Any]) -> Outcome:
     status, code = int(result["status"]), result.get("code")
     if status == 201:
         return Outcome("replayed" if result.get("replayed") else "accepted", status)
-    # A gateway that does not tell what is worth another try says it in words.
+    # Older gateways send no ``retryable`` here, but the text of the error.
     if code == _UNRESOLVED.code and (result.get("retryable") is False or result.get("detail") == _UNRESOLVED.detail):
         return Outcome("unknown", status, code)
-    # 504 otherwise: a broker did not answer. The same key tells what became of the message, or that nobody knows.
+    # Any other 504: the broker did not answer. Repeating the same key returns the outcome, or that it is unknown.
     again = status in (429, 500, 503, 504) or code == "idempotency_in_progress"
     return Outcome("left" if again else "rejected", status, code)
 
 
 def _object(content: bytes) -> dict[str, Any]:
     try:
-        told = msgspec.json.decode(content)
+        decoded = msgspec.json.decode(content)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return {}
-    return told if isinstance(told, dict) else {}
+    return decoded if isinstance(decoded, dict) else {}
 
 
 def _seconds(headers: httpx.Headers) -> float | None:
-    """Of Retry-After, which is a number or a date (RFC 9110, section 10.2.3)."""
+    """Seconds of Retry-After, which is a number or a date (RFC 9110, section 10.2.3)."""
     text = headers.get("retry-after", "")
     if text.isascii() and text.isdigit():
         return float(text)
@@ -142,12 +142,12 @@ def _seconds(headers: httpx.Headers) -> float | None:
 
 
 def url_fault(url: str) -> str | None:
-    """Why ``url`` is no gateway's, in words that do not quote it where it may hold a password; None: nothing is."""
+    """Why ``url`` is no valid gateway URL; None if it is valid. Does not quote a URL that may contain a password."""
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_whole = False
     if "@" in url:
-        return "a URL with a user or a password would be written down: give a token"
+        return "a URL with a user or password would be stored: use a token instead"
     return None if is_whole else f"{url!r} is no http URL"

@@ -1,7 +1,7 @@
-"""The jobs ``redrive``, ``replay`` and ``backfill``: stored bodies go back to a gateway, every message once.
+"""The jobs ``redrive``, ``replay`` and ``backfill``: send stored bodies to a gateway, every message once.
 
-Every message has an idempotency key, made of the run and of itself. What was killed is started again: what the ledger
-tells of is left out, what was sent and not yet written down is sent again under its key, and written once.
+Every message has an idempotency key made of the run id and the message. A killed run is started again: messages in the
+ledger are skipped; those sent but not yet in the ledger are sent again under the same key and published once.
 """
 
 from __future__ import annotations
@@ -32,86 +32,86 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _KEYS_SECONDS = 86_400.0
-"""For how long keys are kept where no gateway tells: its default."""
+"""The gateway's default retention of keys, used if it does not report its own."""
 _STALE_MARGIN_MS = 180_000
-"""A line of the ledger is written so much later, at most, than the gateway has kept the key."""
+"""The longest time between the gateway storing a key and the task writing its ledger line."""
 
 
 def send_messages(
-    launch: Launch, order: SendRequest, output: str, source: Callable[[SparkSession], Source]
+    launch: Launch, request: SendRequest, output: str, source: Callable[[SparkSession], Source]
 ) -> Manifest | None:
-    """Run the job and tell its result; the manifest of the ledger, None of a dry run.
+    """Run the job and print its result. Returns the manifest of the ledger, None for a dry run.
 
-    Raises UsageError, JobFailed; Partial when not every message was delivered.
+    Raises UsageError, JobFailed; Partial if some messages were not delivered.
     """
-    with launch.spark(order.job) as spark:
+    with launch.spark(request.job) as spark:
         found = source(spark)
-        rows = distinct_messages(select_rows(found, order.select), found.order, order.to_queue, order.limit)
-        if order.dry_run:
-            print_dry_run(rows, order)
+        rows = distinct_messages(select_rows(found, request.select), found.order, request.to_queue, request.limit)
+        if request.dry_run:
+            print_dry_run(rows, request)
             return None
         store = DatasetStore(spark, output)
-        run = order.run_id or run_of(order.job, found.inputs, order.identifying_options())
-        with exclusive_lock(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", order.job):
-            job = SendRun(store, order, run, found.inputs, found.places)
+        run = request.run_id or run_of(request.job, found.inputs, request.identifying_options())
+        with exclusive_lock(store.files, f"{store.folder(LEDGER.name)}/_locks/{run}", request.job):
+            job = SendRun(store, request, run, found.inputs, found.places)
             manifest = job.finished() or job.send_rest(rows)
         path = store.folder(LEDGER.name, run)
     summarize(launch.summary, {**manifest, "path": path})
-    print_result(manifest, path, order)
+    print_result(manifest, path, request)
     return manifest
 
 
 class SendRun:
-    """One run of one command. The caller holds its lock."""
+    """One run of one command. The caller owns its lock."""
 
     def __init__(
-        self, store: DatasetStore, order: SendRequest, run: str, inputs: Sequence[Any], places: list[str]
+        self, store: DatasetStore, request: SendRequest, run: str, inputs: Sequence[Any], places: list[str]
     ) -> None:
-        """``inputs``: what is sent; ``places``: where it lies."""
+        """``inputs``: JSON values that identify the inputs; ``places``: their URLs."""
         self._store = store
         self._spark: SparkSession = store.spark
-        self._order = order
+        self._request = request
         self._run = run
         self._inputs = digest_of(inputs)
         self._places = places
         self._ledger = Ledger(store)
 
     def finished(self) -> Manifest | None:
-        """The manifest of the run where nothing is left to do."""
+        """The manifest of the run if nothing is left to send; else None."""
         manifest = self._store.manifest(LEDGER.name, self._run)
         if manifest is None or not manifest["done"]:
             return None
         self._check_options(manifest["job"], manifest["options"])
         if manifest["inputs"] != self._inputs:
-            raise click.UsageError(f"Run {self._run} is done, and had other inputs: take another --run-id.")
+            raise click.UsageError(f"Run {self._run} is done, and had other inputs: use another --run-id.")
         self._store.point([LEDGER.name], self._run)
         self._store.files.remove(self._ledger.pieces(self._run))
         say(f"Run {self._run} is done: nothing is left to send.")
         return manifest
 
     def send_rest(self, rows: DataFrame) -> Manifest:
-        """Send what was not sent yet."""
+        """Send the messages that are not sent yet."""
         began = time.monotonic()
         begun = self._begin()
         planned, plan, unread = self._plan(rows)
         pending = sum(row["n"] for row in plan if row["pending"])
         queues = sorted({row["target_queue"] for row in plan if row["pending"] and is_queue(row["target_queue"])})
         say(
-            f"{self._order.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
-            f"to {len(queues)} queues of {self._order.target.url}"
+            f"{self._request.job}: run {self._run}, {sum(row['n'] for row in plan)} messages, {pending} to send now, "
+            f"to {len(queues)} queues of {self._request.target.url}"
         )
         if unread.files:
-            say(f"warning: {unread.told()}")
+            say(f"warning: {unread.text()}")
         keys_seconds = self._check(queues)
         self._warn_of_rate(pending, keys_seconds)
-        begun = self._fresh(begun, pending, keys_seconds)
+        begun = self._check_key_age(begun, pending, keys_seconds)
         self._ledger.begin(begun)
         refused = self._send(planned, self._tasks(pending)) if pending else None
         return self._finish(plan, unread, refused, time.monotonic() - began)
 
     def _begin(self) -> RunRecord:
         known = self._ledger.begun(self._run)
-        options = self._order.identifying_options()
+        options = self._request.identifying_options()
         if known is not None:
             self._check_options(known.job, known.options)
             if known.inputs != self._inputs:
@@ -120,17 +120,17 @@ class SendRun:
             return structs.replace(known, unsure_since=since)
         for other in self._ledger.others():
             if (
-                (other.job, other.options) == (self._order.job, options)
-                and self._order.run_id is None
+                (other.job, other.options) == (self._request.job, options)
+                and self._request.run_id is None
                 and overlap(self._places, other.places)
                 and self._is_open(other)
             ):
                 raise click.UsageError(
                     f"Run {other.run_id}, with these options, is not finished, and its inputs have changed since. "
-                    f"Go on with --run-id {other.run_id}, or begin another run with an id of your own."
+                    f"Continue it with --run-id {other.run_id}, or start another run with a new --run-id."
                 )
         return RunRecord(
-            self._run, self._order.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places
+            self._run, self._request.job, options, self._inputs, time.time_ns() // 1_000_000, None, self._places
         )
 
     def _is_open(self, run: RunRecord) -> bool:
@@ -140,21 +140,21 @@ class SendRun:
         return bool(manifest["counts"].get("unread") and manifest["counts"]["selected"])
 
     def _check_options(self, job: str, options: Mapping[str, Any]) -> None:
-        mine = self._order.identifying_options()
-        if job != self._order.job:
-            raise click.UsageError(f"Run {self._run} is one of {job}: take another --run-id.")
+        mine = self._request.identifying_options()
+        if job != self._request.job:
+            raise click.UsageError(f"Run {self._run} belongs to {job}: use another --run-id.")
         other = sorted(name for name in {*mine, *options} if options.get(name) != mine.get(name))
         if other:
             raise click.UsageError(f"Run {self._run} was begun with other options: {', '.join(other)}.")
 
     def _plan(self, rows: DataFrame) -> tuple[DataFrame, list[Any], Unread]:
-        """The messages to send, counts of all by (target_queue, pending), and what could not be read."""
+        """The messages to send, counts of all by (target_queue, pending), and the unreadable files."""
         from pyspark.sql import functions as f
 
         settled = self._ledger.lines(self._run).select(
             "message_id", "target_queue", f.col("status").alias("was"), f.col("idempotency_key").alias("under")
         )
-        again = self._order.unknown == "publish"
+        again = self._request.unknown == "publish"
         pending = f.col("was").isNull() | (f.col("was") == "left")
         pending = pending | (f.col("was") == "unknown") if again else pending
         joined = rows.join(settled, ["message_id", "target_queue"], "left").withColumn("pending", pending)
@@ -166,33 +166,33 @@ class SendRun:
         known = [row for row in plan if not row["unread"]]
         return joined.where("pending and unread is null"), known, Unread.of(row for row in plan if row["unread"])
 
-    def _fresh(self, begun: RunRecord, pending: int, keys_seconds: float) -> RunRecord:
-        """``begun``, unless what it sent last may be sent twice, because the gateway has forgotten its keys."""
+    def _check_key_age(self, begun: RunRecord, pending: int, keys_seconds: float) -> RunRecord:
+        """``begun``. Raises JobFailed if its last messages may be sent twice, because their keys have expired."""
         if begun.unsure_since is None or not pending:
             return begun
         age = time.time_ns() // 1_000_000 - begun.unsure_since + _STALE_MARGIN_MS
         if age <= keys_seconds * 1000:
             return begun
-        if self._order.unknown == "publish":
+        if self._request.unknown == "publish":
             return structs.replace(begun, unsure_since=None)
         raise JobFailed(
             f"Run {self._run} was cut off {age / 3_600_000:.1f} h ago, longer than the gateway keeps keys "
-            f"({keys_seconds / 3600:.1f} h): what it sent at the very end might be sent twice. "
-            "--unknown publish goes on all the same."
+            f"({keys_seconds / 3600:.1f} h), so its last messages might be sent twice. "
+            "Use --unknown publish to continue anyway."
         )
 
     def _warn_of_rate(self, pending: int, keys_seconds: float) -> None:
-        rate = self._order.max_rate
+        rate = self._request.max_rate
         if rate is not None and pending / rate > keys_seconds:
             say(
-                f"warning: this takes {pending / rate / 3600:.1f} h at least, and the gateway keeps keys for "
-                f"{keys_seconds / 3600:.1f} h: should it be killed, start it again within that time"
+                f"warning: this takes at least {pending / rate / 3600:.1f} h, but the gateway keeps keys for "
+                f"{keys_seconds / 3600:.1f} h: if it is killed, start it again within that time"
             )
 
     def _check(self, queues: Sequence[str]) -> float:
-        """What would come to nothing is told before anything is sent. For how many seconds all queues keep keys."""
-        order = self._order
-        gateway = GatewayClient(order.target)
+        """Check gateway and queues before sending. Returns the shortest retention of keys, in seconds."""
+        request = self._request
+        gateway = GatewayClient(request.target)
         kept: list[float] = []
         try:
             for queue in queues:
@@ -200,7 +200,7 @@ class SendRun:
                 if isinstance(answer, GatewayRefusal):
                     raise refusal(answer, queue)
                 if isinstance(answer, Busy) and answer.http_status is None:
-                    raise JobFailed(f"No gateway answers at {order.target.url}.")
+                    raise JobFailed(f"No gateway answers at {request.target.url}.")
                 seconds = gateway.retention_seconds(queue)
                 if seconds is not None:
                     kept.append(seconds)
@@ -209,21 +209,21 @@ class SendRun:
         return min(kept, default=_KEYS_SECONDS)
 
     def _tasks(self, pending: int) -> int:
-        slots = self._order.parallelism or self._spark.sparkContext.defaultParallelism
+        slots = self._request.parallelism or self._spark.sparkContext.defaultParallelism
         return max(1, min(slots, pending))
 
     def _send(self, planned: DataFrame, tasks: int) -> Any:
-        """The one action that sends. The row of a gateway that takes no request, None when all went well."""
-        order = self._order
-        rate = None if order.max_rate is None else order.max_rate / tasks
+        """Send ``planned`` in one Spark action. Returns the row of a refusal by the gateway, else None."""
+        request = self._request
+        rate = None if request.max_rate is None else request.max_rate / tasks
         job = SendTask(
-            self._run, order.target, order.changes, self._ledger.target(self._run), rate, order.give_up_seconds
+            self._run, request.target, request.changes, self._ledger.target(self._run), rate, request.give_up_seconds
         )
         parts = planned.repartition(tasks, "message_id", "target_queue").sortWithinPartitions(
             "target_queue", "created_at", "message_id"
         )
         chosen = parts.select("message_id", "target_queue", "was", "under", "body")
-        with progress(self._spark, order.job):
+        with progress(self._spark, request.job):
             counted = chosen.mapInArrow(partial(send, sending=job), ddl(COUNTS)).collect()
         return next((row for row in counted if row["status"] == STOPPED), None)
 
@@ -234,7 +234,7 @@ class SendRun:
         selected = sum(row["n"] for row in plan)
         if sum(counts.values()) < selected:
             raise JobFailed(
-                f"The ledger of run {self._run} lacks some of {selected} messages: the same command goes on."
+                f"The ledger of run {self._run} lacks some of {selected} messages: run the same command again."
             )
         codes: dict[str, int] = {}
         queues: dict[str, dict[str, int]] = {}
@@ -244,8 +244,8 @@ class SendRun:
             queue = queues.setdefault(row["target_queue"], {})
             queue[row["status"]] = queue.get(row["status"], 0) + row["n"]
         facts = {
-            "job": self._order.job,
-            "options": self._order.identifying_options(),
+            "job": self._request.job,
+            "options": self._request.identifying_options(),
             "inputs": self._inputs,
             "counts": {
                 "selected": selected,

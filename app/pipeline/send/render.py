@@ -1,4 +1,4 @@
-"""What the commands that send tell people."""
+"""Prints the results of commands that send, and makes their errors."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 _SHOWN = 10
 _SHOWN_CHARS = 120
 _WRONG_TARGET = frozenset({400, 404, 405})
-"""The command was told a URL or a queue that is not there."""
+"""HTTP statuses that show a wrong --url or queue, so that the command ends with a usage error."""
 
 
 def refusal(answer: GatewayRefusal, queue: str | None, left: int | None = None) -> click.ClickException:
-    """How a command ends whose requests the gateway does not take."""
+    """The error of a command whose requests the gateway refuses."""
     where = "" if queue is None else f" for the queue {queue}"
     rest = "" if left is None else f" {left} messages are left."
     text = printable(f"The gateway refuses{where}: {answer.http_status} {answer.code}: {answer.detail}{rest}")
     return click.UsageError(text) if answer.http_status in _WRONG_TARGET else JobFailed(text)
 
 
-def print_dry_run(rows: DataFrame, order: SendRequest) -> None:
-    """What would be sent."""
+def print_dry_run(rows: DataFrame, request: SendRequest) -> None:
+    """Print what would be sent."""
     from pyspark.sql import functions as f
 
     grouped = rows.groupBy("target_queue", f.col("unread").isNotNull().alias("unread"))
@@ -39,14 +39,14 @@ def print_dry_run(rows: DataFrame, order: SendRequest) -> None:
     counts = [row for row in found if not row["unread"]]
     unread = Unread.of(row for row in found if row["unread"])
     total = sum(row["n"] for row in counts)
-    click.echo(f"{total} messages would be sent to {order.target.url}; nothing was.")
+    click.echo(f"{total} messages would be sent to {request.target.url}; nothing was sent.")
     for row in sorted(counts, key=lambda row: (-row["n"], row["target_queue"])):
         click.echo(f"  {row['n']:>10}  {_shown(row['target_queue']) or '(no queue: --to-queue names one)'}")
     more = sum(row["more"] for row in counts)
     if more:
-        click.echo(f"  {more} further rows have the id of one of them, and would not be sent")
+        click.echo(f"  {more} further rows are duplicates by id, and would not be sent")
     if unread.files:
-        click.echo(f"  {unread.told()}")
+        click.echo(f"  {unread.text()}")
     oldest = f.col("created_at").asc_nulls_last(), "message_id", "target_queue"
     first = rows.where("unread is null").orderBy(*oldest).limit(_SHOWN)
     for row in first.select("message_id", "target_queue", "created_at", "body").collect():
@@ -55,30 +55,30 @@ def print_dry_run(rows: DataFrame, order: SendRequest) -> None:
 
 
 def _shown(name: str) -> str:
-    """Whatever a producer calls it."""
+    """``name`` shortened and printable, because it comes from a producer."""
     return printable(name[:_SHOWN_CHARS])
 
 
-def print_result(manifest: Manifest, path: str, order: SendRequest) -> None:
-    """What was sent. Raises Partial when that is not all."""
+def print_result(manifest: Manifest, path: str, request: SendRequest) -> None:
+    """Print the result. Raises Partial if some messages were not delivered, or some files not read."""
     counts = manifest["counts"]
     click.echo(
-        f"{counts['selected']} messages: {counts['accepted']} accepted, {counts['replayed']} that were there already, "
+        f"{counts['selected']} messages: {counts['accepted']} accepted, {counts['replayed']} published before, "
         f"{counts['rejected']} rejected, {counts['unknown']} unknown, {counts['left']} left"
     )
     if counts["duplicates"]:
-        click.echo(f"  {counts['duplicates']} further rows had the id of one of them, and were not sent")
+        click.echo(f"  {counts['duplicates']} further rows were duplicates by id, and were not sent")
     for code, count in sorted(manifest["codes"].items(), key=lambda each: -each[1]):
         click.echo(f"  {count:>10}  {_shown(code)}")
     click.echo(f"ledger: {path}")
     if counts["left"]:
-        raise Partial(f"{counts['left']} messages are left: the same command goes on with them.")
+        raise Partial(f"{counts['left']} messages are left: run the same command again to send them.")
     if counts.get("unread"):
-        raise Partial(f"{counts['unread']} files could not be read, or not to their end: the same command goes on.")
-    if counts["unknown"] and order.unknown != "skip":
+        raise Partial(f"{counts['unread']} files could not be read completely: run the same command again.")
+    if counts["unknown"] and request.unknown != "skip":
         raise Partial(
-            f"Of {counts['unknown']} messages nobody knows whether they were published: "
+            f"{counts['unknown']} messages may or may not have been published: "
             "--unknown publish sends them under a new key, --unknown skip leaves them."
         )
     if counts["rejected"]:
-        raise Partial(f"{counts['rejected']} messages were rejected: the ledger tells which, and why.")
+        raise Partial(f"{counts['rejected']} messages were rejected: see the ledger for their codes.")

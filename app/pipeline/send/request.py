@@ -1,4 +1,4 @@
-"""What a command that sends was asked for, and the name of the run that this makes."""
+"""The request of a command that sends, and the run id derived from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.pipeline.send.gateway import Target
 
 
 class SendRequest(NamedTuple):
-    """What a command was asked for. ``target``: URL and token; rates in messages, times in seconds."""
+    """The options of a command that sends. ``max_rate``: messages/s of all tasks together, None: no bound."""
 
     job: str
     target: Target
@@ -31,7 +31,7 @@ class SendRequest(NamedTuple):
     dry_run: bool = False
 
     def identifying_options(self) -> dict[str, Any]:
-        """The options that decide what is sent, and where to."""
+        """The options that decide what is sent and where to; they are part of the run id."""
         more = {} if self.column is None else {"column": self.column}
         return {
             "url": self.target.url.rstrip("/"),
@@ -44,12 +44,12 @@ class SendRequest(NamedTuple):
 
 
 def run_of(job: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
-    """16 hex digits. The version of this program is no part: an upgrade must not send a run a second time."""
+    """The run id, 16 hex digits. It excludes the program version, so that an upgrade does not send a run again."""
     return _digest([job, digest_of(inputs), dict(options)])[:16]
 
 
 def digest_of(inputs: Sequence[Any]) -> str:
-    """Of inputs, in whatever order: anything that JSON holds."""
+    """The digest of JSON values, independent of their order."""
     return _digest(sorted(map(_digest, inputs)))
 
 

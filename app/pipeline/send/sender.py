@@ -1,4 +1,4 @@
-"""Sends messages in batches until each has its outcome: at a pace, again after trouble, as long as it is of use."""
+"""Sends messages in batches until each has an outcome, with a rate limit, back-off and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from app.pipeline.send.gateway import TOO_LARGE, Busy, GatewayClient, GatewayRefusal, Outcome, Target
 
 _BATCH_MESSAGES = 500
-"""So many the gateway publishes at once; beyond that a larger request gains nothing."""
+"""Messages per request; larger requests gain nothing, because the gateway publishes this many at once."""
 _BATCH_BYTES = 1_048_576
 _LONG_SECONDS = 1.0
 _FIRST_SECONDS = 0.25
@@ -20,7 +20,7 @@ Clock = Callable[[], float]
 
 
 class StoredMessage(NamedTuple):
-    """One to send, as an entry of a batch; ``tries``: the requests that have carried it."""
+    """A message to send, with its batch entry. ``tries``: requests that have carried it."""
 
     identity: str
     queue: str
@@ -30,7 +30,7 @@ class StoredMessage(NamedTuple):
 
 
 class Sender:
-    """Sends to one gateway, a request at a time. Not for several threads."""
+    """Sends to one gateway, one request at a time. Not thread-safe."""
 
     def __init__(
         self,
@@ -41,35 +41,35 @@ class Sender:
         give_up_seconds: float,
         before_waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """``settled`` is told every message's outcome, once; ``rate``: messages a second; ``before_waiting`` is called
-        before a wait of a second or longer."""
+        """``settled`` is called once per message with its outcome; ``rate``: messages/s, None: no bound;
+        ``before_waiting`` is called before each wait of 1 s or longer."""
         self.refused: GatewayRefusal | None = None
-        """The gateway takes no request like these; nothing more is sent."""
+        """Set when the gateway refuses requests like these; nothing more is sent then."""
         self._settled = settled
         self._before_waiting = before_waiting
         self._gateway = GatewayClient(target)
-        self._pace = RateLimit(rate)
+        self._rate_limit = RateLimit(rate)
         self._circuit = CircuitBreaker(give_up_seconds)
         self._most = _BATCH_MESSAGES if rate is None else max(1, min(_BATCH_MESSAGES, int(rate)))
-        self._held: list[StoredMessage] = []
+        self._batch: list[StoredMessage] = []
         self._bytes = 0
         self._most_bytes = _BATCH_BYTES
         self._in_progress: list[StoredMessage] = []
         self._trouble = Outcome("left", None)
 
     def add(self, message: StoredMessage) -> None:
-        """Take a message; a full batch is sent."""
-        if self._held and (
-            self._held[0].queue != message.queue
-            or len(self._held) >= self._most
+        """Add a message to the batch. A full batch is sent first, which blocks until it has outcomes."""
+        if self._batch and (
+            self._batch[0].queue != message.queue
+            or len(self._batch) >= self._most
             or self._bytes + len(message.entry) > self._most_bytes
         ):
             self._flush()
-        self._held.append(message)
+        self._batch.append(message)
         self._bytes += len(message.entry)
 
     def finish(self) -> None:
-        """Send the rest, and what was under way elsewhere."""
+        """Send the rest, and retry messages whose key another request is using."""
         self._flush()
         while self._in_progress:
             waiting, self._in_progress = self._in_progress, []
@@ -82,18 +82,18 @@ class Sender:
         self._gateway.close()
 
     def _flush(self) -> None:
-        held, self._held, self._bytes = self._held, [], 0
-        self._deliver(held)
+        batch, self._batch, self._bytes = self._batch, [], 0
+        self._deliver(batch)
 
     def _deliver(self, messages: Sequence[StoredMessage]) -> None:
-        """Send messages of one queue until each has its outcome, is under way elsewhere, or the time is over."""
+        """Send messages of one queue until each has an outcome, its key is in use elsewhere, or the circuit opens."""
         pending = list(messages)
         while pending and not self._circuit.is_open and self.refused is None:
-            self._wait(self._pace.seconds(len(pending)))
+            self._wait(self._rate_limit.seconds(len(pending)))
             answer = self._gateway.send(pending[0].queue, [each.entry for each in pending])
             pending = [each._replace(tries=each.tries + 1) for each in pending]
             if isinstance(answer, list):
-                pending = self._judge(pending, answer)
+                pending = self._settle_results(pending, answer)
                 continue
             self._trouble = Outcome("left", answer.http_status, answer.code)
             if isinstance(answer, Busy):
@@ -107,7 +107,7 @@ class Sender:
             self._settled(each, self._trouble)
 
     def _divide(self, messages: Sequence[StoredMessage], answer: GatewayRefusal) -> None:
-        """Send in two parts what is too large for whoever stands before the gateway, or for its own limit."""
+        """Send a request that is too large (413) in two halves. A single message that is too large is rejected."""
         if len(messages) == 1:
             self._settled(messages[0], Outcome("rejected", answer.http_status, answer.code))
             return
@@ -116,8 +116,8 @@ class Sender:
         self._deliver(messages[:middle])
         self._deliver(messages[middle:])
 
-    def _judge(self, messages: Sequence[StoredMessage], outcomes: Sequence[Outcome]) -> list[StoredMessage]:
-        """Tell of what is settled; what is to be sent again, after a while."""
+    def _settle_results(self, messages: Sequence[StoredMessage], outcomes: Sequence[Outcome]) -> list[StoredMessage]:
+        """Report final outcomes. Returns the messages to send again, after the back-off."""
         again: list[StoredMessage] = []
         before = len(messages)
         for message, outcome in zip(messages, outcomes, strict=True):
@@ -141,7 +141,7 @@ class Sender:
 
 
 class RateLimit:
-    """At most ``rate`` messages a second; None: as fast as they are taken. ``clock``: seconds, from any beginning."""
+    """Limits to ``rate`` messages/s; None: no limit. ``clock``: seconds, from any origin."""
 
     def __init__(self, rate: float | None, clock: Clock = time.monotonic) -> None:
         self._rate = rate
@@ -149,7 +149,7 @@ class RateLimit:
         self._free_at = 0.0
 
     def seconds(self, count: int) -> float:
-        """How long to wait before ``count`` messages are sent, which then count as sent."""
+        """Count ``count`` messages as sent. Returns the seconds to wait before sending them."""
         if self._rate is None:
             return 0.0
         now = self._clock()
@@ -159,7 +159,7 @@ class RateLimit:
 
 
 class CircuitBreaker:
-    """Opens when nothing got through for ``give_up_seconds``, however often it was tried, and stays open."""
+    """Opens after ``give_up_seconds`` without any success, and stays open. Computes the back-off until then."""
 
     def __init__(self, give_up_seconds: float, clock: Clock = time.monotonic) -> None:
         self._give_up = give_up_seconds
@@ -169,21 +169,23 @@ class CircuitBreaker:
         self.is_open = False
 
     def succeeded(self) -> None:
-        """Something got through."""
+        """Reset after a success."""
         self._failing_since, self._failures = None, 0
 
     def failed(self, retry_after: float | None = None) -> float:
-        """Nothing did. How long to wait before the next try, in seconds, of which no two tasks wait the same; 0 when
-        the circuit is open."""
+        """Count a failure. Returns the seconds to wait before the next attempt, randomised; 0 if the circuit opens.
+
+        ``retry_after``: seconds that the gateway requests; a longer wait than is left opens the circuit.
+        """
         now = self._clock()
         if self._failing_since is None:
             self._failing_since = now
         left = self._failing_since + self._give_up - now
-        told = retry_after or 0.0
-        if left <= 0 or told > left:
+        requested = retry_after or 0.0
+        if left <= 0 or requested > left:
             self.is_open = True
             return 0.0
         own = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0**self._failures) * random.uniform(0.5, 1.5)
         self._failures += 1
-        # The last try is made when the time is over.
-        return max(min(own, left), told * random.uniform(1.0, 1.25))
+        # The last attempt is made when the time is over.
+        return max(min(own, left), requested * random.uniform(1.0, 1.25))

@@ -1,9 +1,8 @@
-"""Where messages to send come from: each source as rows with ``message_id``, ``queue``, ``created_at``, ``body``, and
-what else is known of them, for ``--select``.
+"""Sources of messages to send: rows with ``message_id``, ``queue``, ``created_at``, ``body``, and more columns for
+``--select``.
 
-A source also tells its ``order``: of rows that are the same message, the greatest is sent. A row whose ``unread`` is
-not null is no message: a file could not be read, or not read on, for that reason. Its ``message_id`` is the place, its
-``body`` says what was wrong.
+A row with a non-null ``unread`` is no message but a file that could not be read completely. ``unread`` is then the
+reason, ``message_id`` the place, and ``body`` the error text.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ _UNREAD = "unreadable_file", "truncated_file"
 
 
 class Source(NamedTuple):
-    """``inputs``: what the rows are made of, anything that JSON holds; other inputs are another run. ``places``: the
-    URLs where they lie, also when something else lies there.
+    """Rows to send. ``order``: columns; of several rows of one message the greatest is sent. ``inputs``: JSON values
+    that identify the content, and so the run. ``places``: URLs of the inputs, independent of their content.
     """
 
     rows: DataFrame
@@ -40,7 +39,7 @@ class Source(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """How many files could not be read, or not to their end, and where, and why, one of them could not."""
+    """The number of files that could not be read completely. ``at``: place and reason of one of them."""
 
     files: int
     at: str
@@ -53,29 +52,29 @@ class Unread(NamedTuple):
 
     @staticmethod
     def example() -> Column:
-        """Of a group of rows that are no messages."""
+        """An aggregate column: one of the unread places of a group, with its reason."""
         from pyspark.sql import functions as f
 
-        told = f.concat_ws(": ", "message_id", f.col("body").cast("string"))
-        return f.min(f.when(f.col("unread").isNotNull(), told)).alias("example")
+        place = f.concat_ws(": ", "message_id", f.col("body").cast("string"))
+        return f.min(f.when(f.col("unread").isNotNull(), place)).alias("example")
 
-    def told(self) -> str:
-        """In words."""
-        return f"{self.files} files could not be read, or not to their end, such as {printable(self.at)}"
+    def text(self) -> str:
+        """The message for people."""
+        return f"{self.files} files could not be read completely, such as {printable(self.at)}"
 
 
 def from_dataset(spark: SparkSession, root: str, dataset: str) -> Source:
-    """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed where there is none."""
+    """The current run of ``accepted`` or ``quarantined`` below ``root``. Raises JobFailed if there is none."""
     store = DatasetStore(spark, root)
     run = store.current(dataset)
     rows = store.read(dataset, run)
-    # What names no body, such as a file that could not be read, is no message.
+    # Rows without a body, such as unreadable files, are no messages.
     rows = rows.where("length(body) > 0")
     return Source(_all_read(rows), _IN_FILES, [[store.folder(dataset), run]], [store.folder(dataset)])
 
 
 def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -> Source:
-    """The bodies in files, read and judged as ``validate`` does. Raises UsageError, JobFailed."""
+    """The bodies in files, read and classified as by ``validate``. Raises UsageError, JobFailed."""
     from pyspark.sql import functions as f
 
     from app.pipeline.validate.job import list_input_files
@@ -83,25 +82,25 @@ def from_files(spark: SparkSession, urls: Sequence[str], reading: ReadOptions) -
 
     files = list_input_files(urls)
     tasks = plan_tasks(files, reading.form)
-    judging = partial(validate_batches, tasks=tasks, reading=reading, run="")
-    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(judging, ddl(COLUMNS))
+    task = partial(validate_batches, tasks=tasks, reading=reading, run="")
+    rows = spark.range(0, len(tasks), 1, max(1, len(tasks))).mapInArrow(task, ddl(COLUMNS))
     inputs: list[Any] = [[file.url, file.size, file.modified_ns] for file in files]
     unread = f.col("reason").isin(*_UNREAD)
-    told = {
+    replaced = {
         "message_id": f.concat_ws("@", *_IN_FILES),
         "queue": f.lit(None),
         "body": f.col("detail").cast("binary"),
     }
-    rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in told.items()})
+    rows = rows.withColumns({name: f.when(unread, value).otherwise(f.col(name)) for name, value in replaced.items()})
     places = [Path(url).absolute().as_uri() if "://" not in url else url.rstrip("/") for url in urls]
     return Source(rows.withColumn("unread", f.when(unread, f.col("reason"))), _IN_FILES, inputs, places)
 
 
 def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
-    """The messages of the journal below ``root``: one row each, that of its acceptance, else of its first delivery; or,
-    ``dead``, those that lie in a dead-letter queue as far as the journal knows, one row each.
+    """The messages of the journal below ``root``, one row each: the row of its acceptance, else of its first delivery.
 
-    ``body`` is null where the journal has none. Raises JobFailed where nothing was ingested.
+    With ``dead``: only messages that are in a dead-letter queue according to the journal, with the row of their last
+    dead-lettering. ``body`` is null if the journal has none. Raises JobFailed if nothing was ingested.
     """
     from pyspark.sql import functions as f
 
@@ -109,15 +108,15 @@ def from_journal(spark: SparkSession, root: str, dead: bool) -> Source:
 
     snapshot = existing(spark, root)
     records = snapshot.records().withColumnRenamed("envelope", "body")
-    # What has no id that could be read is a message of its own.
+    # A record without a readable id counts as a separate message.
     one = f.coalesce(f.col("message_id"), f.concat_ws("/", "node", "epoch", "seq"))
     at = f.struct(*_IN_JOURNAL)
     whole = f.struct(*records.columns)
     if dead:
-        is_fate = f.col("event").isin("dead_lettered", "poison", "redriven")
-        # Rows without an order do not count.
-        body = f.max_by("body", f.when(f.col("body").isNotNull(), f.struct(is_fate, at)))
-        last = f.max_by(whole, f.when(is_fate, at))
+        is_end = f.col("event").isin("dead_lettered", "poison", "redriven")
+        # max_by ignores rows with a null order.
+        body = f.max_by("body", f.when(f.col("body").isNotNull(), f.struct(is_end, at)))
+        last = f.max_by(whole, f.when(is_end, at))
         found = (
             records.where(f.col("event") != "gap")
             .groupBy("queue", one.alias("one"))
@@ -143,9 +142,9 @@ def _all_read(rows: DataFrame) -> DataFrame:
 
 
 def select_rows(source: Source, select: str | None) -> DataFrame:
-    """The rows that ``select`` chooses, and whatever it says those that tell what could not be read.
+    """The rows that match the SQL condition ``select``, and all ``unread`` rows.
 
-    Raises UsageError for what is no condition on their columns.
+    Raises UsageError if ``select`` is no condition on the columns.
     """
     from pyspark.errors import AnalysisException, ParseException
     from pyspark.sql import functions as f
@@ -160,10 +159,10 @@ def select_rows(source: Source, select: str | None) -> DataFrame:
 
 
 def distinct_messages(rows: DataFrame, order: Sequence[str], to_queue: str | None, limit: int | None) -> DataFrame:
-    """Every message once: (message_id, target_queue, created_at, copies, body, unread); the oldest ``limit`` by
-    ``created_at``, what could not be read before them.
+    """Every message once, as (message_id, target_queue, created_at, copies, body, unread).
 
-    A message is one by its id; without one, by its bytes. ``copies`` counts the rows it had.
+    A message is identified by its id and queue; without an id, by its bytes. ``copies``: its number of rows. With
+    ``limit``, only the oldest by ``created_at``; ``unread`` rows come first.
     """
     from pyspark.sql import functions as f
 

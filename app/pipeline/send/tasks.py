@@ -1,7 +1,7 @@
-"""The task that sends: messages in, requests to the gateway, lines of the ledger, and counts out.
+"""The task that sends messages to the gateway, writes their ledger lines and returns counts.
 
-A task that Spark runs a second time sends everything once more, under the same keys: the gateway answers what it
-answered the first time.
+A task that Spark repeats sends everything again under the same keys, and the gateway repeats its first answers. Spark's
+Python workers import this module.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from app.pipeline.storage.schemas import LEDGER, arrow_schema
 _PIECE_ROWS = 2000
 _PIECE_SECONDS = 2.0
 COUNTS = {"status": "string", "code": "string", "detail": "string", "n": "bigint"}
-"""What a task returns. ``detail``: of a gateway that takes no request, in words."""
+"""The columns of the rows that a task returns. ``detail``: the text of a refusal by the gateway."""
 STOPPED = "stopped"
-"""The status of the row that tells of it; its ``n`` is the HTTP status."""
+"""The status of the row of a refusal; its ``n`` is the HTTP status."""
 
 
 class SendTask(NamedTuple):
-    """What every task of a run is told. ``rate``: messages a second of this task; ``pieces``: URL of its folder."""
+    """The parameters of every task of a run. ``rate``: messages/s per task; ``pieces``: URL of the ledger's pieces."""
 
     run: str
     target: Target
@@ -38,9 +38,9 @@ class SendTask(NamedTuple):
 
 
 def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
-    """For ``mapInArrow``: rows (identity, target_queue, was, under, body) are sent; rows of COUNTS are returned.
+    """For ``mapInArrow``: sends rows (identity, target_queue, was, under, body) and yields rows of COUNTS.
 
-    ``was`` and ``under``: what the ledger tells of the message, its status and its key; null where it tells nothing.
+    ``was`` and ``under``: status and key of the message in the ledger; null if it is not there.
     """
     import pyarrow as pa
 
@@ -84,7 +84,7 @@ def send(batches: Iterable[Any], sending: SendTask) -> Iterator[Any]:
 
 
 class LedgerLine(NamedTuple):
-    """A row of ``ledger``; ``at`` is Unix ms, ``attempts`` how many requests of this try carried the message."""
+    """A row of ``ledger``. ``at``: Unix ms; ``attempts``: requests of this attempt that carried the message."""
 
     run_id: str
     message_id: str
@@ -98,34 +98,34 @@ class LedgerLine(NamedTuple):
 
 
 class PieceWriter:
-    """Writes the lines of one task below the folder ``url``, soon after they are added."""
+    """Writes the lines of one task as Parquet files below the folder ``url``, within about 2 s."""
 
     def __init__(self, url: str) -> None:
         """``url``: as Arrow reads it."""
         self._url = url
-        self._held: list[LedgerLine] = []
+        self._pending: list[LedgerLine] = []
         self._since = 0.0
 
     def add(self, line: LedgerLine) -> None:
-        """Keep a line; written at once when there are many."""
-        if not self._held:
+        """Add a line. Writes all pending lines if they are many or 2 s old."""
+        if not self._pending:
             self._since = time.monotonic()
-        self._held.append(line)
-        if len(self._held) >= _PIECE_ROWS or time.monotonic() - self._since >= _PIECE_SECONDS:
+        self._pending.append(line)
+        if len(self._pending) >= _PIECE_ROWS or time.monotonic() - self._since >= _PIECE_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is held, as a file that appears whole."""
+        """Write the pending lines as one file, atomically."""
         import pyarrow as pa
         from pyarrow import parquet
 
         from app.pipeline.storage.input_files import locate
 
-        if not self._held:
+        if not self._pending:
             return
         columns = arrow_schema(LEDGER.columns)
         arrays = [
-            pa.array(values, each.type) for values, each in zip(zip(*self._held, strict=True), columns, strict=True)
+            pa.array(values, each.type) for values, each in zip(zip(*self._pending, strict=True), columns, strict=True)
         ]
         system, folder = locate(self._url)
         name = f"{uuid.uuid4().hex}.parquet"
@@ -134,10 +134,10 @@ class PieceWriter:
         if system.type_name == "local":
             _sync(f"{folder}/.{name}")
         system.move(f"{folder}/.{name}", f"{folder}/{name}")
-        self._held = []
+        self._pending = []
 
 
 def _sync(path: str) -> None:
-    """To the disk, so that what has its name after a loss of power is whole."""
+    """Flush a file to disk, so that it is complete after a loss of power if it has its final name."""
     with open(path, "rb+") as file:
         os.fsync(file.fileno())

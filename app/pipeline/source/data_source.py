@@ -1,4 +1,4 @@
-"""The data source ``babelgate``: queues and journals in Spark's own words, ``spark.read.format("babelgate")``."""
+"""The Spark data source ``babelgate`` for queues and journals: ``spark.read.format("babelgate")``."""
 
 from __future__ import annotations
 
@@ -22,51 +22,51 @@ if TYPE_CHECKING:
 
 
 class BabelgateSource(DataSource):
-    """A queue (``queue``), to look at and to write to; or a journal (``path``), to read at once or as a stream."""
+    """A queue (option ``queue``), to peek into and write to; or a journal (option ``path``), to read or stream."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises ValueError for options that are wrong, all of them in one sentence."""
+        """Raises ValueError that names all wrong options."""
         super().__init__(options)
-        self._given = parse_options({name.lower(): value for name, value in options.items()})
+        self._parsed = parse_options({name.lower(): value for name, value in options.items()})
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` is told."""
+        """The name of the format."""
         return "babelgate"
 
     def schema(self) -> str:
-        """Of what is read."""
-        return SCHEMA if self._given.queue is None else PEEKED
+        """The schema of the rows read, as DDL."""
+        return SCHEMA if self._parsed.queue is None else PEEKED
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A look at a queue, or a whole journal."""
-        if self._given.path is None:
-            return QueueReader(self._given)
-        return JournalReader(self._given.path, self._given.skip_corrupt)
+        """A reader that peeks into a queue, or reads a whole journal."""
+        if self._parsed.path is None:
+            return QueueReader(self._parsed)
+        return JournalReader(self._parsed.path, self._parsed.skip_corrupt)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A journal. A queue is no stream: what a query repeats after a failure, a queue has handed out already."""
-        if self._given.path is None:
-            raise ValueError("a queue cannot be streamed from: give path, and read the journal")
-        return JournalStream(self._given.path, self._given.max_segments, self._given.skip_corrupt)
+        """A stream of a journal. Raises ValueError for a queue, which cannot repeat a batch after a failure."""
+        if self._parsed.path is None:
+            raise ValueError("a queue cannot be streamed from: set path to stream a journal")
+        return JournalStream(self._parsed.path, self._parsed.max_segments, self._parsed.skip_corrupt)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """A queue, in the mode append."""
+        """A writer to a queue. Raises ValueError for other modes than append."""
         _only_appended(overwrite)
-        return QueueWriter(self._given, schema)
+        return QueueWriter(self._parsed, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """A queue, in the output mode append."""
+        """A stream writer to a queue. Raises ValueError for other output modes than append."""
         _only_appended(overwrite)
-        return QueueStreamWriter(self._given, schema)
+        return QueueStreamWriter(self._parsed, schema)
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format ``babelgate`` known to a session. The executors, and for streams the driver's Python as Spark
-    starts it, need this package installed."""
+    """Register the format ``babelgate`` with a session. This package must be installed in the Python of the executors,
+    and for streams in the Python that Spark starts on the driver."""
     spark.dataSource.register(BabelgateSource)
 
 
 def _only_appended(overwrite: bool) -> None:
     if overwrite:
-        raise ValueError("a queue can only be appended to: what lies on it is not replaced")
+        raise ValueError("a queue can only be appended to: its messages are not replaced")

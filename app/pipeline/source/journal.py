@@ -1,8 +1,8 @@
-"""The journal's landed segments as a source of Spark's: all of them at once, or as a stream that reads each once.
+"""Reads landed journal segments as a Spark data source: all at once, or as a stream that reads each once.
 
-Segments are told by their names: one that landed twice is read once. An offset holds, of every process, the numbers of
-the segments that were read, such as ``{"node-epoch": "1-17,19"}``; so a segment that lands late is not passed over, and
-what lies between two offsets is the same whenever it is asked.
+Segments are identified by name, so one that landed twice is read once. An offset lists the segment numbers read of each
+process, such as ``{"node-epoch": "1-17,19"}``. Segments that land late are therefore not skipped, and two offsets
+always delimit the same segments.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from app.pipeline.storage.input_files import InputFile, find, locate
 from app.pipeline.storage.schemas import JOURNAL, ddl
 
 RECORDS = {name: kind for name, kind in JOURNAL.columns.items() if name != "ingest_batch"}
-"""The columns of ``journal``, without what only an ingest knows."""
+"""The columns of ``journal`` except ``ingest_batch``, which only the job ``ingest`` sets."""
 SCHEMA = ddl(RECORDS)
 
 _SHARE_BYTES = 16 * 1024 * 1024
@@ -30,31 +30,31 @@ Offset = dict[str, str]
 
 
 class SegmentPartition(InputPartition):
-    """What one task reads."""
+    """The segments that one task reads."""
 
     def __init__(self, urls: Sequence[str]) -> None:
         self.urls = list(urls)
 
 
 class JournalReader(DataSourceReader):
-    """All segments that have landed."""
+    """Reads all landed segments."""
 
     def __init__(self, path: str, skip_corrupt: bool) -> None:
         self._path = path
         self._skip_corrupt = skip_corrupt
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Small segments are put together."""
+        """Groups small segments into one partition."""
         return _shared(landed_segments(self._path).values())
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The records, as Arrow batches. Raises ValueError for what is no record, unless that is to be skipped."""
+        """Yields the records as Arrow batches. Raises ValueError for a corrupt line, unless those are skipped."""
         assert isinstance(partition, SegmentPartition)
         return _records(partition.urls, self._skip_corrupt)
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Segments as they land, at most ``max_segments`` a batch, the oldest first."""
+    """Streams segments as they land, at most ``max_segments`` per batch, the oldest first."""
 
     def __init__(self, path: str, max_segments: int, skip_corrupt: bool) -> None:
         self._path = path
@@ -63,19 +63,19 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: frozenset[Segment] | None = None
 
     def initialOffset(self) -> Offset:
-        """Nothing was read."""
+        """The offset before the first segment."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """As it was told."""
+        """``max_segments`` per batch."""
         return ReadMaxFiles(self._max_segments)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What lands from now on is left to the next query."""
+        """Fix the segments of this query; those that land later are left to the next one."""
         self._until = frozenset(landed_segments(self._path))
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        """``start``, and the next segments that are there."""
+        """``start`` plus the next landed segments."""
         read = _ranges(start)
         new = [each for each in landed_segments(self._path) if not _is_read(each, read)]
         if self._until is not None:
@@ -89,13 +89,13 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {owner: _text(ranges) for owner, ranges in sorted(read.items())}
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """The segments between two offsets. Raises FileNotFoundError when one is there no more."""
+        """The segments between two offsets. Raises FileNotFoundError if one no longer exists."""
         before, after = _ranges(start), _ranges(end)
-        there = {each: file for each, file in landed_segments(self._path).items() if _is_read(each, after)}
-        wanted = {each: file for each, file in there.items() if not _is_read(each, before)}
+        existing = {each: file for each, file in landed_segments(self._path).items() if _is_read(each, after)}
+        wanted = {each: file for each, file in existing.items() if not _is_read(each, before)}
         missing = sum(map(len, after.values())) - sum(map(len, before.values())) - len(wanted)
         if missing:
-            raise FileNotFoundError(f"{missing} segments of the batch to be read again are no more in {self._path}")
+            raise FileNotFoundError(f"{missing} segments of the batch to repeat no longer exist in {self._path}")
         return _shared(wanted.values())
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -105,7 +105,7 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def landed_segments(path: str) -> dict[Segment, InputFile]:
-    """The segments below ``path``, each once: those of the oldest processes first, and of each by number."""
+    """The segments below ``path``, each once: sorted by start of the process, node and number."""
     files = ((parse_segment(file.url.rpartition("/")[2]), file) for file in find(path))
     named = {segment: file for segment, file in files if segment is not None and not file.url.endswith(".open")}
     return dict(sorted(named.items(), key=lambda each: (each[0].epoch, each[0].node, each[0].number)))
@@ -113,15 +113,15 @@ def landed_segments(path: str) -> dict[Segment, InputFile]:
 
 def _shared(files: Iterable[InputFile]) -> list[InputPartition]:
     tasks: list[InputPartition] = []
-    held: list[str] = []
+    pending: list[str] = []
     size = 0
     for file in files:
-        held.append(file.url)
+        pending.append(file.url)
         size += file.size
         if size >= _SHARE_BYTES:
-            tasks.append(SegmentPartition(held))
-            held, size = [], 0
-    return [*tasks, SegmentPartition(held)] if held else tasks
+            tasks.append(SegmentPartition(pending))
+            pending, size = [], 0
+    return [*tasks, SegmentPartition(pending)] if pending else tasks
 
 
 def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
@@ -135,8 +135,8 @@ def _records(urls: Sequence[str], skip_corrupt: bool) -> Iterator[Any]:
             yield rows.select(list(RECORDS))
         if reports[0][url].corrupt and not skip_corrupt:
             first = next(each for each in parse_segment_lines(pa.py_buffer(content)) if isinstance(each, CorruptLine))
-            told = f"{url}, byte {first.at}: {first.reason}: {first.detail}"
-            raise ValueError(f"{told} (with the option corrupt=skip it is passed over)")
+            place = f"{url}, byte {first.at}: {first.reason}: {first.detail}"
+            raise ValueError(f"{place} (the option corrupt=skip skips such lines)")
 
 
 def _is_read(segment: Segment, read: Mapping[str, Ranges]) -> bool:

@@ -1,4 +1,4 @@
-"""What the data source is told, checked as a whole when it is made: ``option("…", …)`` in, a frozen value out."""
+"""Parses and checks the options of the data source ``babelgate``."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MAX_PEEKED = 100
 
 _OF_A_QUEUE = ("queue", "url", "token", "limit", "body_column", "key_column", "run_id", "max_rate", "give_up_seconds")
 _OF_A_JOURNAL = ("path", "max_segments", "corrupt")
-# Spark hands these to every source.
+# Spark passes these to every source.
 _OF_SPARK = ("checkpointlocation",)
 _RUN_ID = re.compile(r"[A-Za-z0-9._-]{1,64}", re.ASCII)
 
 
 class SourceOptions(NamedTuple):
-    """Either ``queue`` or ``path`` is given. ``max_rate``: messages a second of each task; None: no bound."""
+    """The parsed options; one of ``queue`` and ``path`` is set. ``max_rate``: messages/s per task, None: no bound."""
 
     queue: str | None
     path: str | None
@@ -38,19 +38,19 @@ class SourceOptions(NamedTuple):
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """The options, whose names are lower case. Raises ValueError, which says all that is wrong."""
+    """Parses options with lower-case names. Raises ValueError that lists everything that is wrong."""
     wrong: list[str] = []
     known = {*_OF_A_QUEUE, *_OF_A_JOURNAL}
     for name in sorted(given.keys() - known - set(_OF_SPARK)):
         wrong.append(f"there is no option {name}; there are {', '.join(sorted(known))}")
     queue, path = given.get("queue"), given.get("path")
     if (queue is None) == (path is None):
-        wrong.append("give either queue, to peek into or write to it, or path, to read a journal")
+        wrong.append("set either queue, to peek into or write to it, or path, to read a journal")
     else:
         strange = set(_OF_A_QUEUE if queue is None else _OF_A_JOURNAL) & given.keys()
-        wrong += [f"{name} says nothing of {'a journal' if queue is None else 'a queue'}" for name in sorted(strange)]
+        wrong += [f"{name} is no option of {'a journal' if queue is None else 'a queue'}" for name in sorted(strange)]
     if queue is not None and not is_queue(queue):
-        wrong.append(f"queue {queue!r} is no name of a queue")
+        wrong.append(f"queue {queue!r} is no valid queue name")
     url = given.get("url") or os.environ.get("BABELGATE_URL") or LOCAL_URL
     fault = url_fault(url)
     if fault is not None:

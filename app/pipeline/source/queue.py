@@ -1,4 +1,4 @@
-"""A queue of the gateway as a source of Spark's, to look at, and as a target, to write to."""
+"""Peeks into and writes to a queue of the gateway, as a Spark data source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PEEKED = (
     "message_id string, job string, trace_id string, lang string, created_at bigint, attempts bigint, "
     "body binary, headers map<string,string>"
 )
-"""The columns of a queue that is looked at; ``body`` as it lies there."""
+"""The columns of peeked messages; ``body`` is unchanged."""
 _ANSWER_SECONDS = 60.0
 _NO_CHANGES = Changes()
 
@@ -54,13 +54,13 @@ class _Page(msgspec.Struct):
 
 
 class QueueReader(DataSourceReader):
-    """The oldest ready messages, without reserving them."""
+    """Reads the oldest ready messages without reserving them."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """One request. Raises RuntimeError with what the gateway answers."""
+        """Makes one request, of at most 60 s. Raises RuntimeError with the answer of the gateway if it is not 200."""
         queue, target = self._options.queue or "", self._options.target
         headers = {"authorization": f"Bearer {target.token}"} if target.token else {}
         answer = httpx.get(
@@ -74,41 +74,41 @@ class QueueReader(DataSourceReader):
         for message in msgspec.json.decode(answer.content, type=_Page).messages:
             body = bytes(message.envelope) if message.envelope_base64 is None else message.envelope_base64
             facts = classify(Body(0, body, len(body)), "", "")
-            told = facts.message_id, facts.job, facts.trace_id, facts.lang, facts.created_at, facts.attempts
-            yield *told, body, message.headers
+            columns = facts.message_id, facts.job, facts.trace_id, facts.lang, facts.created_at, facts.attempts
+            yield *columns, body, message.headers
 
 
 @dataclass
 class WriteResult(WriterCommitMessage):
-    """What one task has published."""
+    """The number of rows that one task published, and that had been published before."""
 
     accepted: int
     replayed: int
 
 
 class QueueWriter(DataSourceArrowWriter):
-    """Publishes every row once, however often its task runs. Raises ValueError for columns that do not fit."""
+    """Publishes every row once, however often its task runs. Raises ValueError for unsuitable columns."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         _check(options, schema)
         self._options = options
-        # Made once, by the driver: all attempts of all tasks share it.
+        # Made once on the driver, so that all attempts of all tasks share it.
         self._run = options.run_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[Any]) -> WriteResult:
-        """Send the rows of one task. Raises RuntimeError when not all were published."""
+        """Send the rows of one task. Raises RuntimeError if some were not published."""
         return _write(self._options, self._run, iterator)
 
 
 class QueueStreamWriter(DataSourceStreamArrowWriter):
-    """Publishes every row of every batch once, also when the batch is repeated after a restart."""
+    """Publishes every row of every batch once, also if a batch is repeated after a restart."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         _check(options, schema)
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> WriteResult:
-        """As :meth:`QueueWriter.write`; the run is the query, and each batch a part of it."""
+        """As :meth:`QueueWriter.write`. The run id is made of the query id and the batch id."""
         context = TaskContext.get()
         assert context is not None
         run = self._options.run_id or context.getLocalProperty("sql.streaming.queryId")
@@ -117,7 +117,7 @@ class QueueStreamWriter(DataSourceStreamArrowWriter):
 
 def _check(options: SourceOptions, schema: StructType) -> None:
     if options.queue is None:
-        raise ValueError("give queue: rows are written to a queue")
+        raise ValueError("set queue, because rows can only be written to a queue")
     kinds = {field.name: field.dataType for field in schema.fields}
     for name, allowed in ((options.body_column, (BinaryType, StringType)), (options.key_column, (StringType,))):
         if name is not None and not isinstance(kinds.get(name), allowed):
@@ -156,8 +156,8 @@ def _write(options: SourceOptions, run: str, batches: Iterator[Any]) -> WriteRes
         raise RuntimeError(f"the gateway refuses: {status} {code}: {detail}")
     failed = counts["rejected"] + counts["unknown"] + counts["left"]
     if failed:
-        told = ", ".join(f"{count} {code}" for code, count in codes.most_common())
-        raise RuntimeError(f"{failed} of {sum(counts.values())} rows of this task were not published: {told}")
+        reasons = ", ".join(f"{count} {code}" for code, count in codes.most_common())
+        raise RuntimeError(f"{failed} of {sum(counts.values())} rows of this task were not published: {reasons}")
     return WriteResult(counts["accepted"], counts["replayed"])
 
 

@@ -1,4 +1,4 @@
-"""What a job shows while it runs, and how it tells its result."""
+"""Shows the progress of a job and writes its summary."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _POLL_SECONDS = 0.2
 
 @contextmanager
 def progress(spark: SparkSession, label: str) -> Iterator[None]:
-    """Meanwhile, a bar on a terminal; elsewhere a line every 10 seconds. Both go to standard error and count tasks."""
+    """Show done and total tasks on standard error: a bar on a terminal, elsewhere a line every 10 s."""
     tasks = counting(spark.sparkContext.statusTracker())
     over = threading.Event()
     show = _bar if sys.stderr.isatty() else _lines
@@ -39,14 +39,14 @@ def progress(spark: SparkSession, label: str) -> Iterator[None]:
 
 
 def counting(tracker: StatusTracker) -> Callable[[], tuple[int, int]]:
-    """A function that tells how many tasks are done, and how many there are as far as it is known."""
+    """A function that returns how many tasks are done, and how many are known so far."""
     from py4j.protocol import Py4JError
 
     seen: dict[int, tuple[int, int]] = {}
     active: set[int] = set()
 
     def tasks() -> tuple[int, int]:
-        # Where Spark has ended, the job itself says so.
+        # If Spark has ended, the job itself fails and reports it.
         with suppress(Py4JError, OSError):
             for stage in tracker.getActiveStageIds():
                 info = tracker.getStageInfo(stage)
@@ -54,7 +54,7 @@ def counting(tracker: StatusTracker) -> Callable[[], tuple[int, int]]:
                     seen[stage] = info.numCompletedTasks, info.numTasks
             active.clear()
             active.update(tracker.getActiveStageIds())
-        # A stage that is active no more has done all its tasks.
+        # A stage that is no longer active has finished all its tasks.
         done = sum(count if stage in active else total for stage, (count, total) in seen.items())
         return done, sum(total for _, total in seen.values())
 
@@ -83,12 +83,12 @@ def _lines(
 
 
 def say(text: str) -> None:
-    """A line to standard error, which is where a job talks to people."""
+    """Print a line to standard error."""
     click.echo(text, err=True)
 
 
 def summarize(path: Path | None, facts: Mapping[str, Any]) -> None:
-    """Write ``facts`` as JSON to the file that ``--summary`` names, whole or not at all."""
+    """Write ``facts`` as JSON to ``path``, the file of ``--summary``, atomically. None: do nothing."""
     if path is None:
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}")

@@ -26,7 +26,7 @@ _JAVA_ERROR = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)): (.+)$"
 
 @dataclass(frozen=True)
 class Launch:
-    """How a command was asked to run. ``summary``: the file for its result."""
+    """The options of a command that start Spark. ``summary``: the file for the result."""
 
     master: str | None
     conf: dict[str, str]
@@ -35,9 +35,9 @@ class Launch:
 
     @contextmanager
     def spark(self, name: str) -> Iterator[SparkSession]:
-        """Spark for the job ``name``. What fails in it is raised as JobFailed, in words, and its log is kept and named.
+        """A Spark session for the job ``name``. Errors of Spark are raised as JobFailed, which names the kept log.
 
-        With ``--verbose`` Spark writes to the terminal instead.
+        With ``verbose`` Spark logs to standard error instead.
         """
         from app.pipeline.spark.console import say
         from app.pipeline.spark.session import session
@@ -63,7 +63,7 @@ class Launch:
 
 
 def explain(error: BaseException) -> str | None:
-    """Why a job failed; None for an error of this program, whose stack trace tells more."""
+    """One line about an error of Spark, Java or an executor; None for any other error, which needs its stack trace."""
     from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark.errors import PySparkException
 

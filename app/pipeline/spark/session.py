@@ -1,4 +1,4 @@
-"""One way to Spark: its session from ``--master`` and ``--conf``, on a laptop and on a cluster alike."""
+"""Starts Spark sessions from ``--master`` and ``--conf``, locally or on a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _ALWAYS = {
     "spark.sql.session.timeZone": "UTC",
-    # A second attempt of a slow task would send its messages a second time.
+    # A speculative copy of a slow task would send its messages again.
     "spark.speculation": "false",
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
@@ -40,13 +40,13 @@ _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Progress counts tasks, and a task holds its share of a file in memory.
+    # Small partitions show progress and bound the memory of a task.
     "spark.sql.files.maxPartitionBytes": "16m",
 }
 
 
 def check_environment() -> None:
-    """Say in words what Spark would say in a page of stack trace. Raises JobFailed."""
+    """Check that Spark, its libraries and Java are installed. Raises JobFailed with the remedy."""
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if find_spec(name) is None]
     if missing:
         raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
@@ -58,10 +58,10 @@ def check_environment() -> None:
             f"Spark needs Java {_OLDEST_JAVA} or later, and there is none {where}. "
             "On Debian: apt-get install openjdk-17-jre-headless"
         )
-    told = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'version "(?:1\.)?(\d+)', told)
+    printed = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'version "(?:1\.)?(\d+)', printed)
     if found is None:
-        raise JobFailed(f"{java} does not run: {told.strip() or 'it says nothing'}")
+        raise JobFailed(f"{java} does not run: {printed.strip() or 'it prints no version'}")
     if int(found[1]) < _OLDEST_JAVA:
         raise JobFailed(f"Spark needs Java {_OLDEST_JAVA} or later; {java} is version {found[1]}. Set JAVA_HOME.")
     _check_spark_home()
@@ -77,17 +77,17 @@ def _check_spark_home() -> None:
 
 
 def _check_python(python: str) -> None:
-    """What a local master starts its workers with: it exchanges code with this Python. Raises JobFailed."""
+    """Check that local workers have the same Python version, because code is sent to them. Raises JobFailed."""
     if python == sys.executable:
         return
     mine = f"{sys.version_info.major}.{sys.version_info.minor}"
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
     try:
-        told = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
+        version = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False).stdout.strip()
     except OSError:
-        told = ""
-    if told != mine:
-        found = f"is of version {told}" if told else "does not run"
+        version = ""
+    if version != mine:
+        found = f"is of version {version}" if version else "does not run"
         raise JobFailed(
             f"{python}, which PYSPARK_PYTHON or spark.pyspark.python names, {found}; Python {mine} is needed."
         )
@@ -97,10 +97,10 @@ def _check_python(python: str) -> None:
 def session(
     name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator[SparkSession]:
-    """A session called ``name``; one that is active already is used, and left running, as it is configured.
+    """A session called ``name``. A session that is already active is used unchanged and left running.
 
-    ``master`` None: what spark-submit was told, else ``local[*]``. ``conf`` wins over what is set here. ``log``: the
-    file that takes what Spark's processes write to standard error. Raises JobFailed. Takes 3 to 20 seconds.
+    ``master`` None: the master of spark-submit, else ``local[*]``. ``conf`` overrides the defaults set here. ``log``:
+    the file for the standard error of Spark's processes. Raises JobFailed. Takes 3 to 20 s.
     """
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
@@ -115,7 +115,7 @@ def session(
         try:
             yield started
         finally:
-            # Where Java has ended by itself, what was going on says so.
+            # If Java has ended by itself, the job itself has already failed.
             with suppress(Py4JError, OSError):
                 started.stop()
 
@@ -125,7 +125,7 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     from pyspark.sql import SparkSession
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
-        # spark-submit has started the JVM, and knows what it was told.
+        # spark-submit has started the JVM and passed its settings to it.
         SparkContext._ensure_initialized()
     settings = SparkConf()
     for key, value in conf.items():
@@ -141,14 +141,14 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     if local:
         settings.setIfMissing("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # Workers would otherwise be whatever python3 comes first in their PATH. As in spark-submit, the setting wins.
+    # Otherwise workers use the first python3 in their PATH. As in spark-submit, the setting wins over the variable.
     os.environ["PYSPARK_PYTHON"] = (
         settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON") or sys.executable
     )
     if local:
         _check_python(os.environ["PYSPARK_PYTHON"])
-    # PySpark's own handler of Ctrl-C tells Java to cancel the jobs while it is being asked something else: that fails.
-    # The session's end cancels them as well.
+    # PySpark's own Ctrl-C handler calls Java while another call is in progress, which fails. Ending the session cancels
+    # the jobs as well.
     interrupt = signal.getsignal(signal.SIGINT)
     started = SparkSession.builder.config(conf=settings).getOrCreate()
     if threading.current_thread() is threading.main_thread():
@@ -160,13 +160,13 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
 
 
 def _with_retries(master: str) -> str:
-    """A local master retries a task as a cluster does: a worker process that was killed fails no job."""
+    """``master``, with four attempts per task if it is local, so that a killed worker process does not fail the job."""
     threads = re.fullmatch(r"local(?:\[(\*|\d+)\])?", master)
     return f"local[{threads[1] or 1},4]" if threads else master
 
 
 def _packed(folder: Path) -> Path | None:
-    """This package as a zip file for the executors; None where it came as one itself, which Spark ships already."""
+    """This package as a zip file for the executors; None if it runs from a zip file, which Spark ships already."""
     home = Path(app.__file__).parent
     if not home.is_dir():
         return None
@@ -180,7 +180,7 @@ def _packed(folder: Path) -> Path | None:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """Processes started meanwhile write their standard error to ``log``; this process keeps its own."""
+    """Send the standard error of processes started in the block to ``log``; this process keeps its own."""
     kept = os.dup(2)
     shown = sys.stderr
     with log.open("ab") as file:

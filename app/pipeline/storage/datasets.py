@@ -1,8 +1,8 @@
-"""Where datasets lie: ``<root>/<dataset>/v=<version>/run=<run id>/``, each run with its ``_manifest.json``.
+"""Datasets on disk: ``<root>/<dataset>/v=<version>/run=<run id>/``, each run with a ``_manifest.json``.
 
-``<root>/<dataset>/v=<version>/CURRENT`` names the run that readers read; it is replaced whole, once the run is
-complete. A run's id comes from what it was made of, so that the same inputs, options and code are the same run, done
-once.
+``<root>/<dataset>/v=<version>/CURRENT`` names the run to read. It is replaced atomically after the run is complete. A
+run id is a hash of the job, its inputs, its options and the program version, so the same work has the same id and is
+done once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 _WRITING = {
-    # A body is found once: a dictionary of them, and the smallest and the largest, cost memory for nothing.
+    # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
     "parquet.enable.dictionary#body": "false",
     "parquet.column.statistics.enabled#body": "false",
-    # By default the writer looks at its memory after a hundred rows, which may be a hundred large bodies.
+    # By default the writer checks its memory use every 100 rows, which may be 100 large bodies.
     "parquet.block.size.row.check.min": "1",
     "parquet.page.size.row.check.min": "1",
 }
@@ -34,9 +34,10 @@ _MANIFEST, _CURRENT, _STAGING = "_manifest.json", "CURRENT", "_staging"
 
 
 def run_id(job: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
-    """16 hex digits from the job, its inputs, the options that change its result, and the version of this program.
+    """The run id: 16 hex digits.
 
-    ``inputs``: anything that JSON holds; of files their URLs, sizes and times. Their order does not count.
+    ``inputs``: JSON values, such as URL, size and time of each file, in any order. ``options``: those that change the
+    result.
     """
     ordered = sorted(json.dumps(each, sort_keys=True) for each in inputs)
     made_of = json.dumps([job, __version__, ordered, dict(options)], sort_keys=True)
@@ -44,9 +45,9 @@ def run_id(job: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> str:
 
 
 def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
-    """The manifest of ``run`` where it is complete and current in all of ``datasets``; found without Spark, at once.
+    """The manifest of ``run`` if it is complete and current in all of ``datasets``, read without starting Spark.
 
-    None otherwise, and where Arrow does not read ``root``: :meth:`Store.already` knows better.
+    None otherwise, or if Arrow cannot read ``root``; :meth:`DatasetStore.completed` then decides.
     """
     found: list[Manifest] = []
     try:
@@ -60,13 +61,13 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
 
 
 def folder(root: str, dataset: str, run: str | None = None) -> str:
-    """The place of a dataset below ``root``, or of one of its runs."""
+    """The URL of a dataset below ``root``, or of one of its runs."""
     home = f"{root.rstrip('/')}/{dataset}/v={DATASETS[dataset].version}"
     return home if run is None else f"{home}/run={run}"
 
 
 def _common_facts(manifest: Manifest) -> Manifest:
-    """What the manifests of all datasets of a run tell."""
+    """The members that the manifests of all datasets of a run share."""
     return {name: value for name, value in manifest.items() if name not in ("dataset", "version")}
 
 
@@ -79,10 +80,10 @@ def _read_bytes(url: str) -> bytes:
 
 
 class DatasetStore:
-    """The datasets below ``root``, on any file system that Spark writes to.
+    """Reads and writes the datasets below ``root``, on any file system that Spark supports.
 
-    Writing: ``write`` or ``write_by``, then ``publish``; until then readers see the former run. Two writers of one run
-    at once: one of them fails.
+    Writers call ``write`` or ``write_by``, then ``publish``. Until then readers see the former run. If two writers
+    write the same run at once, one of them fails.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
@@ -95,28 +96,28 @@ class DatasetStore:
         return folder(self.root, dataset, run)
 
     def current(self, dataset: str) -> str | None:
-        """The id of the run that readers read; None before the first."""
+        """The id of the current run; None before the first."""
         name = self.files.read(f"{self.folder(dataset)}/{_CURRENT}")
         return None if name is None else name.decode().strip()
 
     def manifest(self, dataset: str, run: str | None = None) -> Manifest | None:
-        """The manifest of a run, by default the current one; None where it is not complete."""
+        """The manifest of a run, by default the current one; None if it is not complete."""
         run = run or self.current(dataset)
         content = None if run is None else self.files.read(f"{self.folder(dataset, run)}/{_MANIFEST}")
         return None if content is None else dict(json.loads(content))
 
     def runs(self, dataset: str) -> list[str]:
-        """The ids of all complete runs, in no meaningful order."""
+        """The ids of all complete runs, in any order."""
         found = self.files.folders(self.folder(dataset), "run=")
         return [run for run in found if self.manifest(dataset, run) is not None]
 
     def newest(self, dataset: str) -> str | None:
-        """The id of the run that was completed last, whatever readers read; None before the first."""
+        """The id of the run that was completed last, current or not; None before the first."""
         made = ((self.manifest(dataset, run) or {}, run) for run in self.runs(dataset))
-        return max(((told["completed_at"], run) for told, run in made), default=(0, None))[1]
+        return max(((manifest["completed_at"], run) for manifest, run in made), default=(0, None))[1]
 
     def read(self, dataset: str, run: str | None = None) -> DataFrame:
-        """A run's rows, by default the current one's, with the dataset's schema. Raises JobFailed before the first."""
+        """The rows of a run, by default the current one, with the dataset's schema. Raises JobFailed without one."""
         run = run or self.current(dataset)
         if run is None:
             raise JobFailed(f"{self.root} has no dataset {dataset}")
@@ -126,7 +127,7 @@ class DatasetStore:
         return self.spark.read.schema(DATASETS[dataset].ddl).parquet(self.folder(dataset, run))
 
     def read_parts(self, dataset: str, parts: Mapping[str, str]) -> DataFrame:
-        """The rows of a dataset by dates of which each has its run: of what is measured, a run states some dates."""
+        """The rows of the dates in ``parts``, which maps each ISO date to the run that wrote it."""
         kind = DATASETS[dataset]
         if not parts:
             return self.spark.createDataFrame([], kind.ddl)
@@ -135,7 +136,7 @@ class DatasetStore:
         return reader.parquet(*places).select(*kind.columns)
 
     def write(self, frame: DataFrame, dataset: str, run: str, *, append: bool = False) -> None:
-        """Write a run's rows, in the dataset's columns, over what an earlier attempt may have left, or beside it."""
+        """Write a run's rows in the dataset's columns. Overwrites an earlier attempt, or with ``append`` adds to it."""
         kind = DATASETS[dataset]
         missing = set(kind.columns) - set(frame.columns)
         if missing:
@@ -144,9 +145,9 @@ class DatasetStore:
         writer.partitionBy(*kind.partitions).parquet(self.folder(dataset, run))
 
     def write_by(self, frame: DataFrame, column: str, datasets: Sequence[str], run: str) -> None:
-        """Write the rows of several datasets in one pass: ``column`` names the one that a row belongs to.
+        """Write the rows of several datasets in one pass. ``column`` holds the name of each row's dataset.
 
-        Their files hold the columns of all, null where they are another's.
+        Each file has the columns of all these datasets, null where they belong to another one.
         """
         staging = f"{self.root}/{_STAGING}/run={run}"
         self.files.remove(staging)
@@ -160,7 +161,7 @@ class DatasetStore:
         self.files.remove(staging)
 
     def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
-        """Complete a run of each of ``datasets``: its manifest, which tells ``facts``, then the pointer to it."""
+        """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current."""
         made: Manifest = {"run_id": run, "code_version": __version__, "completed_at": time.time_ns() // 1_000_000}
         made |= facts
         for dataset in datasets:
@@ -171,15 +172,15 @@ class DatasetStore:
         return made
 
     def point(self, datasets: Sequence[str], run: str) -> None:
-        """Let readers read the complete run ``run``."""
+        """Make the complete run ``run`` the current one."""
         for dataset in datasets:
             if self.current(dataset) != run:
                 self.files.write(f"{self.folder(dataset)}/{_CURRENT}", f"{run}\n".encode())
 
-    def already(self, datasets: Sequence[str], run: str) -> Manifest | None:
-        """The manifest of a run that is complete in all of ``datasets``, which readers read from now on; else None.
+    def completed(self, datasets: Sequence[str], run: str) -> Manifest | None:
+        """The manifest of ``run`` if it is complete in all of ``datasets``; the run is then made current. Else None.
 
-        What a job asks first: with the same inputs, nothing is left to do.
+        A job calls this first: if the run is complete, nothing is left to do.
         """
         found = [self.manifest(dataset, run) for dataset in datasets]
         complete = [each for each in found if each is not None]

@@ -1,4 +1,4 @@
-"""Files of any URL that Spark reads, through Hadoop's FileSystem: what Spark itself offers no function for."""
+"""File operations on any URL that Spark reads, through Hadoop's FileSystem. Spark itself has no API for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 _ABORTABLE = "fs.capability.outputstream.abortable"
-"""Of Hadoop's object stores: a file is there, or replaced, when its stream is closed, and not before."""
+"""Capability of Hadoop's object stores: a file appears, or is replaced, when its stream is closed."""
 
 
 class FileStatus(NamedTuple):
@@ -23,7 +23,7 @@ class FileStatus(NamedTuple):
 
 
 class Files:
-    """The file system of ``url``, asked from the driver. Py4JJavaError where it fails; each call is one round trip."""
+    """The file system of ``url``, used from the driver. Each call is one round trip and may raise Py4JJavaError."""
 
     def __init__(self, spark: SparkSession, url: str) -> None:
         jvm: Any = spark.sparkContext._jvm
@@ -33,7 +33,7 @@ class Files:
         self._gateway: Any = spark.sparkContext._gateway
         fs = self._hadoop.fs.Path(url).getFileSystem(conf)
         self.is_local = fs.getScheme() == "file"
-        # Hadoop's checksum files beside local ones cannot be replaced together with them: a reader in between fails.
+        # A checksum file beside a local file cannot be replaced together with it, so a reader in between would fail.
         self._fs = fs.getRawFileSystem() if self.is_local else fs
         self._conf = conf
 
@@ -50,18 +50,18 @@ class Files:
         return self.exists(url) and _status(self._fs.getFileStatus(self._path(url))).is_folder
 
     def list(self, url: str) -> list[FileStatus]:
-        """What stands in the folder ``url``, by name; nothing where there is no such folder."""
+        """The entries of the folder ``url``, sorted by name; empty if there is no such folder."""
         if not self.exists(url):
             return []
         return sorted(map(_status, self._fs.listStatus(self._path(url))))
 
     def folders(self, url: str, prefix: str) -> Sequence[str]:
-        """What the names of the folders in ``url`` that begin with ``prefix`` go on with, by name."""
+        """The names of the folders in ``url`` that begin with ``prefix``, without the prefix, sorted."""
         names = (each.url.rstrip("/").rpartition("/")[2] for each in self.list(url) if each.is_folder)
         return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
 
     def walk(self, url: str) -> Iterator[FileStatus]:
-        """The files below ``url``, or the file itself, by name."""
+        """The files below the folder ``url``, sorted by name, or the file itself."""
         status = _status(self._fs.getFileStatus(self._path(url)))
         if not status.is_folder:
             yield status
@@ -70,7 +70,7 @@ class Files:
             yield from self.walk(each.url)
 
     def read(self, url: str) -> bytes | None:
-        """A small file's content; None where there is none."""
+        """The content of a small file; None if there is no such file."""
         if not self.exists(url):
             return None
         stream = self._fs.open(self._path(url))
@@ -80,10 +80,10 @@ class Files:
             stream.close()
 
     def write(self, url: str, content: bytes) -> None:
-        """Write a small file whole: readers see the former content or this one, nothing in between.
+        """Write a small file atomically: readers see the former content or the new one.
 
-        On an object store the file appears when it is closed; elsewhere it is renamed over the former one. That is one
-        step on local file systems and HDFS; others may have none of both for a moment.
+        On an object store the file appears when it is closed. Elsewhere a temporary file is renamed over the former
+        one, which is atomic on local file systems and HDFS. On others the file may be absent for a moment.
         """
         appears_whole = not self.is_local and self._fs.hasPathCapability(self._path(url), _ABORTABLE)
         temporary = f"{url.rpartition('/')[0]}/.{url.rpartition('/')[2]}.{self._jvm.java.util.UUID.randomUUID()}"
@@ -103,7 +103,7 @@ class Files:
 
     def _replace(self, source: str, target: str) -> None:
         if self.is_local:
-            # The raw file system renames as the operating system does, over what is there.
+            # The raw file system renames as the operating system does, and replaces an existing file.
             self._fs.rename(self._path(source), self._path(target))
             return
         options = self._gateway.new_array(getattr(self._hadoop.fs, "Options$Rename"), 1)
@@ -112,15 +112,15 @@ class Files:
         context.rename(self._path(source), self._path(target), options)
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or folder to a place that is free; whether it was done."""
+        """Move a file or folder to a URL where nothing exists; whether it was moved."""
         return bool(self._fs.rename(self._path(source), self._path(target)))
 
     def make_folder(self, url: str) -> None:
-        """Make a folder and those above it."""
+        """Make a folder and its parents."""
         self._fs.mkdirs(self._path(url))
 
     def remove(self, url: str) -> None:
-        """Remove a file, or a folder with what is in it; nothing where there is none."""
+        """Remove a file, or a folder with its content, if it exists."""
         self._fs.delete(self._path(url), True)
 
     def _path(self, url: str) -> Any:

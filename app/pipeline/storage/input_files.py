@@ -1,7 +1,7 @@
-"""Input files of any URL that Arrow reads: local paths, ``file:``, ``s3:``, ``gs:``, ``hdfs:``, ``abfs:``.
+"""Lists and opens input files of any URL that Arrow reads: local paths, ``file:``, ``s3:``, ``gs:``, etc.
 
-Spark's own readers fail a job for a file that is damaged, or drop its end in silence: what is to be judged body by body
-is read here, as streams, by the tasks themselves.
+Spark's own readers fail the job on a damaged file, or drop its end silently. Tasks therefore open their files here and
+read them as streams.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pyarrow import fs
 
 
 class InputFile(NamedTuple):
-    """A file as it was found: ``size`` in bytes, ``modified_ns`` in Unix ns (0 where unknown).
+    """A file as it was listed: ``size`` in bytes, ``modified_ns`` in Unix ns (0 if unknown).
 
-    ``is_regular`` is false of what cannot be read as a file, such as a pipe: opening it would wait forever.
+    ``is_regular`` is false for anything else, such as a pipe, because opening a pipe could block forever.
     """
 
     url: str
@@ -28,21 +28,23 @@ class InputFile(NamedTuple):
 
 
 def locate(url: str) -> tuple[Any, str]:
-    """The file system of ``url``, and the path there. Raises ValueError, OSError."""
+    """The Arrow file system of ``url`` and the path in it. Raises ValueError, OSError."""
     scheme = urlsplit(url).scheme
     if scheme == "file":
         return fs.LocalFileSystem(), url2pathname(urlsplit(url).path)
     if len(scheme) < 2:
         # No scheme, or a Windows drive.
         return fs.LocalFileSystem(), str(Path(url).absolute())
-    # Hadoop has its own names for the same stores.
+    # Hadoop uses other schemes for the same store.
     found: tuple[Any, str] = fs.FileSystem.from_uri(url.replace("s3a://", "s3://", 1).replace("s3n://", "s3://", 1))
     return found
 
 
 def find(url: str) -> list[InputFile]:
-    """The file ``url``, or the files below the folder ``url``, by name; in folders, names that begin with ``_`` or
-    ``.`` are left out, as Spark does. Raises FileNotFoundError, OSError."""
+    """The file ``url``, or the files below the folder ``url``, sorted by name. Raises FileNotFoundError, OSError.
+
+    In folders, names that begin with ``_`` or ``.`` are skipped, as Spark does.
+    """
     system, path = locate(url)
     info = system.get_file_info(path)
     if info.type == fs.FileType.NotFound:
@@ -62,7 +64,7 @@ def _visible(url: str, root: str, below: list[Any]) -> Iterator[InputFile]:
 
 
 def _below(url: str, inner: str) -> str:
-    """The URL of the file ``inner``, whatever characters its name has, below the folder ``url``."""
+    """The URL of the file ``inner`` below the folder ``url``, with its name percent-encoded."""
     parts = urlsplit(url)
     return parts._replace(path=f"{parts.path.rstrip('/')}/{quote(inner)}").geturl()
 

@@ -1,4 +1,4 @@
-"""What a task reads, and what it finds there."""
+"""Describes what a task reads (split, options) and what it finds there (bodies, faults)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 """RabbitMQ's own maximum (https://www.rabbitmq.com/docs/configure, ``max_message_size``), the largest of the brokers'
-defaults. Of a larger body only the beginning is kept: what tasks hold in memory has a bound."""
+defaults. Only the beginning of a larger body is kept, which bounds the memory of tasks."""
 KEPT_BYTES = 65_536
 
 
 class Split(NamedTuple):
-    """A part of a file: lines, or row groups, that begin at ``start`` or later and before ``end``; None: to the end."""
+    """A part of a file: the lines or row groups that begin in ``start`` to ``end``, in bytes; None: to its end."""
 
     url: str
     start: int
@@ -21,8 +21,8 @@ class Split(NamedTuple):
 
 
 class ReadOptions(NamedTuple):
-    """How to read. ``form``: as the command's ``--format``; ``column``: of Parquet, None for the only fitting one;
-    ``max_bytes``: of a body."""
+    """How to read a file. ``form``: as ``--format``; ``column``: of Parquet, None selects the only fitting one;
+    ``max_bytes``: the largest body."""
 
     form: str = "auto"
     column: str | None = None
@@ -32,8 +32,8 @@ class ReadOptions(NamedTuple):
 class Body(NamedTuple):
     """A body at ``at``: its offset in the unpacked file in bytes, or its row in a Parquet file or an export.
 
-    ``size`` and ``sha256`` are those of the whole body where ``content`` is only its beginning. ``fault``: reason and
-    detail where this is no body.
+    ``size`` and ``sha256`` describe the whole body, also if ``content`` is only its beginning. ``fault``: reason and
+    detail if no body could be read.
     """
 
     at: int
@@ -44,7 +44,7 @@ class Body(NamedTuple):
 
 
 def truncated(body: Body, max_bytes: int) -> Body:
-    """``body``, or its beginning and a fault where it is too large."""
+    """``body``; if it is larger than ``max_bytes``, its beginning with the fault ``too_large``."""
     if body.size <= max_bytes:
         return body
     whole = hashlib.sha256(body.content).hexdigest() if body.sha256 is None else body.sha256
@@ -53,10 +53,10 @@ def truncated(body: Body, max_bytes: int) -> Body:
 
 
 def fault_at(reason: str, detail: str, at: int = 0) -> Body:
-    """A place where no body could be read."""
+    """A body-less entry for a place in a file where no body could be read."""
     return Body(at, b"", 0, fault=(reason, detail))
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what ``error`` says, as a part of a sentence."""
+    """The first line of the text of ``error``, without a final full stop."""
     return str(error).partition("\n")[0].rstrip(".")

@@ -1,4 +1,4 @@
-"""The lines of a file, plain or compressed, read as a stream."""
+"""Reads the lines of a file, plain or compressed, as a stream."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from app.pipeline.storage.inputs import KEPT_BYTES, Body, ReadOptions, Split, fa
 
 _CHUNK = 262_144
 _STEP = 1024
-"""Compressed data is unpacked in so small steps that little of a damaged end has to be read again, byte by byte."""
+"""Compressed data is unpacked in small steps, so that only a short damaged end is read again byte by byte."""
 
 
 class _DamagedData(Exception):
-    """The data of a file ends too early, or cannot be unpacked."""
+    """Compressed data ends too early or cannot be unpacked."""
 
 
 class LineReader:
-    """The lines that begin in ``split`` and are not blank, without their ends; damaged data ends in a fault.
+    """Iterates over the non-blank lines that begin in ``split``, without line ends. Damaged data yields a fault last.
 
-    ``opened``: opens the file, which damaged data needs twice. ``codec``: ``gzip`` or ``zstd``, None for plain data.
+    ``opened``: opens the file; damaged data is opened twice. ``codec``: ``gzip`` or ``zstd``, None for plain data.
     """
 
     def __init__(self, opened: Callable[[], Any], codec: str | None, split: Split, reading: ReadOptions) -> None:
@@ -60,13 +60,13 @@ class LineReader:
                 yield line.body()
 
     def _ended(self, line: _LineBuffer) -> Iterator[Body]:
-        """The lines that end in a newline; what follows the last one is left in ``line``."""
+        """The lines that end in a newline. Data after the last newline is left in ``line``."""
         if self._damage is not None:
             raise self._damage
         began = False
         for piece in chain([self._peeked], self._pieces):
             if not began and piece:
-                # Only now it is known where the first line begins.
+                # Reading the first piece has set the offset of the first line.
                 line.begin(self._at)
                 began = True
                 if self._end is not None and self._at >= self._end:
@@ -85,7 +85,7 @@ class LineReader:
             self._at += len(rest)
 
     def _plain(self, start: int) -> Iterator[bytes]:
-        # A line belongs to the part in which it begins: the byte before tells whether one begins here.
+        # A line belongs to the split in which it begins. The byte before ``start`` shows whether a line begins there.
         with self._opened() as file:
             if start:
                 file.seek(start - 1)
@@ -97,32 +97,32 @@ class LineReader:
                         file.seek(self._at)
                         break
                     if self._end is not None and self._at >= self._end:
-                        # The line goes on behind this part: what begins there is another's.
+                        # The line continues after this split, and the next line begins in another split.
                         return
             while piece := file.read(_CHUNK):
                 yield piece
 
     def _unpacked(self, codec: str) -> Iterator[bytes]:
-        done, held, size = 0, [], 0
+        done, pending, size = 0, [], 0
         try:
             with pa.CompressedInputStream(self._opened(), codec) as stream:
                 while piece := stream.read(_STEP):
-                    held.append(piece)
+                    pending.append(piece)
                     size += len(piece)
                     if size >= _CHUNK:
-                        yield b"".join(held)
-                        done, held, size = done + size, [], 0
-            yield b"".join(held)
+                        yield b"".join(pending)
+                        done, pending, size = done + size, [], 0
+            yield b"".join(pending)
             return
         except OSError as error:
             damage = _DamagedData(first_line(error))
-        # What could still be unpacked was lost with the error: once more, and at the end in the smallest steps.
+        # The error discards readable data of the last step. Read again, and the end byte by byte.
         try:
             with pa.CompressedInputStream(self._opened(), codec) as stream:
                 skip = done
                 while skip:
                     skip -= len(stream.read(min(skip, _STEP)))
-                yield b"".join(held)
+                yield b"".join(pending)
                 while size:
                     size -= len(stream.read(min(size, _STEP)))
                 while piece := stream.read(1):
@@ -132,7 +132,7 @@ class LineReader:
 
 
 class _LineBuffer:
-    """A line as it comes, in parts; of one that is too long only the beginning is kept."""
+    """Collects the parts of one line. Of a line that is too long, only the beginning is kept."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes

@@ -1,4 +1,4 @@
-"""One at a time: a lock on a place that jobs share."""
+"""An exclusive lock between processes, for jobs that write to the same place."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from app.pipeline.errors import JobFailed
 from app.pipeline.storage.files import Files
 
 LEASE_SECONDS = 60.0
-"""How long a lock on a remote file system outlives a holder that was killed."""
+"""Seconds after which a lock on a remote file system expires if its owner was killed."""
 _BEAT_SECONDS = 10.0
 _SETTLE_SECONDS = 2.0
 
 
 @contextmanager
 def exclusive_lock(files: Files, url: str, job: str) -> Iterator[None]:
-    """Hold the lock ``url``. Raises JobFailed where another ``job`` holds it.
+    """Own the lock ``url`` during the block. Raises JobFailed if another ``job`` owns it, or took it over meanwhile.
 
-    On a local file system the operating system keeps it, and lets go of it when the process ends. Elsewhere it is a
-    file that its holder renews: two that start within the same second may both believe to hold it, on stores whose
-    clients see an old file for a while. Blocks for 2 s there.
+    On a local file system this is an operating-system lock, which ends with the process. Elsewhere it is a file that
+    the owner renews every 10 s; taking it blocks for 2 s. On stores that may return an old version of a file, two
+    jobs that start within the same second may both get the lock.
     """
     with _file_lock(url, job) if files.is_local else _lease_lock(files, url, job):
         yield
@@ -53,22 +53,22 @@ def _file_lock(url: str, job: str) -> Iterator[None]:
 @contextmanager
 def _lease_lock(files: Files, url: str, job: str) -> Iterator[None]:
     mine = uuid.uuid4().hex
-    holder = _read_owner(files, url)
-    if holder is not None:
-        raise JobFailed(f"Another {job} is at work there ({holder[1]}). If it was killed, wait {LEASE_SECONDS:.0f} s.")
+    owner = _read_owner(files, url)
+    if owner is not None:
+        raise JobFailed(f"Another {job} is at work there ({owner[1]}). If it was killed, wait {LEASE_SECONDS:.0f} s.")
     over = threading.Event()
 
     def renew() -> None:
-        told = {"id": mine, "by": f"process {os.getpid()} on {socket.gethostname()}", "at": time.time()}
-        files.write(url, json.dumps(told).encode())
+        content = {"id": mine, "by": f"process {os.getpid()} on {socket.gethostname()}", "at": time.time()}
+        files.write(url, json.dumps(content).encode())
 
     def is_mine() -> bool:
-        holder = _read_owner(files, url)
-        return holder is None or holder[0] == mine
+        owner = _read_owner(files, url)
+        return owner is None or owner[0] == mine
 
-    def keep() -> None:
+    def renew_regularly() -> None:
         while not over.wait(_BEAT_SECONDS):
-            # A store that does not answer may do so the next time; another holder's lock is never written over.
+            # A store that fails now may answer next time. A lock of another owner is never overwritten.
             with suppress(Exception):
                 if not is_mine():
                     return
@@ -76,16 +76,16 @@ def _lease_lock(files: Files, url: str, job: str) -> Iterator[None]:
 
     renew()
     time.sleep(_SETTLE_SECONDS)
-    holder = _read_owner(files, url)
-    if holder is None or holder[0] != mine:
+    owner = _read_owner(files, url)
+    if owner is None or owner[0] != mine:
         raise JobFailed(f"Another {job} began there at the same time.")
-    keeper = threading.Thread(target=keep, daemon=True)
-    keeper.start()
+    renewer = threading.Thread(target=renew_regularly, daemon=True)
+    renewer.start()
     try:
         yield
     finally:
         over.set()
-        keeper.join()
+        renewer.join()
         kept = is_mine()
         if kept:
             files.remove(url)
@@ -97,5 +97,5 @@ def _read_owner(files: Files, url: str) -> tuple[str, str] | None:
     content = files.read(url)
     if content is None:
         return None
-    told = json.loads(content)
-    return None if time.time() - told["at"] > LEASE_SECONDS else (told["id"], told["by"])
+    lock = json.loads(content)
+    return None if time.time() - lock["at"] > LEASE_SECONDS else (lock["id"], lock["by"])

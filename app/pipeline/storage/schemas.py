@@ -1,7 +1,7 @@
-"""Every dataset's columns, as data: a dataset is written so and read with this schema, never with an inferred one.
+"""The columns of every dataset. Datasets are written and read with these schemas, never with an inferred one.
 
-Columns are only ever added, at the end: files written before read as null. What cannot be expressed so is another
-``version``, in a folder of its own. Times named ``…_at`` are Unix milliseconds UTC, as in the envelope.
+New columns are added at the end, and older files read as null there. Any other change needs a new ``version``, which
+has its own folder. Times named ``…_at`` are Unix milliseconds UTC, as in the envelope.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table of Parquet files: ``columns`` maps names to Spark SQL types; ``partitions`` are folders in a run."""
+    """A table of Parquet files. ``columns`` maps names to Spark SQL types; each of ``partitions`` is a folder level."""
 
     name: str
     columns: Mapping[str, str]
@@ -22,12 +22,12 @@ class Dataset:
 
     @property
     def ddl(self) -> str:
-        """The schema as Spark reads it from a string."""
+        """The schema as a Spark DDL string."""
         return ddl(self.columns)
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """Columns as a schema string."""
+    """``columns`` as a Spark DDL string."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
@@ -48,7 +48,7 @@ def arrow_schema(columns: Mapping[str, str]) -> Any:
     return pa.schema([(name, types[kind]) for name, kind in columns.items()])
 
 
-# A body's facts as far as they can be read: of a quarantined body perhaps none.
+# Members of a body as far as they can be read; a quarantined body may have none.
 _BODY = {
     "message_id": "string",
     "job": "string",
@@ -66,15 +66,15 @@ _BODY = {
     "run_id": "string",
 }
 
-# ``body`` is canonical, ``rewritten`` tells whether it was so before; ``dropped``: pointers of the keys left out.
+# ``body`` is canonical; ``rewritten``: it was not canonical in the input; ``dropped``: JSON pointers of removed keys.
 ACCEPTED = Dataset("accepted", {**_BODY, "rewritten": "boolean", "dropped": "array<string>"})
-# ``body`` holds the bytes as found; of one that was too large only its beginning, ``body_bytes`` tells its size.
+# ``body`` is the input unchanged, or the beginning of a body that was too large; ``body_bytes`` is the full size.
 QUARANTINED = Dataset(
     "quarantined", {**_BODY, "reason": "string", "reason_pointer": "string", "detail": "string", "truncated": "boolean"}
 )
 
-# The members of a record by their names, see docs/journal.md; ``envelope`` is the body, byte for byte, however the line
-# held it; ``date`` is that of ``at``, UTC; ``src_file`` the segment it came from.
+# The members of a record by name, see docs/journal.md. ``envelope``: the body, byte for byte, however the line encoded
+# it; ``date``: the UTC date of ``at``; ``src_file``: its segment.
 JOURNAL = Dataset(
     "journal",
     {
@@ -105,7 +105,7 @@ JOURNAL = Dataset(
         "src_file": "string",
     },
 )
-# ``src_at``: offset in the unpacked file, bytes; ``raw``: its beginning, where it is large.
+# ``src_at``: offset in the unpacked file, in bytes; ``raw``: the content, or its beginning if it is large.
 JOURNAL_CORRUPT = Dataset(
     "journal_corrupt",
     {
@@ -119,8 +119,8 @@ JOURNAL_CORRUPT = Dataset(
         "ingest_batch": "string",
     },
 )
-# ``kind``: lost (a gap record tells of it), hole (numbers that no segment held), open_end (nothing tells whether more
-# came); ``missing``: how many records, null where nobody knows; the times are those of the records around.
+# ``kind``: lost (reported by a gap record), hole (numbers in no segment), open_end (more records may exist after the
+# last). ``missing``: number of records, null if unknown. ``from_at``, ``to_at``: times of the records around.
 JOURNAL_GAPS = Dataset(
     "journal_gaps",
     {
@@ -135,8 +135,8 @@ JOURNAL_GAPS = Dataset(
     },
 )
 
-# By minute and by day (``grain``, ``at``: when it begins); a key that events do not tell is null. ``dead_lettered`` has
-# poison bodies in it; ``retried``: delivered after a failed delivery. ``at_least``: records were lost meanwhile.
+# By minute and by day: ``grain``, and ``at``, its beginning. A key that the events lack is null. ``dead_lettered``
+# includes poison bodies; ``retried``: delivered after a failed delivery; ``at_least``: records are missing.
 _MEASURED = {
     "date": "date",
     "grain": "string",
@@ -164,7 +164,7 @@ THROUGHPUT = Dataset(
     },
     ("date",),
 )
-# ``ended``: acked or dead-lettered; a rate is null where there was nothing.
+# ``ended``: acked or dead-lettered. A rate is null if its denominator is 0.
 RATES = Dataset(
     "rates",
     {
@@ -198,7 +198,7 @@ PAYLOAD = Dataset(
     },
     ("date",),
 )
-# From here on ``date`` and ``at`` are those of the message's ``created_at``. ``kind``: wait or end_to_end.
+# ``date`` and ``at`` come from the message's ``created_at``. ``kind``: wait or end_to_end.
 LATENCY_HIST = Dataset(
     "latency_hist",
     {
@@ -231,7 +231,7 @@ LATENCY = Dataset(
     },
     ("date",),
 )
-# As of the end of ``date``, or of the journal. ``state``: waiting or leased; ages from and below, the last without end.
+# As of the end of ``date``, or of the journal. ``state``: waiting or leased. The last age class has no upper bound.
 OPEN = Dataset(
     "open",
     {
@@ -247,8 +247,8 @@ OPEN = Dataset(
     },
     ("date",),
 )
-# ``queue``: where it began, ``last_queue``: where it was seen last; ``first_at``: of its first event; ``copies``: how
-# often it was accepted; ``outcome``: acked, dead_lettered or open; ``skewed``: a time came out negative, and is 0.
+# ``queue``: the first queue; ``last_queue``: that of the last event; ``first_at``: of the first event; ``copies``: how
+# often it was accepted; ``outcome``: acked, dead_lettered or open; ``skewed``: a negative time was replaced by 0.
 LIFECYCLE = Dataset(
     "lifecycle",
     {
@@ -285,7 +285,7 @@ LIFECYCLE = Dataset(
     },
     ("date",),
 )
-# ``date``: of the first message; ``hops``: the messages, by their ``created_at``; ``complete``: none is open.
+# ``date``: of the first message; ``hops``: the messages, ordered by ``created_at``; ``complete``: none is open.
 TRACES = Dataset(
     "traces",
     {
@@ -306,8 +306,8 @@ TRACES = Dataset(
     ("date",),
 )
 
-# Of a run that sends: what became of every message. ``message_id``: its id, else ``sha256:`` and that of its body;
-# ``status``: accepted, replayed (it was there already), rejected, unknown (it may be there or not), left (to be sent).
+# The outcome of every message of a sending run. ``message_id``: its id, or ``sha256:`` and the digest of its body.
+# ``status``: accepted, replayed (published before), rejected, unknown (perhaps published), left (not sent yet).
 LEDGER = Dataset(
     "ledger",
     {

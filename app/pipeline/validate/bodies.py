@@ -1,7 +1,7 @@
-"""The bodies in a file: NDJSON, Parquet, exports of dead letters.
+"""Reads the bodies in a file: NDJSON, Parquet, or an export of dead letters.
 
-Whatever a file holds is told as bodies and faults: a fault is a place where no body could be read, and why. Nothing is
-raised for it. Memory is bounded by the largest body, a row group of Parquet, or a page of an export.
+Damaged content raises nothing: it yields faults, each a place where no body could be read, and the reason. Memory is
+bounded by the largest body, a row group of Parquet, or a page of an export.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _PARQUET = b"PAR1"
 _NEVER_EMPTY = (".gz", ".zst", ".parquet")
 _HEAD_BYTES = 256
 _ROWS = 64
-"""So many large values are held at once."""
+"""Rows of a Parquet file read at once, because each may be large."""
 _KINDS = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_string, pa.types.is_large_string)
 
 
 def is_divisible(url: str, form: str) -> bool:
-    """Whether tasks can share the file. ``form``: as the command's ``--format``. Raises OSError."""
+    """Whether several tasks can read parts of the file. ``form``: as ``--format``. Raises OSError."""
     head = _head(partial(_open, url))
     return form != "dead-letters" and _codec(head) is None and not is_export(head)
 
 
 def bodies(split: Split, reading: ReadOptions) -> Iterator[Body]:
-    """The bodies and faults of ``split``."""
+    """Yields the bodies and faults of ``split``. Raises nothing for unreadable content."""
     if not split.is_regular:
         yield fault_at("unreadable_file", "It is no regular file.")
         return
@@ -99,7 +99,7 @@ def _rows(file: Any, split: Split, reading: ReadOptions) -> Iterator[Body]:
     except LookupError as error:
         yield fault_at("unreadable_file", str(error.args[0]))
     except Exception as error:
-        # Of damaged metadata Arrow's own errors are not the only ones.
+        # Damaged metadata raises other errors than Arrow's own, too.
         yield fault_at("unreadable_file", f"It cannot be read as Parquet past row {row}: {first_line(error)}.", row)
 
 
@@ -112,6 +112,6 @@ def _column(schema: Any, wanted: str | None) -> str:
     fitting = [field.name for field in schema if any(is_kind(field.type) for is_kind in _KINDS)]
     name = wanted or ("body" if "body" in fitting else fitting[0] if len(fitting) == 1 else None)
     if name is None or name not in fitting:
-        asked = "Which column holds the bodies?" if name is None else f"It has no column {name} of text or bytes."
-        raise LookupError(f"{asked} Columns of text or bytes: {', '.join(fitting) or 'none'}.")
+        problem = "Which column holds the bodies?" if name is None else f"It has no column {name} of text or bytes."
+        raise LookupError(f"{problem} Columns of text or bytes: {', '.join(fitting) or 'none'}.")
     return name

@@ -1,6 +1,6 @@
-"""The verdict on a body, as the gateway gives it: its own codec, imported unchanged, in the tasks of Spark.
+"""Classifies one body as accepted or quarantined, with the gateway's own codec, and makes its row.
 
-A row is made of any body; no content raises.
+Any content gives a row; none raises an error. Spark's Python workers import this module.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from app.pipeline.storage.inputs import Body
 ACCEPTED, QUARANTINED = "accepted", "quarantined"
 
 FAULTS = ("truncated_file", "unreadable_file", "invalid_export", "no_body", "too_large", "internal_error")
-"""Reasons of this job's own; the others are the codes of the codec."""
+"""The reasons that this job adds to the codes of the codec."""
 
 _LIMITS = Limits()
 _READABLE_BYTES = 4 * 1024 * 1024
-"""A larger body that is refused is not read a second time for what it might say of itself."""
+"""The columns of a larger quarantined body stay null, because reading them would parse it again."""
 
 
 class ValidatedRow(NamedTuple):
-    """A row of either dataset: ``verdict`` is the name of the one that it belongs to, the rest are its columns."""
+    """A row of either dataset. ``verdict`` names the dataset; the other members are its columns."""
 
     verdict: str
     message_id: str | None = None
@@ -51,7 +51,7 @@ class ValidatedRow(NamedTuple):
 
 
 def classify(found: Body, source: str, run: str) -> ValidatedRow:
-    """The row of a body of the file ``source``."""
+    """The row of the body ``found`` in the file ``source``."""
     if found.fault is not None:
         reason, detail = found.fault
         return _quarantined(found, source, run, {}, reason, "", detail)
@@ -89,11 +89,11 @@ def _accepted(found: Body, source: str, run: str) -> ValidatedRow:
 
 
 def _quarantined(
-    found: Body, source: str, run: str, told: dict[str, Any], reason: str, pointer: str, detail: str
+    found: Body, source: str, run: str, columns: dict[str, Any], reason: str, pointer: str, detail: str
 ) -> ValidatedRow:
     return ValidatedRow(
         QUARANTINED,
-        **told,
+        **columns,
         body=found.content,
         body_bytes=found.size,
         body_sha256=found.sha256 or hashlib.sha256(found.content).hexdigest(),
@@ -108,7 +108,7 @@ def _quarantined(
 
 
 def _readable_columns(body: bytes) -> dict[str, Any]:
-    """What a refused body says of itself, as far as it can be read."""
+    """The columns of a quarantined body that can be read from it."""
     try:
         return dict(_column_values(body)) if len(body) <= _READABLE_BYTES else {}
     except (JsonSyntaxError, JsonTooDeep, RecursionError, MemoryError):
@@ -133,7 +133,7 @@ def _column_values(body: bytes) -> Iterator[tuple[str, Any]]:
 
 
 def _text(value: str | None) -> str | None:
-    """A string that a column can hold: a lone surrogate is spelled out."""
+    """``value`` with lone surrogates escaped, because a column must be valid UTF-8."""
     if value is None or is_encodable(value):
         return value
     return value.encode(errors="backslashreplace").decode()

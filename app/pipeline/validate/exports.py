@@ -1,7 +1,7 @@
-"""Exports of dead letters: what ``GET /queues/{queue}/dead-letters`` answers, saved as it came.
+"""Reads exports of dead letters: saved answers of ``GET /queues/{queue}/dead-letters``.
 
-A file holds one page, pages line by line, or dead letters line by line. Judged is what lies in the dead-letter queue;
-of a poison record, the body that it keeps.
+A file is one page, one page per line, or one dead letter per line. The record is what gets validated; of a poison
+record that wraps a body, the wrapped body.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NULL = Raw(b"null")
 Fault = tuple[str, str]
 _begins_as_page = re.compile(rb'[\xef\xbb\xbf \t\r\n]*\{[ \t\r\n]*"dead_letters"').match
 MAX_PAGE_BYTES = 256 * 1024 * 1024
-"""Of a page, which is held whole."""
+"""The largest page of an export; a page is kept in memory whole."""
 _NEITHER = "It is neither a page of dead letters nor one of them."
 
 
 class _Record(Struct):
-    """A dead letter as the API lists it; one of its members is null."""
+    """A dead letter as the API lists it. One of the two members is null."""
 
     record: Raw = _NULL
     record_base64: str | None = None
@@ -37,7 +37,7 @@ class _ExportLine(_Record):
 
 
 class _Wrapped(Struct, forbid_unknown_fields=True):
-    """A poison record whose body is no JSON object, or has a dead-letter block of its own."""
+    """A poison record around a body that is no JSON object, or that has a dead-letter block already."""
 
     raw: str
     dead_letter: Raw
@@ -50,43 +50,43 @@ _ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError)
 
 
 def is_export(head: bytes) -> bool:
-    """Whether a file that begins with ``head`` is a page of dead letters."""
+    """Whether a file that begins with ``head`` is an export of dead letters."""
     return _begins_as_page(head) is not None
 
 
 def records(lines: Iterable[Body]) -> Iterator[tuple[bytes, Fault | None]]:
-    """The records in ``lines``, and faults. A page that is written over several lines is put together."""
-    held: list[bytes] = []
+    """Yields the records in ``lines``, each with its fault or None. Joins a page that spans several lines."""
+    pending: list[bytes] = []
     size, by_line = 0, False
     for line in lines:
         if line.fault is not None:
-            yield b"\n".join([*held, line.content]), line.fault
-            held, size = [], 0
+            yield b"\n".join([*pending, line.content]), line.fault
+            pending, size = [], 0
             continue
-        found = None if held else _read(line.content)
+        found = None if pending else _read(line.content)
         if found is not None:
             by_line = True
             yield from found
         elif by_line:
             yield line.content, ("invalid_export", _NEITHER)
         else:
-            held.append(line.content)
+            pending.append(line.content)
             size += line.size
             if size > MAX_PAGE_BYTES:
                 detail = f"It has more than {MAX_PAGE_BYTES} bytes in one page: save pages line by line."
-                yield _beginning(held), ("invalid_export", detail)
+                yield _beginning(pending), ("invalid_export", detail)
                 return
-    if held:
-        together = _read(b"\n".join(held))
-        yield from [(_beginning(held), ("invalid_export", _NEITHER))] if together is None else together
+    if pending:
+        together = _read(b"\n".join(pending))
+        yield from [(_beginning(pending), ("invalid_export", _NEITHER))] if together is None else together
 
 
-def _beginning(held: list[bytes]) -> bytes:
-    return b"\n".join(held)[:65_536]
+def _beginning(pending: list[bytes]) -> bytes:
+    return b"\n".join(pending)[:65_536]
 
 
 def _read(text: bytes) -> list[tuple[bytes, Fault | None]] | None:
-    """The records in ``text``; None where it is no page and no dead letter."""
+    """The records in ``text``; None if it is neither a page nor a dead letter."""
     try:
         page = _decode(text.removeprefix(b"\xef\xbb\xbf"))
     except _ERRORS:

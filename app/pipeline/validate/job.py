@@ -1,4 +1,4 @@
-"""The job ``validate``: bodies are sorted into what a consumer may see, and what would be dead-lettered, and why."""
+"""The job ``validate``: sorts bodies into ``accepted`` and ``quarantined``, with a reason for the latter."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def validate(
     max_quarantine_rate: float | None = None,
     force: bool = False,
 ) -> Manifest:
-    """Run the job and tell its result; the manifest of the run.
+    """Run the job and print its result. Returns the manifest of the run.
 
-    Raises UsageError for an input that is not there, JobFailed, QualityBroken.
+    Raises UsageError for a missing input, JobFailed, QualityBroken.
     """
     files = list_input_files(inputs)
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
@@ -65,7 +65,7 @@ def validate(
         with launch.spark("validate") as spark:
             store = DatasetStore(spark, output)
             with exclusive_lock(store.files, f"{store.folder(DATASETS[0])}/_validate.lock", "validate"):
-                done = None if force else store.already(DATASETS, run)
+                done = None if force else store.completed(DATASETS, run)
                 manifest = done or _run(spark, store, files, reading, run)
     else:
         manifest = done
@@ -81,7 +81,7 @@ def validate(
 
 
 def list_input_files(inputs: Sequence[str]) -> list[InputFile]:
-    """The files that a command was told of. Raises UsageError, JobFailed."""
+    """The files of the arguments ``inputs``, each once. Raises UsageError, JobFailed."""
     found: dict[str, InputFile] = {}
     for url in inputs:
         try:
@@ -120,13 +120,13 @@ def _run(
 def _write_rows(
     spark: SparkSession, store: DatasetStore, tasks: Sequence[Any], reading: ReadOptions, run: str
 ) -> dict[str, Any]:
-    """Write the rows of both datasets in one pass, and count them in the same."""
+    """Write and count the rows of both datasets in one pass."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
-    judging = partial(validate_batches, tasks=tasks, reading=reading, run=run)
+    task = partial(validate_batches, tasks=tasks, reading=reading, run=run)
     numbers = spark.range(0, len(tasks), 1, max(1, len(tasks)))
-    rows: DataFrame = numbers.mapInArrow(judging, ddl(COLUMNS))
+    rows: DataFrame = numbers.mapInArrow(task, ddl(COLUMNS))
     accepted = f.col("verdict") == "accepted"
     lang = f.when(f.col("lang").isin(*LANGS), f.col("lang")).otherwise("unknown")
     counted = {
@@ -171,7 +171,7 @@ def _counts(seen: Mapping[str, Any]) -> dict[str, Any]:
 def _print_result(manifest: Manifest, places: Mapping[str, str], is_old: bool) -> None:
     counts = manifest["counts"]
     if is_old:
-        say(f"Nothing has changed since run {manifest['run_id']}; --force does it again.")
+        say(f"Nothing has changed since run {manifest['run_id']}; use --force to repeat it.")
     click.echo(
         f"{counts['rows']} bodies: {counts['accepted']} accepted ({counts['rewritten']} of them rewritten), "
         f"{counts['quarantined']} quarantined ({counts['quarantine_rate']:.2%})"

@@ -17,29 +17,29 @@ from app.pipeline.validate.bodies import bodies, is_divisible
 from app.pipeline.validate.classify import ValidatedRow, classify
 
 COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANTINED.columns}
-"""The columns of both datasets, and the one that tells them apart."""
+"""The columns of both datasets, and ``verdict``, the name of the dataset of a row."""
 
 _SCHEMA = arrow_schema(COLUMNS)
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 * 1024 * 1024
 _SHARE_BYTES = 16 * 1024 * 1024
-"""A task's share: small enough that progress is seen, large enough that its start does not count."""
+"""Bytes per task: small enough to show progress, large enough to outweigh the start of a task."""
 _MOST_TASKS = 10_000
 _OPENING_BYTES = 256 * 1024
-"""What opening a file costs, as if it had so many bytes more."""
+"""The cost of opening a file, counted as bytes."""
 
 
 def plan_tasks(files: Sequence[InputFile], form: str) -> list[list[Split]]:
-    """The tasks, each a list of parts of files that fit together; every byte of every file is in one of them."""
+    """The tasks, each a list of parts of files. Large files are divided, small ones share a task."""
     share = max(_SHARE_BYTES, sum(file.size for file in files) // _MOST_TASKS)
     tasks: list[list[Split]] = []
-    room = 0
+    left = 0
     for split, size in (each for file in files for each in _parts(file, share, form)):
-        if not tasks or room < size:
+        if not tasks or left < size:
             tasks.append([])
-            room = share + _OPENING_BYTES
+            left = share + _OPENING_BYTES
         tasks[-1].append(split)
-        room -= size + _OPENING_BYTES
+        left -= size + _OPENING_BYTES
     return tasks
 
 
@@ -63,7 +63,7 @@ def _is_divisible(file: InputFile, form: str) -> bool:
 def validate_batches(
     batches: Iterable[Any], tasks: Sequence[Sequence[Split]], reading: ReadOptions, run: str
 ) -> Iterator[Any]:
-    """For ``mapInArrow``: a row of ``batches`` holds the number of a task, which is the parts of files it reads."""
+    """For ``mapInArrow``: each row of ``batches`` is an index into ``tasks``; yields batches of at most 8 MiB."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield from _batched(_rows(tasks[number], reading, run))
@@ -76,16 +76,16 @@ def _rows(splits: Sequence[Split], reading: ReadOptions, run: str) -> Iterator[V
 
 
 def _batched(rows: Iterator[ValidatedRow]) -> Iterator[Any]:
-    held: list[ValidatedRow] = []
+    pending: list[ValidatedRow] = []
     size = 0
     for row in rows:
-        held.append(row)
+        pending.append(row)
         size += len(row.body)
-        if len(held) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield _batch(held)
-            held, size = [], 0
-    if held:
-        yield _batch(held)
+        if len(pending) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield _batch(pending)
+            pending, size = [], 0
+    if pending:
+        yield _batch(pending)
 
 
 def _batch(rows: list[ValidatedRow]) -> Any:
