@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
-from tests.suites import conformance
+from app.brokers import registry
+from tests.harness import conformance
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
     from tests.brokers.rabbitmq.harness import RabbitServer
+    from tests.brokers.registry import Servers
 
 # A busy machine is no defect.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("any machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for driver in set(registry.SCHEMES.values()):
+        config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
 
 
 @pytest.fixture
@@ -31,19 +39,21 @@ def queue() -> str:
 
 
 @pytest.fixture(scope="session")
-def rabbit_of_the_session() -> Iterator[RabbitServer]:
-    """A RabbitMQ server takes seconds to start: one serves all tests that do not need their own."""
-    from tests.brokers.rabbitmq.harness import rabbit_server
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """One server of each broker for all tests that do not need their own."""
+    from tests.brokers.registry import Servers
 
-    with rabbit_server() as running:
-        yield running
+    with ExitStack() as stack:
+        yield Servers(stack, tmp_path_factory.mktemp)
 
 
 @pytest.fixture
-def rabbit(rabbit_of_the_session: RabbitServer) -> RabbitServer:
+def rabbit(servers: Servers) -> RabbitServer:
     """A running RabbitMQ server, without management. A test may stop it, and need not start it again."""
-    rabbit_of_the_session.ensure()
-    return rabbit_of_the_session
+    from tests.brokers.rabbitmq.harness import RabbitBroker
+
+    server: RabbitServer = servers.server(RabbitBroker)
+    return server
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -1,27 +1,30 @@
-"""What every suite asks for. Each list of suites provides the fixture ``broker``."""
+"""Fixtures of the behaviour suites, which run on every variant of a broker."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.world import World
 
-SUITES = (
-    "attempts",
-    "dead_letters",
-    "hung",
-    "idempotency",
-    "idempotency_calls",
-    "life",
-    "publish",
-    "receive",
-    "redrive",
-    "settle",
-)
-pytest.register_assert_rewrite(*(f"tests.suites.{suite}" for suite in SUITES))
+pytest.register_assert_rewrite("tests.suites")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run each test that takes ``broker`` on every variant of the broker that its folder is named after."""
+    if "broker" in metafunc.fixturenames:
+        variants = registry.HARNESSES[metafunc.definition.path.parent.name]
+        metafunc.parametrize("broker", registry.params(variants), indirect=True)
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> Broker:
+    """A running broker."""
+    return servers.broker(request.param, tmp_path)
 
 
 @pytest.fixture

@@ -9,59 +9,45 @@ import pytest
 
 from app.errors import IdempotencyUnsupported
 from app.gateway.authorization import ANYONE
-from tests.brokers.redis.harness import RedisBroker, RedisServer, client, redis_server
-from tests.brokers.sqlite.harness import SqliteBroker
-from tests.harness.broker import Broker
+from tests.brokers import registry
+from tests.harness.broker import Variant
 from tests.harness.world import World, draft
 from tests.suites.idempotency import TestIdempotency
 
 __all__ = ["TestIdempotency"]
 
-redis, rabbitmq = pytest.mark.redis, pytest.mark.rabbitmq
-PAIRS = [
-    pytest.param(("sqlite", None), id="sqlite"),
-    pytest.param(("redis", None), id="redis", marks=redis),
-    pytest.param(("laravel", None), id="redis-laravel", marks=redis),
-    pytest.param(("redis", "sqlite"), id="keys-in-sqlite-queue-in-redis", marks=redis),
-    pytest.param(("sqlite", "redis"), id="keys-in-redis-queue-in-sqlite", marks=redis),
-    pytest.param(("rabbitmq", "redis"), id="keys-in-redis-queue-in-rabbitmq", marks=[redis, rabbitmq]),
-]
+
+def pairs() -> Iterator[object]:
+    """Every variant that keeps its own keys, then every broker with another broker's keys."""
+    for variant in registry.ALL:
+        if variant.keeps_keys:
+            yield pytest.param((variant, None), id=variant.name, marks=registry.marks(variant))
+    for variant in registry.ORDINARY:
+        *_, store = (other for other in registry.ORDINARY if other.keeps_keys and other is not variant)
+        name = f"keys-in-{store.name}-queue-in-{variant.name}"
+        yield pytest.param((variant, store), id=name, marks=registry.marks(variant, store))
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """What it has confirmed survives a kill."""
-    with redis_server(appendfsync="always") as running:
-        yield running
-
-
-@pytest.fixture(params=PAIRS)
-async def world(request: pytest.FixtureRequest, queue: str, tmp_path: Path) -> AsyncIterator[World]:
+@pytest.fixture(params=pairs())
+async def world(
+    request: pytest.FixtureRequest, servers: registry.Servers, queue: str, tmp_path: Path
+) -> AsyncIterator[World]:
     """Gateways over a queue's broker and, where it is another, the one that keeps the keys."""
-
-    def broker(kind: str) -> Broker:
-        if kind == "sqlite":
-            return SqliteBroker(tmp_path)
-        if kind == "rabbitmq":
-            from tests.brokers.rabbitmq.harness import RabbitBroker
-
-            return RabbitBroker(request.getfixturevalue("rabbit"))
-        running: RedisServer = request.getfixturevalue("server")
-        with client(running) as plain:
-            plain.flushdb()
-        return RedisBroker(running, "laravel" if kind == "laravel" else "list")
-
     of_queue, of_keys = request.param
-    world = World(broker(of_queue), queue, None if of_keys is None else broker(of_keys))
+    store = None if of_keys is None else servers.broker(of_keys, tmp_path)
+    world = World(servers.broker(of_queue, tmp_path), queue, store)
     yield world
     await world.close()
 
 
-@pytest.mark.rabbitmq
-async def test_a_broker_that_keeps_no_keys_refuses_them(queue: str, request: pytest.FixtureRequest) -> None:
-    from tests.brokers.rabbitmq.harness import RabbitBroker
+KEYLESS = [variant for variant in registry.ORDINARY if not variant.keeps_keys]
 
-    world = World(RabbitBroker(request.getfixturevalue("rabbit")), queue)
+
+@pytest.mark.parametrize("variant", registry.params(KEYLESS))
+async def test_a_broker_that_keeps_no_keys_refuses_them(
+    variant: Variant, servers: registry.Servers, queue: str, tmp_path: Path
+) -> None:
+    world = World(servers.broker(variant, tmp_path), queue)
     process = await world.process()
     with pytest.raises(IdempotencyUnsupported, match=r"idempotency\.store"):
         await process.gateway.publish(ANYONE, queue, draft({}), idempotency_key="k")

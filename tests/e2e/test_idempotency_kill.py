@@ -12,7 +12,7 @@ import json
 import os
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.brokers import registry
+from tests.harness.broker import Broker, Variant
 from tests.harness.gateway import GatewayProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -136,7 +137,7 @@ def drained(gateway: GatewayProcess, queue: str) -> dict[str, list[str]]:
     return found
 
 
-async def blows(gateways: list[GatewayProcess], queue: str, others: list[Callable[[], None]]) -> Insistent:
+async def blows(gateways: list[GatewayProcess], queue: str, others: list[Callable[[], Awaitable[None]]]) -> Insistent:
     """Clients at work while gateways, and ``others``, are struck at random moments; all answers, in the end."""
     clients = Insistent([gateway.url for gateway in gateways], queue)
     async with asyncio.TaskGroup() as group:
@@ -145,7 +146,7 @@ async def blows(gateways: list[GatewayProcess], queue: str, others: list[Callabl
         for number in range(KILLS):
             await asyncio.sleep(random.uniform(0.1, 0.7))
             if others and number % 2:
-                await asyncio.to_thread(random.choice(others))
+                await random.choice(others)()
                 continue
             victim = gateways[number % len(gateways)]
             await asyncio.to_thread(victim.kill)
@@ -156,31 +157,23 @@ async def blows(gateways: list[GatewayProcess], queue: str, others: list[Callabl
     return clients
 
 
-@pytest.fixture
-def server() -> Iterator[RedisServer]:
-    """What it has confirmed survives a kill."""
-    with redis_server(appendfsync="always") as running:
-        yield running
+def restarts(broker: Broker) -> list[Callable[[], Awaitable[None]]]:
+    """A kill and a start of the broker's server, if it has one."""
+    return [] if broker.embedded else [broker.kill]
 
 
-def restart(server: RedisServer) -> None:
-    server.kill()
-    server.start()
+KEEPERS = [variant for variant in registry.ORDINARY if variant.keeps_keys]
+KEYLESS = [variant for variant in registry.ORDINARY if not variant.keeps_keys]
 
 
-@pytest.mark.parametrize("kind", ["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
+@pytest.mark.parametrize("variant", registry.params(KEEPERS))
 async def test_key_and_message_in_one_transaction(
-    kind: str, tmp_path: Path, queue: str, request: pytest.FixtureRequest
+    variant: Variant, servers: registry.Servers, tmp_path: Path, queue: str
 ) -> None:
-    others: list[Callable[[], None]] = []
-    url = f"sqlite:///{tmp_path}/messages.db"
-    if kind == "redis":
-        server = request.getfixturevalue("server")
-        url = server.url()
-        others = [lambda: restart(server)]
+    broker = servers.broker(variant, tmp_path)
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, {"brokers": {"main": url}})
-        clients = await blows(gateways, queue, others)
+        gateways = replicas(stack, tmp_path, {"brokers": {"main": broker.url}})
+        clients = await blows(gateways, queue, restarts(broker))
         assert clients.unknown == set()
         found = drained(gateways[0], queue)
         assert found == {key: [id] for key, id in clients.ids.items()}
@@ -191,17 +184,14 @@ async def test_key_and_message_in_one_transaction(
         print(f"{len(found)} keys, {clients.repeated} sent more than once, {KILLS} blows")
 
 
-@pytest.mark.redis
-@pytest.mark.rabbitmq
-async def test_keys_beside_the_queue(
-    tmp_path: Path, queue: str, server: RedisServer, request: pytest.FixtureRequest
-) -> None:
-    rabbit = request.getfixturevalue("rabbit")
-    brokers = {"rabbit": rabbit.url(), "keys": server.url()}
-    config = {"brokers": brokers, "default": {"broker": "rabbit"}, "idempotency": {"store": "keys"}}
+@pytest.mark.parametrize("variant", registry.params(KEYLESS))
+async def test_keys_beside_the_queue(variant: Variant, servers: registry.Servers, tmp_path: Path, queue: str) -> None:
+    store = servers.broker(KEEPERS[-1], tmp_path)
+    brokers = {"main": servers.broker(variant, tmp_path).url, "keys": store.url}
+    config = {"brokers": brokers, "default": {"broker": "main"}, "idempotency": {"store": "keys"}}
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, config)
-        clients = await blows(gateways, queue, [lambda: restart(server)])
+        clients = await blows(gateways, queue, restarts(store))
         found = drained(gateways[0], queue)
         assert {key: ids for key, ids in found.items() if len(ids) > 1} == {}, "published twice"
         assert {key: found.get(key) for key in clients.ids} == {key: [id] for key, id in clients.ids.items()}

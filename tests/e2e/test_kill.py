@@ -6,14 +6,13 @@ The clients keep a tally of every single message; it decides, not a sample.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.brokers.redis.harness import redis_server
+from tests.brokers import registry
 from tests.harness.gateway import GatewayProcess
 from tests.harness.traffic import Tally, Traffic
 
@@ -23,22 +22,10 @@ LEASE = 3.0
 """Seconds: what a killed gateway had handed out comes again after so long."""
 
 
-@pytest.fixture(
-    params=[
-        "sqlite",
-        pytest.param("redis", marks=pytest.mark.redis),
-        pytest.param("rabbitmq", marks=pytest.mark.rabbitmq),
-    ]
-)
-def broker_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture(params=registry.params(registry.ORDINARY))
+def broker_url(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> str:
     """A broker that outlives the gateways."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/messages.db"
-    elif request.param == "rabbitmq":
-        yield request.getfixturevalue("rabbit").url()
-    else:
-        with redis_server() as server:
-            yield server.url()
+    return servers.broker(request.param, tmp_path).url
 
 
 def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *arguments: str) -> list[GatewayProcess]:

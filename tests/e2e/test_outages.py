@@ -10,9 +10,8 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.brokers.rabbitmq.harness import RabbitBroker, rabbit_server
-from tests.brokers.redis.harness import RedisBroker, redis_server
-from tests.harness.broker import Broker
+from tests.brokers import registry
+from tests.harness.broker import Broker, Variant
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import eventually
 
@@ -108,13 +107,7 @@ def check(lines: list[dict[str, Any]]) -> None:
     assert back["broker"] == "main" and back["failed_calls"] > 0 and back["seconds"] > 0
 
 
-@pytest.mark.redis
-async def test_redis(tmp_path: Path, queue: str, hung: bool) -> None:
-    with redis_server() as server:
-        check(await outage(tmp_path, RedisBroker(server), queue, hung=hung))
-
-
-@pytest.mark.rabbitmq
-async def test_rabbitmq(tmp_path: Path, queue: str, hung: bool) -> None:
-    with rabbit_server() as server:
-        check(await outage(tmp_path, RabbitBroker(server), queue, hung=hung))
+@pytest.mark.parametrize("variant", registry.params(registry.WITH_SERVER))
+async def test_a_broker_with_a_server(tmp_path: Path, variant: Variant, queue: str, hung: bool) -> None:
+    with variant.start(tmp_path) as broker:
+        check(await outage(tmp_path, broker, queue, hung=hung))

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.broker import Broker
-from tests.harness.brokers import BROKERS, Start
+from tests.brokers import registry
+from tests.harness.broker import Broker, Variant
 from tests.harness.crowd import Crowd
 from tests.harness.gateway import GatewayProcess
 from tests.harness.ledger import Ledger
@@ -30,11 +30,11 @@ BETWEEN = 400
 """Messages that are acked between two blows."""
 
 
-@pytest.fixture(params=BROKERS)
+@pytest.fixture(params=registry.params(variant for variant in registry.ALL if variant.replicas))
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
     """A broker that outlives the gateways."""
-    start: Start = request.param
-    with start(tmp_path) as running:
+    variant: Variant = request.param
+    with variant.start(tmp_path) as running:
         yield running
 
 

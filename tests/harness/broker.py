@@ -1,28 +1,41 @@
-"""A real broker as the contract suites need it: what each harness provides."""
+"""A real broker as the tests use it: what the harness of each broker provides."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
-from typing import Any, ClassVar
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
 
 from app.brokers import registry
 from app.brokers.binding import Binding, QueueStats
+from app.brokers.idempotency_store import KeepsKeys
 from app.clock import now_ms
+from tests.harness.proxy import Proxy
 
 
 class Broker(ABC):
-    """One running broker. ``name`` and ``url`` are what a configuration would say of it.
+    """One running broker.
 
-    ``queue_options``: the options of an ordinary route. ``header_options``: those of a route whose messages carry
-    native headers, None where there is no such thing. ``impatient``: broker options that shorten the patience with a
-    broker that does not answer. ``embedded``: it lives in the gateways' own processes, so that a restart is theirs.
-    ``merges_equal_bodies``: of several messages that are equal to the byte it leases or delays one. ``untold``: the
-    counts of a queue that it cannot tell, and ``expiries`` where it cannot tell why a message comes again.
-    ``purges_delayed``: a purge reaches the delayed messages of a queue.
+    ``kind`` is its package below ``app.brokers``, ``sample`` a URL that is never connected to, ``name`` the broker's
+    name in a configuration.
+
+    - ``embedded``: it runs in the gateways' own processes, so restarting it means restarting them.
+    - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
+    - ``untold``: the counts of a queue that it cannot report; also ``expiries`` where it cannot report why a message
+      is delivered again.
+    - ``purges_delayed``: a purge removes the delayed messages of a queue too.
+    - ``queue_options``: the options of an ordinary route.
+    - ``header_options``: the options of a route whose messages carry native headers; None if there is none.
+    - ``impatient``: broker options that shorten its time-outs.
     """
 
+    kind: ClassVar[str]
+    sample: ClassVar[str]
     name: ClassVar[str]
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
@@ -31,6 +44,18 @@ class Broker(ABC):
     queue_options: Mapping[str, Any] = {}
     header_options: Mapping[str, Any] | None = None
     impatient: Mapping[str, Any] = {}
+
+    @abstractmethod
+    def __init__(self, server: Any, queue_options: Mapping[str, Any]) -> None:
+        """``server`` is what :meth:`serve` yields."""
+
+    @staticmethod
+    @abstractmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:
+        """Start a server that keeps its data in ``directory``; skip the test if the broker is not installed.
+
+        ``durable``: what it confirmed survives a kill, even if that makes it slower.
+        """
 
     @property
     @abstractmethod
@@ -69,3 +94,100 @@ class Broker(ABC):
     @abstractmethod
     async def dead(self, queue: str) -> Sequence[bytes]:
         """The dead-letter records as the broker stores them, oldest first."""
+
+
+class Server(Protocol):
+    """A broker's process on this machine."""
+
+    @property
+    def port(self) -> int: ...
+    def url(self) -> str: ...
+    def start(self) -> None: ...
+    def ensure(self) -> None:
+        """Start or resume it, whatever the test before left of it."""
+
+    def stop(self) -> None: ...
+    def kill(self) -> None: ...
+    def pause(self) -> None: ...
+    def resume(self) -> None: ...
+
+
+class ServerBroker(Broker):
+    """A broker with a server process; all clients share its state."""
+
+    def __init__(self, server: Server, queue_options: Mapping[str, Any] | None = None) -> None:
+        self.server = server
+        self.queue_options = queue_options or {}
+        self._port = server.port
+
+    @property
+    def url(self) -> str:
+        return self.server.url().replace(f":{self.server.port}/", f":{self._port}/")
+
+    def behind(self, proxy: Proxy) -> Self:
+        """The same broker, reached through ``proxy``."""
+        proxied = copy.copy(self)
+        proxied._port = proxy.port
+        return proxied
+
+    async def restart(self) -> None:
+        await asyncio.to_thread(self.server.stop)
+        await asyncio.to_thread(self.server.start)
+
+    async def kill(self) -> None:
+        await asyncio.to_thread(self.server.kill)
+        await asyncio.to_thread(self.server.start)
+
+    @asynccontextmanager
+    async def outage(self) -> AsyncIterator[None]:
+        """The server is stopped."""
+        await asyncio.to_thread(self.server.stop)
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(self.server.start)
+
+    @asynccontextmanager
+    async def hung(self) -> AsyncIterator[None]:
+        """SIGSTOP, then SIGCONT."""
+        self.server.pause()
+        try:
+            yield
+        finally:
+            self.server.resume()
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One way to use a broker: a parameter of tests.
+
+    ``name`` is its id in tests: the broker's kind, with a suffix for every variant but the first. ``column`` is its
+    title in the table of capabilities, None to leave it out. ``lost_replies`` and ``replicas`` let a variant take part
+    in these slow tests; one that reads and writes as another variant does need not.
+    """
+
+    name: str
+    broker: type[Broker]
+    queue_options: Mapping[str, Any] = field(default_factory=dict)
+    column: str | None = None
+    lost_replies: bool = True
+    replicas: bool = True
+
+    def on(self, server: Any) -> Broker:
+        """The broker on ``server``, which its class serves."""
+        return self.broker(server, self.queue_options)
+
+    @contextmanager
+    def start(self, directory: Path) -> Iterator[Broker]:
+        """A running broker of the caller's own, which it may stop and start."""
+        with self.broker.serve(directory) as server:
+            yield self.on(server)
+
+    def binding(self) -> Binding:
+        """A binding that is never opened, to look at its abilities."""
+        return registry.connect("sample", self.broker.sample, {}, now_ms)
+
+    @property
+    def keeps_keys(self) -> bool:
+        """Whether it can be the idempotency store."""
+        return isinstance(self.binding(), KeepsKeys)

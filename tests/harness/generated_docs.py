@@ -14,28 +14,21 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.brokers import registry
 from app.brokers.binding import Binding, BrokerCapabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
 from app.brokers.idempotency_store import KeepsKeys
-from app.clock import now_ms
 from app.config.settings import Settings
 from app.errors import BabelgateError
 from app.http import problems
 from app.observe.journal import record as journal
 from app.observe.metrics.catalogue import CATALOGUE
+from tests.brokers.registry import ALL
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md", "docs/metrics.md")
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
 
-# Column title, a URL that is never connected to, and the options of a queue. Every driver of the registry has one.
-SAMPLES: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
-    ("SQLite", "sqlite:///sample.db", {}),
-    ("Redis", "redis://127.0.0.1/0", {}),
-    ("Redis, Laravel layout", "redis://127.0.0.1/0", {"layout": "laravel"}),
-    ("RabbitMQ", "amqp://127.0.0.1/", {}),
-    ("RabbitMQ, OJS profile", "amqp://127.0.0.1/", {"profile": "ojs"}),
-)
+SAMPLES = [variant for variant in ALL if variant.column is not None]
+"""The columns of the table of capabilities. Every driver of the registry has one."""
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -47,11 +40,12 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def capabilities() -> str:
     """What each broker can do, from its own ``BrokerCapabilities``."""
     columns = []
-    for _, url, options in SAMPLES:
-        binding = registry.connect("sample", url, {}, now_ms)
-        columns.append(list(_abilities(binding, binding.capabilities(binding.native_queue("sample", options)))))
+    for variant in SAMPLES:
+        binding = variant.binding()
+        native = binding.native_queue("sample", variant.queue_options)
+        columns.append(list(_abilities(binding, binding.capabilities(native))))
     rows = [[row[0][0], *(value for _, value in row)] for row in zip(*columns, strict=True)]
-    return table(["", *(title for title, _, _ in SAMPLES)], rows)
+    return table(["", *(variant.column or "" for variant in SAMPLES)], rows)
 
 
 def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:

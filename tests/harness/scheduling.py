@@ -10,6 +10,9 @@ TOGETHER = ("tests/pipeline/",)
 APART = ("tests/e2e/", "tests/brokers/test_lost_replies.py")
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
 
+CONTRACTS = "/test_contract.py"
+"""Its classes have hundreds of tests, and its servers are those of the session: any worker takes the next test."""
+
 
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     """Units of work are folders, classes, modules or single tests, in the order of collection."""
@@ -19,4 +22,4 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         for folder in TOGETHER:
             if path.startswith(folder):
                 return folder
-        return nodeid if path.startswith(APART) else super()._split_scope(nodeid)
+        return nodeid if path.startswith(APART) or path.endswith(CONTRACTS) else super()._split_scope(nodeid)

@@ -11,6 +11,7 @@ import yaml
 
 from app.config import settings
 from app.server.wiring import build_app
+from tests.harness.sockets import Connection
 
 
 @pytest.fixture
@@ -59,6 +60,13 @@ async def app(serve):
 async def client(app, connect):
     """A client of it."""
     return await connect(app)
+
+
+@pytest.fixture
+def connection(address):
+    """A socket to the module's own ``address``, a pair of host and port."""
+    with Connection(*address) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -79,12 +79,6 @@ def quick(tmp_path_factory):
         yield found
 
 
-@pytest.fixture
-def connection(address):
-    with Connection(*address) as opened:
-        yield opened
-
-
 def request(path: bytes, body: bytes = b"x", *headers: bytes, version: bytes = b"1.1") -> bytes:
     lines = b"".join(header + b"\r\n" for header in (b"Content-Length: %d" % len(body), *headers))
     return b"POST " + path + b" HTTP/" + version + b"\r\nHost: h\r\n" + lines + b"\r\n" + body

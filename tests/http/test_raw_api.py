@@ -36,12 +36,6 @@ def guarded(tmp_path, token_config):
         yield where
 
 
-@pytest.fixture
-def connection(address):
-    with Connection(*address) as opened:
-        yield opened
-
-
 def draft(n: int) -> bytes:
     return json.dumps({"job": "count", "data": {"n": n}}).encode()
 

@@ -56,12 +56,6 @@ def gateway(tmp_path_factory):
         yield where
 
 
-@pytest.fixture
-def connection(address):
-    with Connection(*address) as opened:
-        yield opened
-
-
 def timed_out(reply):
     problem = json.loads(reply.body)
     assert (reply.status, reply.headers["content-type"]) == (408, "application/problem+json")

@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.brokers.rabbitmq.harness import RabbitServer
-from tests.brokers.redis.harness import redis_server
+from tests.brokers import registry
 from tests.harness.hostile_requests import CASES, Case
 from tests.harness.stalls import Stall, WatchedGateway
 
@@ -42,23 +41,14 @@ def over_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedGat
         yield gateway
 
 
-@pytest.fixture(scope="module")
-def over_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedGateway]:
-    """All queues in a Redis server."""
-    with redis_server() as server:
-        config = {"brokers": {"b": server.url()}, "default": {"broker": "b"}}
-        with _watched(tmp_path_factory.mktemp("redis"), config) as gateway:
-            yield gateway
-
-
-@pytest.fixture(scope="module")
-def over_rabbitmq(
-    rabbit_of_the_session: RabbitServer, tmp_path_factory: pytest.TempPathFactory
+@pytest.fixture(scope="module", params=registry.params(registry.WITH_SERVER))
+def over_a_server(
+    request: pytest.FixtureRequest, servers: registry.Servers, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WatchedGateway]:
-    """All queues in RabbitMQ."""
-    rabbit_of_the_session.ensure()
-    config = {"brokers": {"b": rabbit_of_the_session.url()}, "default": {"broker": "b"}}
-    with _watched(tmp_path_factory.mktemp("rabbitmq"), config) as gateway:
+    """All queues in a broker with a server."""
+    directory = tmp_path_factory.mktemp("gateway")
+    config = {"brokers": {"b": servers.broker(request.param, directory).url}, "default": {"broker": "b"}}
+    with _watched(directory, config) as gateway:
         yield gateway
 
 
@@ -90,17 +80,9 @@ def test_a_request_leaves_others_their_turn(over_sqlite: WatchedGateway, case: C
 
 
 @pytest.mark.slow
-@pytest.mark.redis
 @pytest.mark.parametrize("case", ABOUT_MESSAGES, ids=lambda case: case.name)
-def test_work_for_redis_leaves_others_their_turn(over_redis: WatchedGateway, case: Case) -> None:
-    _check(over_redis, case)
-
-
-@pytest.mark.slow
-@pytest.mark.rabbitmq
-@pytest.mark.parametrize("case", ABOUT_MESSAGES, ids=lambda case: case.name)
-def test_work_for_rabbitmq_leaves_others_their_turn(over_rabbitmq: WatchedGateway, case: Case) -> None:
-    _check(over_rabbitmq, case)
+def test_work_for_a_broker_leaves_others_their_turn(over_a_server: WatchedGateway, case: Case) -> None:
+    _check(over_a_server, case)
 
 
 def test_a_stop_signal_is_obeyed_during_a_long_upload(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,12 +20,13 @@ from urllib.parse import quote
 import pika
 import pika.exceptions
 import psutil
+from pamqp.commands import Basic
 from pika.adapters.blocking_connection import BlockingChannel
 
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.profile import Topology
+from app.brokers.rabbitmq.profile import NativeMessage, Topology
 from app.clock import now_ms
-from tests.harness.broker import Broker
+from tests.harness.broker import ServerBroker, Variant
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_ports
 
@@ -353,25 +354,22 @@ async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIt
         await opened.close()
 
 
-class RabbitBroker(Broker):
-    """A server for the contract suites; ``queue_options`` are those of its routes."""
+class RabbitBroker(ServerBroker):
+    """A server; ``queue_options`` are those of its routes."""
 
+    kind = "rabbitmq"
+    sample = "amqp://127.0.0.1/"
     name = "rabbit"
     untold = frozenset({"in_flight", "delayed"})
     purges_delayed = False
 
     def __init__(self, server: RabbitServer, queue_options: Mapping[str, Any] | None = None) -> None:
-        self.server = server
-        self.queue_options = queue_options or {}
+        super().__init__(server, queue_options)
         self.header_options = self.queue_options
 
-    @property
-    def url(self) -> str:
-        return self.server.url()
-
-    async def restart(self) -> None:
-        await asyncio.to_thread(self.server.stop)
-        await asyncio.to_thread(self.server.start)
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RabbitServer]:
+        return rabbit_server()
 
     async def kill(self) -> None:
         await self._kill()
@@ -379,21 +377,12 @@ class RabbitBroker(Broker):
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        """Nobody listens."""
+        """The server is killed, which takes less time than a stop."""
         await self._kill()
         try:
             yield
         finally:
             await asyncio.to_thread(self.server.start)
-
-    @asynccontextmanager
-    async def hung(self) -> AsyncIterator[None]:
-        """SIGSTOP, then SIGCONT."""
-        self.server.pause()
-        try:
-            yield
-        finally:
-            self.server.resume()
 
     async def _kill(self) -> None:
         if self.queue_options.get("queue_type") == "quorum":
@@ -414,3 +403,26 @@ class RabbitBroker(Broker):
     async def dead(self, queue: str) -> Sequence[bytes]:
         profile = queue_of(queue, self.queue_options).profile
         return [body for _, body in await asyncio.to_thread(browse, self.url, profile.dead_queue)]
+
+
+class OjsBroker(RabbitBroker):
+    """A server, with routes whose messages are jobs."""
+
+    async def dead(self, queue: str) -> Sequence[bytes]:
+        """The records made of the jobs in the dead-letter queue."""
+        profile = queue_of(queue, self.queue_options).profile
+        records = []
+        for found, body in await asyncio.to_thread(browse, self.url, profile.dead_queue):
+            properties = Basic.Properties(found.content_type, headers=found.headers)
+            records.append(profile.read_dead(NativeMessage(body, properties, "", "", False)).body)
+        return records
+
+
+_OJS = {"profile": "ojs"}
+_QUORUM = {"queue_type": "quorum"}
+VARIANTS = (
+    Variant("rabbitmq", RabbitBroker, {}, "RabbitMQ"),
+    Variant("rabbitmq-quorum", RabbitBroker, _QUORUM, lost_replies=False, replicas=False),
+    Variant("rabbitmq-ojs", OjsBroker, _OJS, "RabbitMQ, OJS profile", lost_replies=False),
+    Variant("rabbitmq-ojs-quorum", OjsBroker, _OJS | _QUORUM, lost_replies=False, replicas=False),
+)

@@ -9,7 +9,7 @@ import pytest
 
 from app.brokers.binding import Outgoing
 from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse
-from tests.suites import conformance as suite
+from tests.harness import conformance as suite
 
 pytestmark = pytest.mark.rabbitmq
 

@@ -1,4 +1,4 @@
-"""A Redis server for the tests of a module."""
+"""A Redis server, and clients of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import pytest
 import redis
 
 from app.brokers.redis.binding import RedisBinding
-from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
+from tests.brokers.redis.harness import RedisBroker, RedisServer, binding, client
+from tests.brokers.registry import Servers
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
+def server(servers: Servers) -> RedisServer:
+    """The server of the session, emptied for each module."""
+    running: RedisServer = servers.server(RedisBroker)
+    return running
 
 
 @pytest.fixture

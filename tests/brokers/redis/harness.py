@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 import signal
 import socket
@@ -10,7 +9,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import redis
 
 from app.brokers.redis.binding import RedisBinding, connect
 from app.clock import now_ms
-from tests.harness.broker import Broker
+from tests.harness.broker import ServerBroker, Variant
 from tests.harness.ci import missing
 from tests.harness.local import certify, free_port
 
@@ -85,6 +84,14 @@ class RedisServer:
                 self.kill()
                 raise RuntimeError(f"redis-server did not start:\n{log[-2000:]}")
             time.sleep(0.01)
+
+    def ensure(self) -> None:
+        """Start it or resume it, and empty it."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+        self.resume()
+        with client(self) as plain:
+            plain.flushall()
 
     def kill(self) -> None:
         """SIGKILL: what the server had not written is gone."""
@@ -156,51 +163,39 @@ async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIt
         await opened.close()
 
 
-class RedisBroker(Broker):
-    """A server of its own for a contract suite, in one of the layouts."""
+class RedisBroker(ServerBroker):
+    """A server, with queues in the list layout of the SDKs."""
 
+    kind = "redis"
+    sample = "redis://127.0.0.1/0"
     name = "cache"
+    prefix = ""
+    server: RedisServer
+    header_options: Mapping[str, Any] | None = {"frames": True}
 
-    def __init__(self, server: RedisServer, layout: str = "list") -> None:
-        self.server = server
-        self.queue_options = {"layout": layout}
-        self.header_options = {"frames": True} if layout == "list" else None
-        self._prefix = "" if layout == "list" else "queues:"
-
-    @property
-    def url(self) -> str:
-        return self.server.url()
-
-    async def restart(self) -> None:
-        self.server.stop()
-        await asyncio.to_thread(self.server.start)
-
-    async def kill(self) -> None:
-        self.server.kill()
-        await asyncio.to_thread(self.server.start)
-
-    @asynccontextmanager
-    async def outage(self) -> AsyncIterator[None]:
-        """Nobody listens."""
-        self.server.stop()
-        try:
-            yield
-        finally:
-            await asyncio.to_thread(self.server.start)
-
-    @asynccontextmanager
-    async def hung(self) -> AsyncIterator[None]:
-        """SIGSTOP, then SIGCONT."""
-        self.server.pause()
-        try:
-            yield
-        finally:
-            self.server.resume()
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RedisServer]:
+        return redis_server(appendfsync="always" if durable else "everysec")
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         with client(self.server) as plain:
-            plain.rpush(self._prefix + queue, *bodies)
+            plain.rpush(self.prefix + queue, *bodies)
 
     async def dead(self, queue: str) -> Sequence[bytes]:
         with client(self.server) as plain:
-            return [record for record in plain.lrange(f"{self._prefix}{queue}.dlq", 0, -1) if isinstance(record, bytes)]
+            return [record for record in plain.lrange(f"{self.prefix}{queue}.dlq", 0, -1) if isinstance(record, bytes)]
+
+
+class LaravelBroker(RedisBroker):
+    """The same in the layout of Laravel, which keeps leased and delayed messages as members of a set."""
+
+    prefix = "queues:"
+    header_options = None
+    merges_equal_bodies = True
+    untold = frozenset({"expiries"})
+
+
+VARIANTS = (
+    Variant("redis", RedisBroker, {"layout": "list"}, "Redis"),
+    Variant("redis-laravel", LaravelBroker, {"layout": "laravel"}, "Redis, Laravel layout", replicas=False),
+)

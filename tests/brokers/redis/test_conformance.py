@@ -21,8 +21,8 @@ from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
 from app.envelope import Limits, Poison
 from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.harness import conformance as suite
 from tests.harness.conformance import locate
-from tests.suites import conformance as suite
 
 pytestmark = pytest.mark.redis
 Case = Mapping[str, Any]

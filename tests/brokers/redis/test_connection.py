@@ -396,6 +396,7 @@ class TestTheServer:
 
     async def test_what_the_operator_should_know(self, server: RedisServer, plain: redis.Redis) -> None:
         async with binding(server.url()) as one:
+            plain.config_set("appendfsync", "everysec")
             assert [text for text in await one.warnings() if "once a second" in text]
             plain.config_set("appendfsync", "always")
             assert await one.warnings() == []

@@ -1,45 +1,5 @@
-"""The contract, on Redis in the list layout of the SDKs."""
+"""The contract, on Redis in each layout."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-from tests.brokers.redis.harness import RedisBroker, RedisServer, redis_server
-from tests.suites.attempts import TestAttempts
-from tests.suites.dead_letters import TestDeadLetters
-from tests.suites.events import TestEvents
-from tests.suites.hung import TestHung
-from tests.suites.life import TestLife
-from tests.suites.publish import TestPublish
-from tests.suites.receive import TestReceive
-from tests.suites.redrive import TestRedrive
-from tests.suites.settle import TestSettle
-
-__all__ = [
-    "TestAttempts",
-    "TestDeadLetters",
-    "TestEvents",
-    "TestHung",
-    "TestLife",
-    "TestPublish",
-    "TestReceive",
-    "TestRedrive",
-    "TestSettle",
-]
-
-pytestmark = pytest.mark.redis
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    """One server for all tests; what it has confirmed survives a kill."""
-    with redis_server(appendfsync="always") as running:
-        yield running
-
-
-@pytest.fixture
-def broker(server: RedisServer) -> RedisBroker:
-    """The server, in this layout."""
-    return RedisBroker(server)
+from tests.suites.all import *  # noqa: F403

@@ -5,24 +5,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, closing
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
 from pathlib import Path
+from typing import Any
 
 from app.brokers.binding import Outgoing
-from tests.harness.broker import Broker
+from tests.harness.broker import Broker, Variant
 
 
 class SqliteBroker(Broker):
-    """A file in ``directory``. There is no server: what would be its restart is that of the gateways."""
+    """A file in ``directory``, without a server."""
 
+    kind = "sqlite"
+    sample = "sqlite:///sample.db"
     name = "local"
     embedded = True
+    header_options: Mapping[str, Any] | None = {}
+    impatient: Mapping[str, Any] = {"busy_timeout_seconds": 0.2}
 
-    def __init__(self, directory: Path) -> None:
-        self.header_options = {}
-        self.impatient = {"busy_timeout_seconds": 0.2}
+    def __init__(self, directory: Path, queue_options: Mapping[str, Any] | None = None) -> None:
+        self.queue_options = queue_options or {}
         self.path = directory / "messages.db"
+
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Path]:
+        return contextlib.nullcontext(directory)
 
     @property
     def url(self) -> str:
@@ -43,7 +51,7 @@ class SqliteBroker(Broker):
             other.execute("ROLLBACK")
 
     def hung(self) -> AbstractAsyncContextManager[None]:
-        """As in an outage: what a file does not do is answer."""
+        """The same as an outage."""
         return self.outage()
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
@@ -63,3 +71,6 @@ class SqliteBroker(Broker):
                 "SELECT body FROM dead WHERE queue_id = (SELECT id FROM queues WHERE name = ?) ORDER BY id", (queue,)
             )
             return [bytes(body) for (body,) in rows]
+
+
+VARIANTS = (Variant("sqlite", SqliteBroker, column="SQLite"),)

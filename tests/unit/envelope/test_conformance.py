@@ -19,7 +19,7 @@ from app.clock import now_ms
 from app.envelope import Limits, Poison
 from app.errors import EnvelopeError
 from app.gateway.routing import Policy
-from tests.suites import conformance as suite
+from tests.harness import conformance as suite
 
 Case = Mapping[str, Any]
 LIMITS = Limits()

@@ -1,0 +1,57 @@
+"""The brokers under test: the harness of every driver in the app's registry."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
+
+from app.brokers import registry
+from tests.harness.broker import Broker, Variant
+
+KINDS = tuple(dict.fromkeys(driver.kind for driver in registry.SCHEMES.values()))
+
+HARNESSES: Mapping[str, tuple[Variant, ...]] = {
+    kind: importlib.import_module(f"tests.brokers.{kind}.harness").VARIANTS for kind in KINDS
+}
+"""The variants of each broker, the ordinary one first: ``VARIANTS`` of ``tests.brokers.<kind>.harness``."""
+
+ALL = [variant for variants in HARNESSES.values() for variant in variants]
+ORDINARY = [variants[0] for variants in HARNESSES.values()]
+WITH_SERVER = [variant for variant in ORDINARY if not variant.broker.embedded]
+
+
+def marks(*variants: Variant) -> list[pytest.MarkDecorator]:
+    """A mark named like each broker that has a server."""
+    return [getattr(pytest.mark, each.broker.kind) for each in variants if not each.broker.embedded]
+
+
+def params(variants: Iterable[Variant]) -> list[ParameterSet]:
+    """The variants as marked parameters of a test."""
+    return [pytest.param(variant, id=variant.name, marks=marks(variant)) for variant in variants]
+
+
+class Servers:
+    """Starts each broker's server at its first use, and ends them all with ``stack``."""
+
+    def __init__(self, stack: ExitStack, directory: Callable[[str], Path]) -> None:
+        self._stack = stack
+        self._directory = directory
+        self._running: dict[str, Any] = {}
+
+    def server(self, broker: type[Broker]) -> Any:
+        """The running server of a broker that is not embedded. What it confirmed survives a kill."""
+        if broker.kind not in self._running:
+            serving = broker.serve(self._directory(broker.kind), durable=True)
+            self._running[broker.kind] = self._stack.enter_context(serving)
+        self._running[broker.kind].ensure()
+        return self._running[broker.kind]
+
+    def broker(self, variant: Variant, directory: Path) -> Broker:
+        """A running broker. An embedded one keeps its data in ``directory``."""
+        return variant.on(directory if variant.broker.embedded else self.server(variant.broker))

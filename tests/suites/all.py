@@ -1,0 +1,13 @@
+"""All behaviour suites of the broker contract."""
+
+from __future__ import annotations
+
+from tests.suites.attempts import TestAttempts as TestAttempts
+from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
+from tests.suites.events import TestEvents as TestEvents
+from tests.suites.hung import TestHung as TestHung
+from tests.suites.life import TestLife as TestLife
+from tests.suites.publish import TestPublish as TestPublish
+from tests.suites.receive import TestReceive as TestReceive
+from tests.suites.redrive import TestRedrive as TestRedrive
+from tests.suites.settle import TestSettle as TestSettle
