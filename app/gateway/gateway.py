@@ -1,8 +1,14 @@
-"""The whole flow: publish, receive, settle, redrive; every fallback, once.
+"""The gateway: one object with all operations on queues, whatever their brokers.
 
-A reader can follow a message here from top to bottom. What one process holds per queue is in
-:mod:`app.gateway.queue_runtime`, the waiting in :mod:`app.gateway.receive`, dead letters
-at rest in :mod:`app.gateway.dead_letters`.
+A message takes these steps:
+
+- publish: :mod:`app.gateway.publish` reads the body. The queue's batcher (:mod:`app.gateway.queue_runtime`) sends the
+  message to the broker together with others. The receipt is returned once the broker has confirmed.
+- receive: :mod:`app.gateway.receive` reserves deliveries, inspects them, and seals their ack tokens.
+- settle: :mod:`app.gateway.forwarding` sends each token to the replica that must settle it. There
+  :mod:`app.gateway.settle` opens the tokens and ends the leases through the queue's lease manager
+  (:mod:`app.gateway.lease_manager`).
+- redrive: :mod:`app.gateway.dead_letters` publishes dead letters again and removes them.
 """
 
 from __future__ import annotations
@@ -48,7 +54,7 @@ from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
 
 _KEPT_RUNTIMES = 10_000
-"""Past so many queues, those with nothing in flight are forgotten."""
+"""Number of queue runtimes kept. When it is reached, those with nothing in flight are dropped."""
 
 
 class Access(NamedTuple):
@@ -60,10 +66,10 @@ class Access(NamedTuple):
 
 
 class Gateway:
-    """One portable type over all bindings. Every verb takes the Caller and checks its right first (Forbidden).
+    """The operations on queues over all bindings. Each takes a Caller and first checks its right (raises Forbidden).
 
-    Where a verb takes ``queue``, this is the name of the queue, or the caller's Access to it: a request that was
-    granted access before its body was read has its right and its route looked up once.
+    ``queue`` is the name of the queue, or the caller's Access to it. A request that calls :meth:`access` before it
+    reads its body passes the Access on, so that its right and its route are looked up once.
     """
 
     def __init__(
@@ -83,7 +89,7 @@ class Gateway:
         idempotency: KeyPolicy | None = None,
         capacity: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness needs.
+        """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
         until the journal has buffer space; raises Overloaded.
         """
@@ -102,23 +108,23 @@ class Gateway:
         self._sealer = sealer
         self._capacity = capacity
         self.incarnation = os.urandom(8).hex()
-        """What this process is called by its peers and in its tokens; another one after each start."""
+        """Identifies this process to its peers and in its tokens; random at each start."""
         self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
-        """What this process holds of each broker."""
+        """The leases that this process keeps, per broker."""
         self._runtimes: dict[str, QueueRuntime] = {}
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
         self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @property
     def queue_runtimes(self) -> Collection[QueueRuntime]:
-        """The queues that this process has dealt with."""
+        """The runtimes of the queues that this process has used."""
         return self._runtimes.values()
 
     async def start(self) -> None:
-        """Open all bindings and begin maintenance. A broker that is down does not fail the start.
+        """Open all bindings and start maintenance. A broker that is down does not fail the start.
 
         Raises ConfigError when a broker refuses its configuration.
         """
@@ -133,13 +139,13 @@ class Gateway:
         self.started = True
 
     async def drain(self) -> None:
-        """Stop waiting: receives end with what they have, readiness fails; idempotent."""
+        """End all waiting receives and fail readiness; idempotent."""
         self.draining = True
         for runtime in self._runtimes.values():
             runtime.receiver.stop()
 
     async def close(self) -> None:
-        """Finish what is in flight, then close all bindings; idempotent."""
+        """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
         await asyncio.gather(self._maintenance.stop(), self.outages.close())
         await asyncio.gather(*(runtime.close() for runtime in self._runtimes.values()))
@@ -147,7 +153,7 @@ class Gateway:
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
     def access(self, caller: Caller, right: Right, queue: str | Access) -> Access:
-        """Check ``right`` on ``queue`` and find its route. An Access of this caller with this right is returned as is.
+        """Check ``right`` on ``queue`` and find the route. An Access of this caller with this right is returned as is.
 
         Raises Forbidden, InvalidParameter, QueueNotFound.
         """
@@ -159,7 +165,7 @@ class Gateway:
         return Access(caller, right, self.router.route(queue))
 
     def crowded(self, queue: str) -> bool:
-        """Whether a publish to ``queue`` would wait too long for its broker."""
+        """Whether a publish to ``queue`` would wait too long for its batch."""
         runtime = self._runtimes.get(queue)
         return runtime is not None and (runtime.publisher.crowded or runtime.keyed.crowded)
 
@@ -175,11 +181,11 @@ class Gateway:
         idempotency_key: str | None = None,
         sent: bytes | None = None,
     ) -> Receipt:
-        """Publish one envelope, draft or entry; returns once the broker has durably accepted it.
+        """Publish one envelope, draft or entry; return once the broker has durably accepted it.
 
-        What an entry says of itself wins over ``delay_seconds`` and ``ordering_key``. ``trace``, here and below: what
-        the request is a part of. With ``idempotency_key``, or one of the entry's own, the message is published once,
-        and after that a Replay is returned; ``sent``: what the client sent, where ``body`` was made of it.
+        Members of an entry take precedence over ``delay_seconds`` and ``ordering_key``. ``trace``, here and below: the
+        trace of the request. With ``idempotency_key``, or a key in the entry, the message is published once; later
+        calls return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """
         runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
@@ -208,14 +214,14 @@ class Gateway:
         ordering_key: str | None = None,
         trace: Trace | None = None,
     ) -> Projection:
-        """What publish would write; writes nothing. In place of the span that it would make stands the request's."""
+        """The message that publish would write; writes nothing. Its trace context is the request's: no span is made."""
         runtime = self._runtime(caller, Right.SEND, queue)
         return await self._publisher.projected(runtime, body, delay_seconds, ordering_key, trace)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
-        """What a consumer of ``queue`` would read of ``body``, in its canonical form; completes nothing.
+        """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.
 
-        Raises EnvelopeSyntaxError and EnvelopeError for what would be dead-lettered as poison.
+        Raises EnvelopeSyntaxError or EnvelopeError for a body that would be dead-lettered as poison.
         """
         route = self._runtime(caller, Right.LISTEN, queue).route
         try:
@@ -236,9 +242,10 @@ class Gateway:
         lease_seconds: float | None = None,
         trace: Trace | None = None,
     ) -> list[Message]:
-        """Up to ``max_messages`` as soon as there is one; none after ``wait_seconds``.
+        """Up to ``max_messages`` as soon as there is one; an empty list after ``wait_seconds``.
 
-        ``lease_seconds`` None: the queue's policy. Cancelling it loses nothing and holds nothing.
+        ``lease_seconds`` None: the queue's policy. When this call is cancelled, deliveries reserved for it are returned
+        to the broker.
         """
         runtime = self._runtime(caller, Right.LISTEN, queue)
         route = runtime.route
@@ -266,7 +273,7 @@ class Gateway:
         return messages
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
-        """Return messages whose client is gone before it could read them: at once, uncounted. Never raises."""
+        """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""
         handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
         await self._runtime_of(self.router.route(queue)).give_back(handles)
 
@@ -285,9 +292,9 @@ class Gateway:
     async def settle_here(
         self, queue: str, settlement: Settlement, traceparent: str | None = None
     ) -> list[SettleResult]:
-        """Settle for a peer, whose caller has the right; what was not handed out here is LeaseLost.
+        """Settle for a peer, which has checked its caller's right. A lease of another process is LeaseLost.
 
-        ``traceparent``: the peer's span, where it has one.
+        ``traceparent``: the peer's span, if it has one.
         """
         runtime = self._runtime_of(self.router.route(queue))
         with settling(self.tracing.of_peer(traceparent), runtime.route, settlement, self._sealer) as span:
@@ -300,22 +307,22 @@ class Gateway:
         return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
 
     async def dead_letters(
-        self, caller: Caller, queue: str, where: DeadLetterFilter, limit: int, cursor: str | None
+        self, caller: Caller, queue: str, matching: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetter], str | None]:
         """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
-        return await list_dead(self._runtime(caller, Right.LISTEN, queue).route, where, limit, cursor)
+        return await list_dead(self._runtime(caller, Right.LISTEN, queue).route, matching, limit, cursor)
 
     async def redrive(
         self,
         caller: Caller,
         queue: str,
-        where: DeadLetterFilter,
+        matching: DeadLetterFilter,
         limit: int | None,
         to_queue: str | None,
         dry_run: bool,
         trace: Trace | None = None,
     ) -> RedriveResult:
-        """Send matching dead letters back, to ``to_queue`` or this queue: publish, confirm, then remove."""
+        """Send matching dead letters to ``to_queue``, or back to ``queue``: publish, confirm, then remove."""
         caller.require(Right.MANAGE, queue)
         if to_queue is not None and to_queue != queue:
             caller.require(Right.SEND, to_queue)
@@ -324,7 +331,7 @@ class Gateway:
         lock = self._redriving.setdefault(queue, asyncio.Lock())
         async with lock:
             with redriving(trace, source):
-                return await redrive(source, target, where, limit, dry_run, self.clock, self.observe)
+                return await redrive(source, target, matching, limit, dry_run, self.clock, self.observe)
 
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
@@ -337,7 +344,7 @@ class Gateway:
         return await offering(route, DeadStore).purge_dead(route.native)
 
     async def _kept_routes(self) -> list[Route]:
-        """The queues this process knows of: configured by name, listed by their broker, or dealt with."""
+        """The routes of the queues that are configured by name, listed by their broker, or used by this process."""
         names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._runtimes])
         return await turns.mapped(self.router.route, names)
 

@@ -1,4 +1,4 @@
-"""How messages get in: read, carried to the broker of their queue, confirmed."""
+"""Publishes messages: reads the bodies, sends them through the queue's runtime, and makes the receipts."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from app.observe.tracing.trace import Trace
 from app.runtime import turns
 
 _Ready = tuple[int, PendingPublish]
-"""A message that can be published, and its place among the bodies."""
+"""A message to publish and its position among the bodies."""
 
 
 class Publisher:
-    """Turns the bodies of clients into messages."""
+    """Publishes the bodies that clients sent."""
 
     def __init__(self, limits: Limits, clock: Clock) -> None:
         self._limits = limits
@@ -41,9 +41,10 @@ class Publisher:
         key: str | None = None,
         sent: bytes | None = None,
     ) -> Receipt:
-        """Publish one envelope, draft or entry, together with others that come at the same time.
+        """Publish one envelope, draft or entry, in one batch with other publishes of the same moment.
 
-        ``key``: under it once, and a Replay after that; ``sent``: what the client sent, where ``body`` was made of it.
+        ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the bytes that the client sent, if
+        ``body`` was converted from them.
         """
         publication = await self._read(runtime, body, trace)
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key)
@@ -96,7 +97,7 @@ class Publisher:
         ordering_key: str | None,
         trace: Trace | None,
     ) -> Projection:
-        """What a publish would write, with the request's context where it would be that of a span to be made."""
+        """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
         publication = await self._read(runtime, body, trace)
         outgoing = carrying(trace, route, runtime.outgoing(publication, delay_seconds, ordering_key))
@@ -116,7 +117,7 @@ class Publisher:
     def _pending_publish(
         self, runtime: QueueRuntime, trace: Trace | None, body: bytes
     ) -> PendingPublish | BabelgateError:
-        """The message that an entry of a batch asks for, or what is wrong with it."""
+        """The message of an entry of a batch, or the error of an invalid one."""
         try:
             publication = self._publication(runtime, trace, body)
             outgoing, claim = runtime.outgoing(publication, None, None), None
@@ -132,7 +133,7 @@ class Publisher:
         chunk: Sequence[_Ready],
         results: list[Receipt | BabelgateError | None],
     ) -> None:
-        """Publish what the broker takes at once; the result of each goes to its place."""
+        """Publish one native batch; write each result to its position in ``results``."""
         outcomes: Sequence[Result]
         try:
             pendings = [pending for _, pending in chunk]
@@ -151,7 +152,7 @@ def _size(ready: _Ready) -> int:
 
 
 def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:
-    """That ``publication`` be published once, under the key of the request's head or its own."""
+    """The claim of the idempotency key of ``publication``: ``key`` of the request, or the entry's own."""
     runtime.require_keys()
     chosen = chosen_key(key, publication.idempotency_key)
     return claim(runtime.route, chosen, sent_as, _receipt(runtime.route, publication.envelope))

@@ -1,4 +1,4 @@
-"""What one process holds for one queue: the lines in which its callers stand."""
+"""The run-time state that one process keeps for one queue: its batchers, its receives and its leases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
-"""How long a publish may wait for others of its queue before it is its turn; past that, it is refused at once."""
+"""Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
 
 Result = TypeVar("Result")
 
@@ -36,7 +36,7 @@ _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
 
 class PendingPublish(Struct, frozen=True):
-    """A message on its way to the broker, and the key under which it goes there once."""
+    """A message to publish, and the claim of its idempotency key if it has one."""
 
     envelope: Envelope
     outgoing: Outgoing
@@ -44,7 +44,7 @@ class PendingPublish(Struct, frozen=True):
 
 
 class QueueRuntime:
-    """The queue's coalesced publishes and acks, its waiting receives, and the check of all that is handed out."""
+    """The queue's batched publishes and acks, its waiting receives and its lease manager."""
 
     def __init__(
         self,
@@ -56,8 +56,9 @@ class QueueRuntime:
         keys: Keys,
         ended: Callable[[str, object], None],
     ) -> None:
-        """``broker_usage``: what this process holds of the route's broker. ``ended`` is called after each call to a
-        broker, with the broker's name and what the call raised, or else its first result."""
+        """``broker_usage``: the leases that this process keeps of the route's broker. ``ended`` is called after each
+        call to a broker, with the broker's name and the error that the call raised, or else its first result.
+        """
         self.route = route
         self.lease_manager = lease_manager_of(route, broker_usage, limits, clock, observe)
         self._observe = observe
@@ -71,7 +72,7 @@ class QueueRuntime:
             return await self.timed("ack", self.lease_manager.ack(handles), len(handles), coalesced=True)
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
-            # Those that wait were let in when less was held.
+            # Fewer leases may have been held when the waiting receives were admitted.
             broker_usage.check()
             reserving = binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
             return self.lease_manager.keep(await self.timed("receive", reserving), lease_seconds)
@@ -93,7 +94,7 @@ class QueueRuntime:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is in flight, waiting or held."""
+        """Whether an operation is in flight or waiting, or a lease is held."""
         publishing = self.publisher.busy or self.keyed.busy or bool(self._publishing)
         return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
 
@@ -107,23 +108,25 @@ class QueueRuntime:
         await self.lease_manager.idle()
 
     async def close(self) -> None:
-        """Finish what is in flight; leases that this process keeps run out no more."""
+        """Finish all operations in flight; after that no lease kept by this process expires."""
         await self.idle()
         await self.lease_manager.close()
 
     async def publish(self, pendings: Sequence[PendingPublish], *, coalesced: bool = False) -> Sequence[Outcome]:
-        """Publish as one batch of its own, and report what was accepted; outcomes and errors of the binding."""
+        """Publish ``pendings`` as one batch and report the accepted ones; outcomes and errors are the binding's."""
         outcomes = await self._send([pending.outgoing for pending in pendings], coalesced=coalesced)
         self._report(pendings, outcomes)
         return outcomes
 
     def require_keys(self) -> None:
-        """Raise IdempotencyUnsupported where nobody keeps idempotency keys for this queue."""
+        """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""
         self._keys.store(self.route)
 
     async def once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
-        """Publish as one batch of its own what has not been published under its key before, and report it. Never
-        cancelled: a key would stay reserved."""
+        """Publish as one batch the messages whose keys are new, and report them.
+
+        The work is not cancelled with its caller: a key would stay reserved.
+        """
         return await asyncio.shield(self._publishing.start(self._publish_once(pendings)))
 
     async def timed(
@@ -134,7 +137,7 @@ class QueueRuntime:
         *,
         coalesced: bool = False,
     ) -> Sequence[Result]:
-        """The results of ``call``, a call to the broker for ``count`` messages (None: as many as come), reported."""
+        """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results)."""
         began = time.monotonic()
         results: Sequence[Result] = ()
         error: str | None = None
@@ -154,7 +157,8 @@ class QueueRuntime:
             self._ended(self.route.broker, outcome)
 
     def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
-        """The message for the queue's broker. Raises what the broker cannot carry."""
+        """The message to send. Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker
+        cannot carry it."""
         route = self.route
         delay = publication.delay_seconds if publication.delay_seconds is not None else delay_seconds or 0
         if delay:
@@ -172,7 +176,7 @@ class QueueRuntime:
         return Outgoing(body, publication.headers, key, delay, publication.envelope.id)
 
     async def give_back(self, handles: Sequence[str]) -> None:
-        """Return deliveries that nobody wants any more: at once, and uncounted. Never raises BabelgateError."""
+        """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
         try:
             await self.lease_manager.give_back(handles)
         except BabelgateError as error:
@@ -189,7 +193,7 @@ class QueueRuntime:
         return results
 
     def _report(self, pendings: Sequence[PendingPublish], results: Sequence[Published]) -> None:
-        """Tell which messages were accepted: before their callers go on, and also where one of them is gone."""
+        """Report the accepted messages, before their callers continue and also if a caller has gone."""
         accepted = [pending for pending, result in zip(pendings, results, strict=True) if result is None]
         if not accepted:
             return

@@ -1,4 +1,8 @@
-"""Waiting receives: one reserve at a time serves all the waiters of a queue."""
+"""Receives: deliveries are reserved, inspected, sealed with an ack token, and handed out.
+
+:class:`Receiver` reserves on behalf of waiting receives, one reserve at a time for all waiters of a queue.
+:class:`Inspector` dead-letters the deliveries that must not be handed out. :func:`sealed` makes the messages.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +28,23 @@ from app.observe.logs import get_logger
 from app.runtime import turns
 
 SLICE_SECONDS = 1.0
-"""The longest wait handed to a binding: bounds how long a stop waits for it."""
+"""Longest wait of one reserve call. It bounds how long a stop waits for the call."""
 
 MAX_RESERVED = 256
-"""The most messages that one reserve asks for on behalf of several receives: bounds memory."""
+"""Maximum number of messages that one reserve requests for several receives; bounds memory."""
 
 FRESH_SECONDS = 0.1
-"""How long "the queue is empty" counts: receives that end within this time share one question to the broker."""
+"""How long the answer that a queue is empty is reused: receives that end within this time share one reserve."""
 
 RESERVED_BYTES = 16_777_216
-"""What one reserve is to bring at most, as far as the messages before it tell how large one is."""
+"""Most bytes that one reserve should return, estimated from the size of earlier messages."""
 
 log = get_logger("babelgate.receiving")
 _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
 
 class ReadyDelivery(Struct, frozen=True):
-    """A delivery fit to be handed out, with its reconciled ``attempts`` and the facts of its message."""
+    """An inspected delivery that may be handed out, its reconciled ``attempts``, and the facts of its message."""
 
     delivery: Delivery
     attempts: int
@@ -51,7 +55,7 @@ Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
 """``(limit, wait_seconds, lease_seconds)`` to deliveries."""
 
 Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
-"""Keeps what may be handed out; the rest is dead-lettered. Never raises BabelgateError."""
+"""Returns the deliveries that may be handed out and dead-letters the others. Never raises BabelgateError."""
 
 GiveBack = Callable[[Sequence[ReadyDelivery]], Awaitable[None]]
 """Returns deliveries to the broker, uncounted. Never raises BabelgateError."""
@@ -69,38 +73,38 @@ class _Waiter:
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
 
-    def resolve(self, admitted: list[ReadyDelivery]) -> None:
+    def resolve(self, deliveries: list[ReadyDelivery]) -> None:
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
-            self.future.set_result(admitted)
+            self.future.set_result(deliveries)
 
 
-_Line = dict[_Waiter, None]
-"""Waiters in the order of their arrival; a dict, because any of them may leave at any time."""
+_Waiters = dict[_Waiter, None]
+"""Waiters in order of arrival. A dict, because a waiter at any place may leave."""
 
 
 class Receiver:
-    """The receives of one queue.
+    """The receives of one queue, served in order of arrival.
 
-    Those that wait stand in line, first come, first served, behind one blocking reserve at a time. Those that do not
-    wait share non-blocking reserves beside it. One reserve serves those that ask for the same lease.
+    Receives that wait share one blocking reserve at a time. Receives that do not wait share non-blocking reserves,
+    which run in parallel to it. One reserve serves the receives with the same lease duration.
 
-    A receive ends empty only when the broker has said that the queue is empty: one whose time is over asks once more,
-    with a non-blocking reserve, and a broker that does not answer is an error.
+    A receive returns an empty list only when the broker has confirmed that the queue is empty: after its wait a receive
+    makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
     """
 
     def __init__(self, reserve: Reserve, inspect: Inspect, give_back: GiveBack) -> None:
         self._reserve = reserve
         self._inspect = inspect
         self._give_back = give_back
-        self._waiting: _Line = {}
-        self._polling: _Line = {}
+        self._waiting: _Waiters = {}
+        self._polling: _Waiters = {}
         self._wait_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
         self._stopped = False
         self._empty_at = -math.inf
-        """When the last non-blocking reserve began that found the queue empty, in the loop's time."""
+        """Loop time at which the last non-blocking reserve that found the queue empty began."""
         self._message_bytes = RESERVED_BYTES / MAX_RESERVED
 
     @property
@@ -114,17 +118,16 @@ class Receiver:
         return self._wait_task is not None or self._poll_task is not None
 
     async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[ReadyDelivery]:
-        """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds``, and one round trip to the
-        broker, which must have said so.
+        """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds`` and one more round trip.
 
-        Raises the broker's error: at most two seconds after ``wait_seconds`` where the broker does not answer. When
-        cancelled, what was reserved for this call is given back.
+        Raises the broker's error, at most two seconds after ``wait_seconds``. When the call is cancelled, deliveries
+        reserved for it are given back.
         """
         loop = asyncio.get_running_loop()
         waiter = _Waiter(limit, lease_seconds, loop.time(), loop.create_future())
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
-            waiter.timer = loop.call_later(wait_seconds, self._expire, waiter)
+            waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
             if self._wait_task is None:
                 self._wait_task = loop.create_task(self._serve_waiting())
         else:
@@ -132,26 +135,26 @@ class Receiver:
         try:
             return await waiter.future
         except asyncio.CancelledError:
-            self._forget(waiter)
+            self._remove(waiter)
             if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
                 await asyncio.shield(self._give_back(waiter.future.result()))
             raise
 
     def stop(self) -> None:
-        """End all waiting receives with an empty list, now; later ones do not wait."""
+        """End all waiting receives now, with an empty list; later receives do not wait."""
         self._stopped = True
         for waiter in self._waiting:
             waiter.resolve([])
         self._waiting.clear()
 
     async def idle(self) -> None:
-        """Wait until no reserve is in flight: at most a slice and a second after :meth:`stop`."""
+        """Wait until no reserve is in flight: at most SLICE_SECONDS and one second after :meth:`stop`."""
         while tasks := [task for task in (self._wait_task, self._poll_task) if task is not None]:
             await asyncio.wait(tasks)
 
-    def _expire(self, waiter: _Waiter) -> None:
-        """Its time is over: it ends empty if the broker has said just now that the queue is, else it asks."""
-        self._forget(waiter)
+    def _end_wait(self, waiter: _Waiter) -> None:
+        """End the wait: empty if the broker has just confirmed that the queue is empty, else with a poll."""
+        self._remove(waiter)
         now = asyncio.get_running_loop().time()
         if self._empty_at >= max(waiter.since, now - FRESH_SECONDS):
             waiter.resolve([])
@@ -163,7 +166,7 @@ class Receiver:
         if self._poll_task is None:
             self._poll_task = asyncio.get_running_loop().create_task(self._serve_polling())
 
-    def _forget(self, waiter: _Waiter) -> None:
+    def _remove(self, waiter: _Waiter) -> None:
         if waiter.timer is not None:
             waiter.timer.cancel()
         self._waiting.pop(waiter, None)
@@ -183,7 +186,7 @@ class Receiver:
                 began = loop.time()
                 group = await self._serve_head(self._polling, 0)
                 left = [waiter for waiter in group if waiter in self._polling]
-                # A reserve is bounded: only one that served nobody says that nothing is there.
+                # A reserve is bounded in size: only one that served no waiter shows that the queue is empty.
                 if len(left) == len(group):
                     self._empty_at = began
                     for waiter in left:
@@ -192,67 +195,72 @@ class Receiver:
         finally:
             self._poll_task = None
 
-    async def _serve_head(self, line: _Line, wait_seconds: float) -> list[_Waiter]:
-        """One reserve for the head of ``line`` and those behind it that ask for the same lease; returns them."""
-        lease_seconds = next(iter(line)).lease_seconds
+    async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[_Waiter]:
+        """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
+        lease_seconds = next(iter(waiters)).lease_seconds
         group: list[_Waiter] = []
-        room = 0
-        for waiter in line:
+        requested = 0
+        for waiter in waiters:
             if waiter.lease_seconds != lease_seconds:
                 continue
-            # Nobody's share is cut short: the rest wait for the next reserve.
-            if group and room + waiter.limit > MAX_RESERVED:
+            # Each waiter gets its whole limit or waits for the next reserve.
+            if group and requested + waiter.limit > MAX_RESERVED:
                 break
             group.append(waiter)
-            room += waiter.limit
+            requested += waiter.limit
         try:
             while True:
-                # Who asks for a hundred and gets one has what there is to have: more comes with the next.
-                bearable = max(int(RESERVED_BYTES / self._message_bytes), 1)
-                deliveries = await self._reserve(min(room, bearable), wait_seconds, lease_seconds)
-                self._learn(deliveries)
-                admitted = await self._inspect(deliveries)
-                # A reserve that brought only dead letters says nothing of what lies behind them.
-                if admitted or not deliveries or wait_seconds > 0:
+                # Fewer than requested is normal; the next receive gets more.
+                affordable_count = max(int(RESERVED_BYTES / self._message_bytes), 1)
+                deliveries = await self._reserve(min(requested, affordable_count), wait_seconds, lease_seconds)
+                self._update_message_size(deliveries)
+                ready = await self._inspect(deliveries)
+                # If all deliveries were dead-lettered, more messages may follow them.
+                if ready or not deliveries or wait_seconds > 0:
                     break
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("reserve failed")
-            # Those that do not wait have no time for a second call that may hang as long.
-            for waiter in group if line is self._waiting else list(line):
-                self._forget(waiter)
+            # Polling receives must not wait for a second call that may take as long.
+            for waiter in group if waiters is self._waiting else list(waiters):
+                self._remove(waiter)
                 if not waiter.future.done():
                     waiter.future.set_exception(error)
             return group
-        surplus = self._deal(line, admitted, lease_seconds)
+        surplus = self._hand_out(waiters, ready, lease_seconds)
         if surplus:
-            surplus = self._deal(self._polling if line is self._waiting else self._waiting, surplus, lease_seconds)
+            surplus = self._hand_out(
+                self._polling if waiters is self._waiting else self._waiting, surplus, lease_seconds
+            )
         if surplus:
             await self._give_back(surplus)
         return group
 
-    def _learn(self, deliveries: Sequence[Delivery]) -> None:
-        """Large messages are believed at once; that they are gone, by halves."""
+    def _update_message_size(self, deliveries: Sequence[Delivery]) -> None:
+        """Update the estimated message size: it rises at once and falls by at most half per reserve."""
         if deliveries:
             mean = sum(len(delivery.body) for delivery in deliveries) / len(deliveries)
             self._message_bytes = max(mean, self._message_bytes / 2, RESERVED_BYTES / MAX_RESERVED)
 
-    def _deal(self, line: _Line, admitted: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
-        """Hand out along ``line``; returns what nobody wants."""
-        while admitted:
-            waiter = next((w for w in line if w.lease_seconds == lease_seconds), None)
+    def _hand_out(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
+        """Resolve ``waiters`` in order; return the deliveries that are left."""
+        while ready:
+            waiter = next((w for w in waiters if w.lease_seconds == lease_seconds), None)
             if waiter is None:
                 break
-            del line[waiter]
+            del waiters[waiter]
             if waiter.future.done():
                 continue
-            waiter.resolve(admitted[: waiter.limit])
-            admitted = admitted[waiter.limit :]
-        return admitted
+            waiter.resolve(ready[: waiter.limit])
+            ready = ready[waiter.limit :]
+        return ready
 
 
 class Inspector:
-    """Inspects the reserved deliveries of one queue, and dead-letters those that must not be handed out."""
+    """Inspects the reserved deliveries of one queue and dead-letters those that must not be handed out.
+
+    These are poison messages, messages whose attempts are exhausted, and messages older than the queue's TTL.
+    """
 
     def __init__(
         self, route: Route, lease_manager: LeaseManager, limits: Limits, clock: Clock, observe: Observe
@@ -268,11 +276,11 @@ class Inspector:
 
         Raises no BabelgateError.
         """
-        good: list[ReadyDelivery] = []
+        ready: list[ReadyDelivery] = []
         letters: list[tuple[DeadLetterRequest, Event]] = []
         expired: list[Facts] = []
-        read = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
-        for delivery, received in zip(deliveries, read, strict=True):
+        inspected = await turns.mapped(self._inspected, deliveries, size=lambda each: len(each.body))
+        for delivery, received in zip(deliveries, inspected, strict=True):
             if isinstance(received, Poison):
                 letters.append(self._poison(delivery, received))
                 if delivery.expired:
@@ -284,16 +292,16 @@ class Inspector:
             facts = facts_of(delivery, received, attempts)
             if delivery.expired:
                 expired.append(facts)
-            reason = self._overdue(received, attempts)
+            reason = self._refusal(received, attempts)
             if reason is None:
-                good.append(ReadyDelivery(delivery, attempts, facts))
+                ready.append(ReadyDelivery(delivery, attempts, facts))
             else:
                 letters.append(self._failed(delivery, facts, attempts, reason))
         if expired:
             self._observe(Event("lease_expired", self._route.queue, self._route.broker, len(expired), messages=expired))
         if letters:
             await self._dead_letter(letters)
-        return good
+        return ready
 
     def _inspected(self, delivery: Delivery) -> Received | Poison:
         try:
@@ -301,8 +309,8 @@ class Inspector:
         except Poison as poison:
             return poison.with_traceback(None)
 
-    def _overdue(self, received: Received, attempts: int) -> str | None:
-        """Why the delivery must not be handed out any more."""
+    def _refusal(self, received: Received, attempts: int) -> str | None:
+        """The reason why the delivery must not be handed out; None if it may."""
         policy = self._route.policy
         if attempts >= policy.max_attempts:
             return LEASE_EXPIRED
@@ -314,7 +322,7 @@ class Inspector:
         route = self._route
         attempts = route.attempts(0, delivery.delivery_count)
         error = f"{poison.code}: {poison.detail}"
-        # The code alone: what is wrong with a body may quote it.
+        # Only the code is logged: the detail may quote the body.
         self._warn("poison", 1, code=poison.code)
         block = envelope.dead_letter_block("poison", route.queue, attempts, self._clock(), error=error)
         facts = (Facts(attempts=attempts, size=len(delivery.body), traceparent=delivery.headers.get("traceparent")),)
@@ -333,7 +341,7 @@ class Inspector:
         try:
             outcomes = await self._lease_manager.dead_letter([letter for letter, _ in letters])
         except BabelgateError as error:
-            # Nothing is lost: the leases expire and the bodies come again.
+            # No message is lost: the leases expire and the messages are delivered again.
             self._warn("messages not dead-lettered", len(letters), error=error)
             return
         for (_, event), outcome in zip(letters, outcomes, strict=True):

@@ -1,4 +1,4 @@
-"""How leases end: ack, nack, reject; and how they are prolonged."""
+"""Settles leases: opens ack tokens and acks, nacks, rejects or extends at the broker."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route, chunks
 from app.observe.events import Event, EventKind, Facts, Observe
 
-Fate = Outcome | int
-"""What became of a token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
+TokenOutcome = Outcome | int
+"""The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
 
-End = Callable[[Sequence[Lease]], Awaitable[Sequence[Fate]]]
-"""Ends leases, or prolongs them: one fate each."""
+End = Callable[[Sequence[Lease]], Awaitable[Sequence[TokenOutcome]]]
+"""Ends or extends leases; returns one outcome per lease."""
 
 _SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
 
 
 class Settler:
-    """Turns tokens into leases and ends them at their broker."""
+    """Settles the leases of this process or, where the broker keeps leases, of any process."""
 
     def __init__(self, sealer: TokenSealer, clock: Clock, observe: Observe) -> None:
         self._sealer = sealer
@@ -38,17 +38,17 @@ class Settler:
     async def settle(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Acks, then nacks, rejects, extends: one result per token, in order.
 
-        Raises only what is wrong for all of them: a delay or a lease that the broker cannot keep.
+        Raises InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep.
         """
         route = runtime.route
         check(route, settlement)
-        fates: defaultdict[Action, list[Fate]] = defaultdict(list)
+        outcomes: defaultdict[Action, list[TokenOutcome]] = defaultdict(list)
 
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
             opened = self._open(route, tokens)
             each = await _each(opened, by(_leases(opened)))
             self._report(route, action, opened, each)
-            fates[action] += each
+            outcomes[action] += each
 
         if settlement.acks:
             await end("ack", settlement.acks, partial(self._ack, runtime))
@@ -58,7 +58,9 @@ class Settler:
             await end("reject", reject.ack_tokens, partial(self._reject, runtime, reject))
         for extend in settlement.extends:
             await end("extend", extend.ack_tokens, partial(self._extend, runtime, extend))
-        return [_result(index, action, fate) for action, each in fates.items() for index, fate in enumerate(each)]
+        return [
+            _result(index, action, outcome) for action, each in outcomes.items() for index, outcome in enumerate(each)
+        ]
 
     def _open(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
         opened: list[Lease | BabelgateError] = []
@@ -68,11 +70,11 @@ class Settler:
             except BabelgateError as error:
                 opened.append(error.without_frames())
             else:
-                # A queue that has moved to another broker since cannot reach this lease by its route.
+                # The queue may have been routed to another broker since: then its route cannot reach this lease.
                 opened.append(lease if lease.broker == route.broker else LeaseLost())
         return opened
 
-    async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         if len(leases) == 1:
             return [await runtime.acker.submit(leases[0].handle)]
         return await _in_chunks(
@@ -81,30 +83,30 @@ class Settler:
             lambda chunk: runtime.timed("ack", runtime.lease_manager.ack(_handles(chunk)), len(chunk)),
         )
 
-    async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[Fate]:
-        """Again, after the given delay or the queue's backoff; the ``max_attempts``-th failure dead-letters."""
+    async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
+        """Release after the given delay or the queue's backoff; dead-letter at the ``max_attempts``-th failure."""
         route = runtime.route
-        spent: list[int] = []
+        exhausted: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):
             attempts = lease.attempts + 1
             if attempts >= route.policy.max_attempts:
-                spent.append(position)
+                exhausted.append(position)
             else:
                 delay = route.policy.backoff(attempts) if nack.delay_seconds is None else nack.delay_seconds
                 by_delay[delay].append(position)
-        fates: dict[int, Fate] = {}
+        by_position: dict[int, TokenOutcome] = {}
         for delay, positions in by_delay.items():
             release = partial(_release, runtime, nack, delay)
             outcomes = await _in_chunks(route, [leases[position] for position in positions], release)
-            fates.update(zip(positions, outcomes, strict=True))
-        if spent:
-            publish_dead_letters = partial(self._dead_letter, runtime, nack.error, nack.exception, 1)
-            outcomes = await _in_chunks(route, [leases[position] for position in spent], publish_dead_letters)
-            fates.update(zip(spent, outcomes, strict=True))
-        return [fates[position] for position in range(len(leases))]
+            by_position.update(zip(positions, outcomes, strict=True))
+        if exhausted:
+            dead_letter = partial(self._dead_letter, runtime, nack.error, nack.exception, 1)
+            outcomes = await _in_chunks(route, [leases[position] for position in exhausted], dead_letter)
+            by_position.update(zip(exhausted, outcomes, strict=True))
+        return [by_position[position] for position in range(len(leases))]
 
-    async def _reject(self, runtime: QueueRuntime, reject: Reject, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _reject(self, runtime: QueueRuntime, reject: Reject, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         return await _in_chunks(
             runtime.route, leases, partial(self._dead_letter, runtime, reject.error, reject.exception, 0)
         )
@@ -127,10 +129,10 @@ class Settler:
             self._observe(event)
         return outcomes
 
-    async def _extend(self, runtime: QueueRuntime, extend: Extend, leases: Sequence[Lease]) -> Sequence[Fate]:
+    async def _extend(self, runtime: QueueRuntime, extend: Extend, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         lease_seconds = runtime.route.lease_seconds(extend.lease_seconds)
 
-        async def prolong(chunk: Sequence[Lease]) -> Sequence[Fate]:
+        async def prolong(chunk: Sequence[Lease]) -> Sequence[TokenOutcome]:
             return await runtime.timed(
                 "extend", runtime.lease_manager.extend(_handles(chunk), lease_seconds), len(chunk)
             )
@@ -138,15 +140,15 @@ class Settler:
         return await _in_chunks(runtime.route, leases, prolong)
 
     def _report(
-        self, route: Route, action: Action, opened: Sequence[Lease | BabelgateError], fates: Sequence[Fate]
+        self, route: Route, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]
     ) -> None:
         settled: list[Facts] = []
         lost: list[Facts] = []
-        for lease, fate in zip(opened, fates, strict=True):
-            if not isinstance(fate, BabelgateError):
+        for lease, outcome in zip(opened, outcomes, strict=True):
+            if not isinstance(outcome, BabelgateError):
                 assert isinstance(lease, Lease)
                 settled.append(lease.facts)
-            elif isinstance(fate, LeaseLost):
+            elif isinstance(outcome, LeaseLost):
                 lost.append(lease.facts if isinstance(lease, Lease) else NO_FACTS)
         if settled:
             self._observe(Event(_SETTLED[action], route.queue, route.broker, len(settled), messages=settled))
@@ -155,7 +157,7 @@ class Settler:
 
 
 def check(route: Route, settlement: Settlement) -> None:
-    """Raise InvalidParameter or UnsupportedByBroker for a delay or a lease that the broker cannot keep."""
+    """Raise InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep."""
     for nack in settlement.nacks:
         if nack.delay_seconds is not None:
             route.check_delay(nack.delay_seconds)
@@ -176,36 +178,36 @@ async def _release(
     return await runtime.timed("nack", runtime.lease_manager.release(failed, delay_seconds), len(failed))
 
 
-async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[Fate]:
-    """The fates by ``call``, made with as many leases as the broker takes at once; a call that fails fails alone.
+async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[TokenOutcome]:
+    """Call ``call`` once per native batch; return all outcomes. The error of a call applies to its own batch.
 
-    A broker that did not answer is not asked about the rest: one that hangs costs its whole time-out each time.
+    After a batch without an answer the remaining batches are not sent: each could take the whole time-out.
     """
-    fates: list[Fate] = []
+    outcomes: list[TokenOutcome] = []
     for chunk in chunks(leases, route.capabilities.max_batch):
-        if fates and isinstance(fates[-1], BrokerUnavailable | OutcomeUnknown):
-            reason = "it did not answer about the tokens before, and was not asked about this one"
-            fates += [BrokerUnavailable(route.broker, reason)] * len(chunk)
+        if outcomes and isinstance(outcomes[-1], BrokerUnavailable | OutcomeUnknown):
+            reason = "it did not answer for the tokens before this one, so this one was not sent"
+            outcomes += [BrokerUnavailable(route.broker, reason)] * len(chunk)
             continue
-        fates += await _each(chunk, call(chunk))
-    return fates
+        outcomes += await _each(chunk, call(chunk))
+    return outcomes
 
 
 def _leases(opened: Sequence[Lease | BabelgateError]) -> list[Lease]:
     return [lease for lease in opened if isinstance(lease, Lease)]
 
 
-async def _each(opened: Sequence[object], call: Awaitable[Sequence[Fate]]) -> list[Fate]:
-    """The fate of each: its own error, else its place in the answer of ``call``, whose failure is everybody's."""
-    fates: Iterator[Fate]
+async def _each(opened: Sequence[object], call: Awaitable[Sequence[TokenOutcome]]) -> list[TokenOutcome]:
+    """One outcome per item: the item's own error, else its outcome of ``call``, whose error applies to all others."""
+    outcomes: Iterator[TokenOutcome]
     try:
-        fates = iter(await call)
+        outcomes = iter(await call)
     except BabelgateError as error:
-        fates = itertools.repeat(error)
-    return [each if isinstance(each, BabelgateError) else next(fates) for each in opened]
+        outcomes = itertools.repeat(error)
+    return [each if isinstance(each, BabelgateError) else next(outcomes) for each in opened]
 
 
-def _result(index: int, action: Action, fate: Fate) -> SettleResult:
-    if isinstance(fate, int):
-        return SettleResult(index, action, None, fate)
-    return SettleResult(index, action, fate)
+def _result(index: int, action: Action, outcome: TokenOutcome) -> SettleResult:
+    if isinstance(outcome, int):
+        return SettleResult(index, action, None, outcome)
+    return SettleResult(index, action, outcome)
