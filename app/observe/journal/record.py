@@ -1,6 +1,6 @@
-"""The journal's record: what happened to one message, once; its schema; and how segment files are called.
+"""The journal's record, its schema, and the names of segment files.
 
-Programs that only read journals import this module and nothing else of the application.
+A record describes one event of one message. Programs that only read journals need no other module of this application.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 VERSION = 1
-"""Goes up when a member changes its meaning or goes away; members may be added without."""
+"""Increases when a member changes its meaning or is removed; new members may be added without an increase."""
 
 JournalEvent = Literal[
     "accepted",
@@ -30,17 +30,17 @@ JournalEvent = Literal[
 ]
 
 COMPRESSED = {"gzip": ".gz", "zstd": ".zst"}
-"""What is added to a segment's name when it lands, by compression."""
+"""Suffix of a landed segment's name, by compression."""
 OPEN = ".open"
-"""What is added to the name of a segment that is still written."""
+"""Suffix of the name of a segment that is being written."""
 PART = ".part"
-"""What is added to that of a compressed file that is not complete."""
+"""Suffix of the name of an incomplete compressed file."""
 
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Record(Struct, frozen=True, gc=False):
-    """One line of a journal; what each member means stands in :data:`SCHEMA`."""
+    """One line of a journal. :data:`SCHEMA` describes each member."""
 
     v: _Long
     node: str
@@ -68,9 +68,9 @@ class Record(Struct, frozen=True, gc=False):
 
 
 class Column(Struct, frozen=True):
-    """A member of the record. ``long`` has 64 bits, signed; ``json`` is any JSON value as it was written.
+    """A member of the record. ``long`` is a signed 64-bit integer; ``json`` is any JSON value, as written.
 
-    ``nullable``: may be null. ``optional``: may be absent.
+    A ``nullable`` member may be null; an ``optional`` member may be absent.
     """
 
     name: str
@@ -82,46 +82,50 @@ class Column(Struct, frozen=True):
 
 SCHEMA: tuple[Column, ...] = (
     Column("v", "int", f"version of the record, {VERSION}"),
-    Column("node", "string", "the gateway's name: `journal.node`, else the host's"),
-    Column("epoch", "string", "one start of one process: 20 hexadecimal digits that sort by the time of the start"),
-    Column("seq", "long", "1, 2, 3, … within (node, epoch), without holes; the three together are unique"),
-    Column("event", "string", "what happened, see below"),
-    Column("at", "long", "when, by the gateway's clock, Unix ms; may go back where the clock does, `seq` does not"),
-    Column("queue", "string", "logical name; null in a gap only", nullable=True),
-    Column("broker", "string", "configured name; null in a gap only", nullable=True),
-    Column("job", "string", "the envelope's", nullable=True),
+    Column("node", "string", "the gateway's name: `journal.node`, else the host name"),
+    Column("epoch", "string", "identifies one start of one process: 20 hexadecimal digits that sort by start time"),
+    Column("seq", "long", "1, 2, 3, … within (node, epoch), without holes; (node, epoch, seq) is unique"),
+    Column("event", "string", "the event, see below"),
+    Column(
+        "at",
+        "long",
+        "time by the gateway's clock, Unix ms; `at` may go back if the clock does, `seq` never does",
+    ),
+    Column("queue", "string", "logical name; null only in a gap", nullable=True),
+    Column("broker", "string", "configured name; null only in a gap", nullable=True),
+    Column("job", "string", "the envelope's `job`", nullable=True),
     Column("message_id", "string", "the envelope's `meta.id`", nullable=True),
-    Column("trace_id", "string", "the envelope's", nullable=True),
-    Column("attempts", "long", "failed deliveries before this one, as handed out", nullable=True),
+    Column("trace_id", "string", "the envelope's `trace_id`", nullable=True),
+    Column("attempts", "long", "failed deliveries before this one", nullable=True),
     Column("created_at", "long", "the envelope's `meta.created_at`, Unix ms", nullable=True),
-    Column("lease_seconds", "double", "of a delivery: the lease it was given", nullable=True),
+    Column("lease_seconds", "double", "of a delivery: the length of its lease", nullable=True),
     Column("bytes", "long", "size of the body", nullable=True),
     Column("lang", "string", "the envelope's `meta.lang`: the producer's language", nullable=True),
     Column(
         "outcome",
         "string",
-        "how a lease was ended (acked, nacked, rejected), why a message was dead-lettered, or the code of a poison one",
+        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered, or the code of a poison message",
         nullable=True,
     ),
-    Column("to_queue", "string", "of a redriven message: the queue it went to", optional=True),
-    Column("envelope", "json", "with `bodies`: the body byte for byte, where it is JSON on one line", optional=True),
+    Column("to_queue", "string", "of a redriven message: its new queue", optional=True),
+    Column("envelope", "json", "with `bodies`: the body byte for byte, if it is JSON on one line", optional=True),
     Column("envelope_base64", "string", "with `bodies`: any other body", optional=True),
-    Column("count", "long", "of a gap: how many records were lost", optional=True),
-    Column("first_lost_at", "long", "of a gap: the `at` of the first that was lost", optional=True),
-    Column("last_lost_at", "long", "of a gap: the `at` of the last", optional=True),
+    Column("count", "long", "of a gap: the number of lost records", optional=True),
+    Column("first_lost_at", "long", "of a gap: the `at` of the first lost record", optional=True),
+    Column("last_lost_at", "long", "of a gap: the `at` of the last lost record", optional=True),
 )
 
 EVENTS: dict[JournalEvent, str] = {
-    "accepted": "a broker has durably accepted the message from a client of the gateway",
-    "delivered": "it was handed out to a consumer",
-    "acked": "its consumer is done with it",
-    "nacked": "its consumer wants it delivered again",
-    "rejected": "its consumer wants it dead-lettered",
-    "lease_expired": "its lease ran out; where the broker keeps the leases, this is seen when it is handed out again",
-    "dead_lettered": "it was moved to the dead-letter queue",
-    "redriven": "it was sent back from there, under the same `message_id`",
-    "poison": "a body that no consumer can take was found and dead-lettered",
-    "gap": "records were lost here, because the buffer was full",
+    "accepted": "a broker durably accepted the message from a client of the gateway",
+    "delivered": "the message was delivered to a consumer",
+    "acked": "its consumer has finished it",
+    "nacked": "its consumer requested another delivery",
+    "rejected": "its consumer requested dead-lettering",
+    "lease_expired": "its lease expired; if the broker keeps the leases, this is recorded at the next delivery",
+    "dead_lettered": "the message was moved to the dead-letter queue",
+    "redriven": "the message was sent back from the dead-letter queue, with the same `message_id`",
+    "poison": "an unreadable or invalid body was found and dead-lettered",
+    "gap": "records were lost here because the buffer was full",
 }
 
 _encoder = msgspec.json.Encoder()
@@ -130,14 +134,14 @@ _any_json = msgspec.json.Decoder(Raw)
 
 
 def encode(record: Record) -> bytes:
-    """The line of ``record``, without its line feed. Raises ValueError for text that is no Unicode."""
+    """Return the line of ``record``, without its line feed. Raises ValueError for text with unpaired surrogates."""
     return _encoder.encode(record)
 
 
 def encode_into(record: Record, buffer: bytearray) -> None:
-    """Append the line of ``record``, with its line feed, to ``buffer``; nothing is appended when it raises.
+    """Append the line of ``record``, with its line feed, to ``buffer``.
 
-    Raises ValueError for text that is no Unicode.
+    Raises ValueError for text with unpaired surrogates, and then appends nothing.
     """
     size = len(buffer)
     try:
@@ -149,7 +153,7 @@ def encode_into(record: Record, buffer: bytearray) -> None:
 
 
 def decode(line: bytes) -> Record:
-    """The record of a line, with or without its line feed; unknown members are ignored. Raises ValueError."""
+    """Parse a line, with or without its line feed. Ignores unknown members. Raises ValueError."""
     try:
         return _decoder.decode(line)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -157,8 +161,10 @@ def decode(line: bytes) -> Record:
 
 
 def embedded(body: bytes | None) -> tuple[Raw | UnsetType, str | UnsetType]:
-    """The members ``envelope`` and ``envelope_base64`` of a record of ``body``: one of them, such that a reader gets
-    the same bytes back; neither for None."""
+    """Return the members ``envelope`` and ``envelope_base64`` for ``body``.
+
+    One of them is set, so that a reader gets the same bytes back; both are UNSET for None.
+    """
     if body is None:
         return UNSET, UNSET
     if b"\n" not in body and b"\r" not in body:
@@ -172,12 +178,12 @@ def embedded(body: bytes | None) -> tuple[Raw | UnsetType, str | UnsetType]:
 
 
 def new_epoch(started_at: int, chance: bytes) -> str:
-    """The epoch of a process that started at ``started_at`` (Unix ms); ``chance``: 4 random bytes."""
+    """Return the epoch of a process started at ``started_at`` (Unix ms); ``chance`` is 4 random bytes."""
     return f"{started_at:012x}{chance.hex()}"
 
 
 class Segment(Struct, frozen=True, order=True):
-    """What a segment is called: the ``number``-th (from 1) of one process."""
+    """The identity of a segment: the ``number``-th (from 1) of one process."""
 
     node: str
     epoch: str
@@ -185,22 +191,24 @@ class Segment(Struct, frozen=True, order=True):
 
     @property
     def owner(self) -> str:
-        """The part of the name that tells the process."""
+        """The part of the name that identifies the process."""
         return f"{self.node}-{self.epoch}"
 
     @property
     def file_name(self) -> str:
-        """The name of the file once it is complete, uncompressed."""
+        """The name of the complete, uncompressed file."""
         return f"{self.owner}-{self.number:06d}.ndjson"
 
     @property
     def started_at(self) -> int:
-        """When its process started, Unix ms."""
+        """The start of its process, Unix ms."""
         return int(self.epoch[:12], 16)
 
     def landed(self, first_at: int) -> str:
-        """Its place below the landing folder, without what the compression adds. ``first_at``: the ``at`` of its first
-        record; ``/`` separates."""
+        """Return its path below the landing folder, without the suffix of the compression; ``/`` separates.
+
+        ``first_at`` is the ``at`` of its first record, Unix ms.
+        """
         hour = datetime.fromtimestamp(first_at / 1000, UTC)
         return f"date={hour:%Y-%m-%d}/hour={hour:%H}/{self.file_name}"
 
@@ -211,6 +219,6 @@ _NAME = re.compile(
 
 
 def parse_segment(file_name: str) -> Segment | None:
-    """The segment of a file's name, whether open, closed or landed; None: it is no segment's."""
+    """Parse the file name of an open, closed or landed segment; None for any other name."""
     found = _NAME.fullmatch(file_name)
     return Segment(found[1], found[2], int(found[3])) if found else None
