@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
+from app.brokers.options import OptionMap, OptionReader, choice
 from app.brokers.rabbitmq import plain
 from app.brokers.rabbitmq.delays import MAX_QUEUE_BYTES
 from app.brokers.rabbitmq.ojs import profile as ojs
-from app.brokers.rabbitmq.profile import Profile, one_of
+from app.brokers.rabbitmq.profile import Profile
 from app.brokers.rabbitmq.topology import Declare
 from app.errors import ConfigError
 
-_DECLARE = ("active", "passive", "none")
-_PROFILES: Mapping[str, Callable[[str, Mapping[str, Any]], Profile]] = {
-    "plain": plain.profile_of,
-    "ojs": ojs.profile_of,
-}
+_DECLARE: OptionReader[Declare] = choice("active", "passive", "none")
+_PROFILES: Mapping[str, Callable[[str, OptionMap], Profile]] = {"plain": plain.profile_of, "ojs": ojs.profile_of}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +33,11 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     ``profile``: ``plain`` (the default) or ``ojs``. ``declare``: ``active`` (the default), ``passive`` or ``none``. The
     other options are the profile's. Raises ConfigError, ``key`` the option's name.
     """
-    profile = one_of(options, "profile", tuple(_PROFILES))
-    declare = cast(Declare, one_of(options, "declare", _DECLARE))
+    given = OptionMap(options)
+    profile = given.read("profile", choice(*_PROFILES), "plain")
+    declare = given.read("declare", _DECLARE, "active")
     _check_name(name)
-    others = {key: value for key, value in options.items() if key not in ("profile", "declare")}
-    return RabbitQueue(_PROFILES[profile](name, others), declare, quorum=others.get("queue_type") == "quorum")
+    return RabbitQueue(_PROFILES[profile](name, given), declare, quorum=options.get("queue_type") == "quorum")
 
 
 def _check_name(name: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from msgspec import Struct
 from pamqp.commands import Basic
 
 from app.brokers.binding import NO_HEADERS, Outgoing
+from app.brokers.options import OptionMap
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
     UNLIMITED,
@@ -20,9 +20,8 @@ from app.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
-    quorum_limit,
+    read_quorum_limit,
 )
-from app.errors import ConfigError
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
 """The contract's: written from the body, whatever else a client or a copy has under these names."""
@@ -44,8 +43,6 @@ OF_THE_JOURNEY = frozenset(
         "BCC",
     }
 )
-
-_OPTIONS = ("queue_type", "delivery_limit")
 
 
 class _MetaFields(Struct):
@@ -108,19 +105,15 @@ class PlainProfile:
         return self.read(native)
 
 
-def profile_of(name: str, options: Mapping[str, Any]) -> PlainProfile:
-    """The profile of the queue ``name``.
+def profile_of(name: str, options: OptionMap) -> PlainProfile:
+    """The profile of the queue ``name``. Reads its options; raises ConfigError, ``key`` the option's name.
 
     ``queue_type``: ``classic`` (the default, declared without arguments as the SDKs do) or ``quorum``, which breaks
     peers that declare without arguments; ``delivery_limit`` of a quorum queue (default 20; null: none) is how often the
-    broker gives a message out again before it dead-letters it. Raises ConfigError, ``key`` the option's name.
+    broker redelivers a message before it dead-letters it.
     """
-    for key in options:
-        if key not in _OPTIONS:
-            raise ConfigError(
-                key=key, reason=f"unknown in the profile plain; known are profile, declare, {', '.join(_OPTIONS)}"
-            )
-    limit = quorum_limit(options)
+    limit = read_quorum_limit(options)
+    options.finish(" in the profile plain")
     dead_name = f"{name}.dlq"
     if limit is None:
         return PlainProfile(QueueDeclaration(name), QueueDeclaration(dead_name))

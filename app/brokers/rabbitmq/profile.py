@@ -10,12 +10,10 @@ from msgspec import Struct
 from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
-from app.errors import ConfigError
+from app.brokers.options import OptionMap, choice, optional, whole
 
 DELIVERY_LIMIT = 20
 """The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
-
-_QUEUE_TYPES = ("classic", "quorum")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,29 +114,15 @@ class Profile(Protocol):
         """A stored dead letter, as a dead-letter record where possible; otherwise with its body as it is."""
 
 
-def one_of(options: Mapping[str, Any], key: str, known: Sequence[str]) -> str:
-    """The option ``key``, one of ``known``; the first of them where it is absent. Raises ConfigError."""
-    value = options.get(key, known[0])
-    if not isinstance(value, str) or value not in known:
-        raise ConfigError(key=key, reason=f"{', '.join(known[:-1])} or {known[-1]} is expected")
-    return value
-
-
-def quorum_limit(options: Mapping[str, Any]) -> int | None:
-    """The delivery limit of a quorum queue, -1 for none, by ``queue_type`` and ``delivery_limit``.
-
-    None for a classic queue. Raises ConfigError.
-    """
-    if one_of(options, "queue_type", _QUEUE_TYPES) == "classic":
-        if "delivery_limit" in options:
-            raise ConfigError(key="delivery_limit", reason="queue_type: quorum is expected beside it")
+def read_quorum_limit(options: OptionMap) -> int | None:
+    """Read ``queue_type`` and ``delivery_limit``; the limit of a quorum queue (-1: none), None for a classic queue."""
+    queue_type = options.read("queue_type", choice("classic", "quorum"), "classic")
+    if queue_type == "classic":
+        options.refuse("delivery_limit", "queue_type: quorum is expected beside it")
+    limit = options.read("delivery_limit", optional(whole(1, what="a number"), "none"), DELIVERY_LIMIT)
+    if queue_type == "classic":
         return None
-    limit = options.get("delivery_limit", DELIVERY_LIMIT)
-    if limit is None:
-        return -1
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise ConfigError(key="delivery_limit", reason="a number from 1, or null for none, is expected")
-    return limit
+    return -1 if limit is None else limit
 
 
 def confirmed(arguments: Mapping[str, Any]) -> dict[str, Any]:

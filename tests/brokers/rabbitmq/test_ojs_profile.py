@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pamqp.commands import Basic
 
 from app.brokers.binding import LastFailure, Outgoing
+from app.brokers.options import OptionMap
 from app.brokers.rabbitmq.binding import connect
 from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.ojs.message import level_of
@@ -33,7 +34,7 @@ JOB: dict[str, Any] = {"specversion": "1.0", "id": V7, "type": "email.send", "qu
 
 
 def profile(**options: Any) -> OjsProfile:
-    return profile_of("orders", options, lambda: NOW)
+    return profile_of("orders", OptionMap(options), lambda: NOW)
 
 
 def native(body: bytes, content_type: str | None = MEDIA, headers: Any = None, **properties: Any) -> NativeMessage:
@@ -482,8 +483,8 @@ def test_the_topology_of_the_site() -> None:
 
 
 def test_a_queue_may_be_called_as_is_only_dangerous_in_another_naming() -> None:
-    assert profile_of("dlx.orders", {}).queue == "ojs.queue.dlx.orders"
-    assert profile_of("retry.orders", {}).queue == "ojs.queue.retry.orders"
+    assert profile_of("dlx.orders", OptionMap({})).queue == "ojs.queue.dlx.orders"
+    assert profile_of("retry.orders", OptionMap({})).queue == "ojs.queue.retry.orders"
 
 
 def test_the_names_of_the_repository_and_of_templates() -> None:
@@ -545,5 +546,5 @@ def test_a_queue_may_have_priorities_or_be_a_quorum_queue() -> None:
 )
 def test_options_that_cannot_be_are_refused_by_name(name: str, options: dict[str, Any], key: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        profile_of(name, options)
+        profile_of(name, OptionMap(options))
     assert refused.value.key == key

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.brokers.rabbitmq.url import ManagementEndpoint, Tls, parameters_of
+from app.brokers.rabbitmq.url import ManagementEndpoint, parameters_of
+from app.brokers.url import Tls
 from app.errors import ConfigError
 from app.masking import mask_url
 

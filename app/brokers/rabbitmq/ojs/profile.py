@@ -12,6 +12,7 @@ from typing import Any
 from pamqp.commands import Basic
 
 from app.brokers.binding import LastFailure, Outgoing
+from app.brokers.options import OptionMap, OptionReader, optional, whole
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.ojs.dead_letters import record_of
 from app.brokers.rabbitmq.ojs.message import (
@@ -39,7 +40,7 @@ from app.brokers.rabbitmq.profile import (
     QueueDeclaration,
     Topology,
     confirmed,
-    quorum_limit,
+    read_quorum_limit,
 )
 from app.clock import Clock, now_ms
 from app.errors import ConfigError
@@ -56,6 +57,12 @@ STEPS_MS = tuple(
     )
 )
 """The delays of the retry exchange: a queue each, so a fixed number of them. A delay is rounded up to the next."""
+
+_ANYTHING: OptionReader[Any] = OptionReader("anything", lambda value: value)
+"""Reads ``naming``, which :func:`names_of` checks."""
+
+_MAX_PRIORITY = 255
+"""https://www.rabbitmq.com/docs/priority"""
 
 _INT32_MAX = 2**31 - 1
 _PLAIN = "application/json"
@@ -193,37 +200,25 @@ class OjsProfile:
         return found
 
 
-def profile_of(name: str, options: Mapping[str, Any], clock: Clock = now_ms) -> OjsProfile:
-    """The profile of the OJS queue ``name``.
+def profile_of(name: str, options: OptionMap, clock: Clock = now_ms) -> OjsProfile:
+    """The profile of the OJS queue ``name``. Reads its options.
 
-    ``naming``: ``site`` (the default), ``spec``, or templates; ``max_priority``: 1 to 255, the levels that the job
-    queue tells apart (default: none), which a quorum queue cannot; ``queue_type``: ``classic`` (the default) or
+    ``naming``: ``site`` (the default), ``spec``, or templates; ``max_priority``: 1 to 255, the priority levels of the
+    job queue (default: none), which a quorum queue does not have; ``queue_type``: ``classic`` (the default) or
     ``quorum``; ``delivery_limit`` of a quorum queue (default 20; null: none). Raises ConfigError, ``key`` the option's
     name, or ``native_name``.
     """
-    for key in options:
-        if key not in _OPTIONS:
-            raise ConfigError(key=key, reason=f"unknown in the profile ojs; known are {', '.join(_OPTIONS)}")
-    names = names_of(options.get("naming", "site"), name)
-    return OjsProfile(name, names, _arguments(options), clock)
-
-
-_OPTIONS = ("naming", "max_priority", "queue_type", "delivery_limit")
-_MAX_PRIORITY = 255
-"""https://www.rabbitmq.com/docs/priority"""
-
-
-def _arguments(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of the job queue."""
-    limit = quorum_limit(options)
-    levels = options.get("max_priority")
-    if levels is not None and not (type(levels) is int and 1 <= levels <= _MAX_PRIORITY):
-        raise ConfigError(key="max_priority", reason=f"a whole number from 1 to {_MAX_PRIORITY} is expected")
+    names = names_of(options.read("naming", _ANYTHING, "site"), name)
+    levels = options.read("max_priority", optional(whole(1, _MAX_PRIORITY), "none"), None)
+    limit = read_quorum_limit(options)
+    options.finish(" in the profile ojs")
     if limit is None:
-        return {} if levels is None else {"x-max-priority": levels}
-    if levels is not None:
-        raise ConfigError(key="max_priority", reason="a quorum queue has no such levels: leave out one of the two")
-    return confirmed({"x-delivery-limit": limit})
+        arguments: dict[str, Any] = {} if levels is None else {"x-max-priority": levels}
+    elif levels is None:
+        arguments = confirmed({"x-delivery-limit": limit})
+    else:
+        raise ConfigError(key="max_priority", reason="a quorum queue has no priority levels: leave out one of the two")
+    return OjsProfile(name, names, arguments, clock)
 
 
 def _declared(native: NativeMessage) -> bool:
