@@ -7,14 +7,15 @@ on over the other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import BrokerCapabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.connect import ConnectPause
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.rabbitmq.channel_pool import ChannelPool
-from app.brokers.rabbitmq.connection import AmqpConnection, Backoff
+from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.dead_letters import DeadLetterQueues
 from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq.errors import reason_of
@@ -30,6 +31,7 @@ from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected
 from app.runtime import turns
+from app.runtime.background import BackgroundTasks
 
 MAX_BODY_BYTES = 16_777_216
 """The default max_message_size of RabbitMQ since 4.0: https://www.rabbitmq.com/docs/limits#message-size"""
@@ -76,22 +78,22 @@ class RabbitBinding:
     def __init__(self, name: str, parameters: ConnectionParameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.name = name
         self.timeout_seconds = timeout_seconds
-        backoff = Backoff()
-        publishing = AmqpConnection(name, parameters, "publish", backoff, timeout_seconds)
-        consuming = AmqpConnection(name, parameters, "consume", backoff, timeout_seconds)
+        self._background: BackgroundTasks[None] = BackgroundTasks()
+        pause = ConnectPause()
+        publishing = AmqpConnection(name, parameters, "publish", pause, timeout_seconds)
+        consuming = AmqpConnection(name, parameters, "consume", pause, timeout_seconds)
         self._publish_connection, self._consume_connection = publishing, consuming
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._channels = ChannelPool(consuming.channel, lambda: consuming.channel_max)
-        self._receivers = QueueReceivers(consuming, Declarer(consuming, locks), self._channels, self._spawn)
+        self._receivers = QueueReceivers(consuming, Declarer(consuming, locks), self._channels, self._background.start)
         self._settler = ChannelSettler(name, self._channels, timeout_seconds)
         self._stats = StatsChannel(consuming, timeout_seconds)
-        self._dead_letters = DeadLetterQueues(consuming, self._spawn, timeout_seconds)
+        self._dead_letters = DeadLetterQueues(consuming, self._background.start, timeout_seconds)
         endpoint = parameters.management
         self._management = None if endpoint is None else ManagementClient(name, endpoint, parameters.vhost)
         nacks = NackErrors(name, self._management)
         self._publisher = ConfirmedPublisher(publishing, Declarer(publishing, locks), timeout_seconds, nacks)
         self._used: dict[str, RabbitQueue] = {}
-        self._background: set[asyncio.Task[None]] = set()
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
@@ -112,8 +114,7 @@ class RabbitBinding:
         await self._settler.flush()
         await asyncio.gather(self._publish_connection.close(), self._consume_connection.close())
         await self._channels.close()
-        if self._background:
-            await asyncio.wait(self._background, timeout=_CLOSE_SECONDS)
+        await self._background.wait(_CLOSE_SECONDS)
         if self._management is not None:
             await self._management.close()
 
@@ -221,9 +222,3 @@ class RabbitBinding:
         if len(self._used) < _MAX_LOOKED_AT:
             self._used[queue.name] = target
         return target
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task

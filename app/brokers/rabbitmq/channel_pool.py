@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal
 
 from app.brokers.rabbitmq.channel import Channel
+from app.runtime.background import BackgroundTasks
 
 MAX_CHANNELS = 256
 """More queues in use than this share channels: a channel costs the broker a process and some 100 kB."""
@@ -93,7 +94,7 @@ class ChannelPool:
         self._by_queue: dict[str, ReceivingChannel] = {}
         self._by_generation: dict[str, ReceivingChannel] = {}
         self._opening: dict[str, asyncio.Task[ReceivingChannel]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._sweep: asyncio.TimerHandle | None = None
 
     def of_generation(self, generation: str) -> ReceivingChannel | None:
@@ -160,9 +161,7 @@ class ChannelPool:
         for receiving in list(self._by_generation.values()):
             if not receiving.outstanding and receiving.used_at < long_ago:
                 self._drop(receiving)
-                task = loop.create_task(receiving.channel.close())
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
+                self._closing.start(receiving.channel.close())
         if self._by_generation:
             self._sweep = loop.call_later(self._idle_seconds / 2, self._close_idle)
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from app import envelope
 from app.brokers.binding import DeadRecord
+from app.brokers.cursor import decode, encode
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel, ChannelMessage
 from app.brokers.rabbitmq.channel_pool import ReceivingChannel
@@ -21,7 +22,7 @@ from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.profile import Profile
 from app.brokers.rabbitmq.receive import Spawn, TemporaryConsumer
-from app.errors import BabelgateError, BrokerUnavailable, InvalidParameter, OutcomeUnknown
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
 
 _LINGER_SECONDS = 1.0
@@ -221,7 +222,7 @@ class DeadLetterQueues:
 
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
-        start = _position(cursor)
+        start = decode(cursor)
         async with self._opened(profile.dead_queue) as dead_queue:
             browsing = await self._browse(dead_queue, profile.dead_queue)
             if browsing is None:
@@ -234,7 +235,7 @@ class DeadLetterQueues:
             if browsing.at_end and len(browsing) <= start + limit:
                 await browsing.put_back()
                 return records, None
-            return records, str(start + len(page))
+            return records, encode(start + len(page))
 
     async def remove(
         self, profile: Profile, records: Sequence[DeadRecord], cursor: str | None
@@ -256,7 +257,7 @@ class DeadLetterQueues:
                     await browsing.put_back()
             if all(removed):
                 break
-        return removed, cursor if cursor is None else str(max(0, _position(cursor) - sum(removed)))
+        return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
 
     async def purge(self, profile: Profile, before_ms: int | None) -> int:
         """Remove all messages that nobody has taken, or those at the head that are older than ``before_ms``."""
@@ -360,11 +361,3 @@ def _died_at(profile: Profile, found: TakenLetter) -> int | None:
 def _record(profile: Profile, found: TakenLetter) -> DeadRecord:
     read = profile.read_dead(found.arrived.message)
     return DeadRecord(found, read.body, read.headers, read.carried)
-
-
-def _position(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not cursor.isascii() or not cursor.isdigit() or len(cursor) > 15:
-        raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
-    return int(cursor)

@@ -1,4 +1,4 @@
-"""The one boundary where what the AMQP libraries raise becomes an error of this project."""
+"""Maps the errors of the AMQP libraries to errors of :mod:`app.errors`."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ import struct
 from aiormq import exceptions as aiormq
 from pamqp import exceptions as pamqp
 
+from app.brokers.errors import ErrorKind, ErrorMap
 from app.brokers.rabbitmq.channel import ChannelGone
 from app.brokers.rabbitmq.confirms import Nacked, Returned
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 
-# By class, the nearest ancestor counts. OutcomeUnknown stands for what ends a connection or a channel: where nothing
-# had been written, that is BrokerUnavailable.
-BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
+BY_CLASS: dict[type[BaseException], ErrorKind] = {
     Returned: BrokerRejected,
-    # Where more is known of the queue, app.brokers.rabbitmq.publish says more.
+    # publish.NackErrors knows the queue and decides in more detail.
     Nacked: OutcomeUnknown,
     ChannelGone: OutcomeUnknown,
     aiormq.AMQPError: OutcomeUnknown,
@@ -69,44 +68,40 @@ BY_CLASS: dict[type[Exception], type[BabelgateError]] = {
     pamqp.AMQPNotAllowed: OutcomeUnknown,
     pamqp.AMQPNotImplemented: OutcomeUnknown,
     pamqp.AMQPInternalError: OutcomeUnknown,
-    # An operating system that cannot connect, a lost socket, a certificate that does not fit.
+    # A failed connect, a lost socket, an invalid certificate.
     OSError: OutcomeUnknown,
     RuntimeError: OutcomeUnknown,
-    # What AMQP cannot carry, found before a byte of it was written.
+    # A message that AMQP cannot carry, refused before anything was written.
     ValueError: BrokerRejected,
     TypeError: BrokerRejected,
     OverflowError: BrokerRejected,
     struct.error: BrokerRejected,
 }
 
-_OTHERWISE_DECLARED = (
-    "{reason}. The argument that is named differs from what the gateway declares: set the route's options to how the "
-    "queue was made, or declare: passive"
+_DECLARED_DIFFERENTLY = (
+    "{reason}. The named argument differs from the gateway's declaration: set the route's options as the queue was "
+    "declared, or declare: passive"
 )
 _REFUSED_LOGIN = "the login was refused: {reason}"
 
 
 def translate(broker: str, error: BaseException, *, written: bool) -> BabelgateError:
-    """The error of this project for ``error``; ``written`` when the broker may have got what it is about."""
-    if isinstance(error, BabelgateError):
-        return error
+    """See :meth:`app.brokers.errors.ErrorMap.translate`."""
     cause = error.__cause__ if isinstance(error, ChannelGone) and not written else None
-    if isinstance(cause, aiormq.AMQPChannelError):
-        # Closed by the broker for what was asked for on it.
-        error = cause
-    kind = next((BY_CLASS[base] for base in type(error).__mro__ if base in BY_CLASS), OutcomeUnknown)
-    if kind is OutcomeUnknown and not written:
-        kind = BrokerUnavailable
-    return kind(broker=broker, reason=reason_of(error))
+    # Where nothing was written, the broker closed the channel because of this call.
+    return _ERRORS.translate(broker, cause if isinstance(cause, aiormq.AMQPChannelError) else error, written=written)
 
 
 def reason_of(error: BaseException) -> str:
-    """The library's or the broker's words, as a part of a sentence."""
-    # Beside the text there may be a number: of AMQP, or of the operating system.
+    """The text of the library's or the broker's error, as a part of a sentence."""
+    # ``args`` may also have a number: AMQP's reply code, or an errno.
     text = " ".join(str(part) for part in error.args if part is not None and not isinstance(part, int))
     text = text.strip().rstrip(".") or type(error).__name__
     if isinstance(error, aiormq.ChannelPreconditionFailed) and "inequivalent arg" in text:
-        return _OTHERWISE_DECLARED.format(reason=text)
+        return _DECLARED_DIFFERENTLY.format(reason=text)
     if isinstance(error, aiormq.ProbableAuthenticationError | aiormq.AuthenticationError):
         return _REFUSED_LOGIN.format(reason=text)
     return text
+
+
+_ERRORS = ErrorMap(BY_CLASS, reason_of)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity, ChannelPreconditionFailed
 
 from app.brokers.binding import Outcome
+from app.brokers.connect import SharedConnect
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel, ChannelGone
 from app.brokers.rabbitmq.confirms import Nacked, Returned
@@ -17,6 +19,7 @@ from app.brokers.rabbitmq.management import ManagementClient, QueueCounts
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.errors import BabelgateError, BrokerError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, StorageFull
+from app.runtime.background import BackgroundTasks
 
 _REMEMBERED_SECONDS = 5.0
 """How long an answer of the management API is reused, because a full queue refuses every message."""
@@ -46,8 +49,10 @@ class ConfirmedPublisher:
         self._nacks = nacks or NackErrors(connection.broker)
         self._timeout_seconds = timeout_seconds
         self._channels: dict[bool, Channel] = {}
-        self._opening: dict[bool, asyncio.Task[Channel]] = {}
-        self._closing: set[asyncio.Task[None]] = set()
+        self._attempts = {
+            default: SharedConnect(connection.broker, partial(self._open, default)) for default in (False, True)
+        }
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     async def publish(self, messages: Sequence[AddressedMessage], topology: Topology, mode: Declare) -> list[Outcome]:
         """Write all messages in one piece; returns when all are confirmed, with one outcome per message.
@@ -59,6 +64,7 @@ class ConfirmedPublisher:
         self._check_blocked()
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         try:
+            # Not bounded.within, which needs a task: mostly everything exists, and this returns at once.
             async with asyncio.timeout_at(until):
                 channels = await self._prepare(messages, topology, mode)
         except TimeoutError:
@@ -115,17 +121,11 @@ class ConfirmedPublisher:
         channel = self._channels.get(default)
         if channel is not None and channel.is_open and self._connection.is_open:
             return channel
-        opening = self._opening.get(default)
-        if opening is None:
-            opening = asyncio.get_running_loop().create_task(self._connection.channel(confirms=True))
-            self._opening[default] = opening
-            opening.add_done_callback(lambda task: self._opened(default, task))
-        return await asyncio.shield(opening)
+        return await self._attempts[default].connected()
 
-    def _opened(self, default: bool, task: asyncio.Task[Channel]) -> None:
-        del self._opening[default]
-        if not task.cancelled() and task.exception() is None:
-            self._channels[default] = task.result()
+    async def _open(self, default: bool) -> Channel:
+        channel = self._channels[default] = await self._connection.channel(confirms=True)
+        return channel
 
     async def _outcome(
         self, future: asyncio.Future[None], message: AddressedMessage, topology: Topology, mode: Declare
@@ -168,9 +168,7 @@ class ConfirmedPublisher:
         channel = channels[default]
         if self._channels.get(default) is channel and self._connection.blocked is None:
             del self._channels[default]
-            closing = asyncio.get_running_loop().create_task(channel.close())
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+            self._closing.start(channel.close())
 
 
 def offends(cause: BaseException | None, message: AddressedMessage) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import TypeVar
 
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity
 
+from app.brokers.bounded import within
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.connection import AmqpConnection
@@ -15,7 +17,9 @@ from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue
-from app.errors import BabelgateError, BrokerUnavailable
+from app.errors import BabelgateError
+
+Answer = TypeVar("Answer")
 
 CONFIRMED_HOPS = (3, 10)
 """Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
@@ -50,50 +54,47 @@ class StatsChannel:
 
     async def ping(self, seconds: float) -> None:
         """One round trip; raises BrokerUnavailable after ``seconds``."""
-        async with self._channel_lock(seconds) as channel:
-            await channel.barrier()
+        await within(seconds, self._connection.broker, self._call(Channel.barrier))
 
     async def ready(self, *queues: str) -> list[int]:
         """The number of ready messages of each queue; 0 for a missing queue.
 
         Raises BrokerUnavailable within ``timeout_seconds`` for all queues together.
         """
-        try:
-            async with asyncio.timeout(self._timeout_seconds):
-                return [await self._ready(queue) for queue in queues]
-        except TimeoutError:
-            reason = f"no answer within {self._timeout_seconds:g} s"
-            raise BrokerUnavailable(broker=self._connection.broker, reason=reason) from None
+        return await within(self._timeout_seconds, self._connection.broker, self._ready(queues))
 
     async def purge(self, queue: str) -> int:
         """Remove the ready messages; their number. Raises BrokerUnavailable within ``timeout_seconds``."""
-        async with self._channel_lock(self._timeout_seconds) as channel:
-            try:
-                return (await channel.rpc.queue_purge(queue)).message_count or 0
-            except ChannelNotFoundEntity:
-                return 0
+        return await within(self._timeout_seconds, self._connection.broker, self._call(partial(_purge, queue)))
 
-    async def _ready(self, queue: str) -> int:
-        async with self._channel_lock(self._timeout_seconds) as channel:
-            try:
-                return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
-            except ChannelNotFoundEntity:
-                return 0
+    async def _ready(self, queues: Iterable[str]) -> list[int]:
+        return [await self._call(partial(_count, queue)) for queue in queues]
 
-    @asynccontextmanager
-    async def _channel_lock(self, seconds: float) -> AsyncIterator[Channel]:
-        """The channel, for one caller at a time; translates errors of the AMQP library."""
-        try:
-            async with asyncio.timeout(seconds), self._lock:
+    async def _call(self, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
+        """The answer of ``call`` on the channel; translates errors of the AMQP library."""
+        async with self._lock:
+            try:
                 if self._channel is None or not self._channel.is_open:
                     self._channel = await self._connection.channel()
-                yield self._channel
-        except TimeoutError:
-            raise BrokerUnavailable(broker=self._connection.broker, reason=f"no answer within {seconds:g} s") from None
-        except BabelgateError:
-            raise
-        except Exception as error:
-            raise translate(self._connection.broker, error, written=False) from error
+                return await call(self._channel)
+            except BabelgateError:
+                raise
+            except Exception as error:
+                raise translate(self._connection.broker, error, written=False) from error
+
+
+async def _count(queue: str, channel: Channel) -> int:
+    try:
+        return (await channel.rpc.queue_declare(queue, passive=True)).message_count or 0
+    except ChannelNotFoundEntity:
+        return 0
+
+
+async def _purge(queue: str, channel: Channel) -> int:
+    try:
+        return (await channel.rpc.queue_purge(queue)).message_count or 0
+    except ChannelNotFoundEntity:
+        return 0
 
 
 async def warnings_of(
