@@ -1,0 +1,1 @@
+"""Carries envelopes over RabbitMQ. Only :mod:`app.brokers.registry` loads it, by name."""

@@ -1,7 +1,8 @@
-"""RabbitMQ over AMQP 0-9-1: deliveries on channels of this process, whose leases the gateway keeps.
+"""The binding of RabbitMQ over AMQP 0-9-1.
 
-Two connections, because a broker that is short of memory or disk stops reading from those that publish: settling goes
-on over the other.
+Deliveries belong to channels of this process, so the gateway keeps their leases. The binding uses two connections,
+because a broker that is short of memory or disk stops reading from connections that publish; settling continues on the
+other one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import BrokerCapabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.bounded import PING_SECONDS
 from app.brokers.connect import ConnectPause
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.rabbitmq.channel_pool import ChannelPool
@@ -25,7 +27,7 @@ from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from app.brokers.rabbitmq.receive import QueueReceivers
 from app.brokers.rabbitmq.settle import ChannelSettler
-from app.brokers.rabbitmq.stats import StatsChannel, warnings_of
+from app.brokers.rabbitmq.stats import MAX_WARNED_QUEUES, StatsChannel, warnings_of
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from app.clock import Clock
@@ -40,9 +42,7 @@ MAX_LEASE_SECONDS = 1500
 """Below the time after which the broker closes a channel with an unsettled delivery, 30 minutes by default:
 https://www.rabbitmq.com/docs/consumers#acknowledgement-timeout"""
 
-_PING_SECONDS = 2.0
 _CLOSE_SECONDS = 0.5
-_MAX_LOOKED_AT = 50
 
 _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
@@ -70,9 +70,9 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Outstanding, Buries, Purges and DeadStore.
+    """A virtual host. Also Outstanding, PublishesDeadLetters, Purges and DeadStore.
 
-    Not Peeks: AMQP cannot look at a message without taking it. Dead letters are taken to be listed, and put back.
+    Not Peeks: AMQP cannot read a message without taking it. Dead letters are taken when listed, and requeued.
     """
 
     def __init__(self, name: str, parameters: ConnectionParameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -108,7 +108,7 @@ class RabbitBinding:
         await asyncio.gather(self._consume_connection.open(), self._publish_connection.open())
 
     async def close(self) -> None:
-        """Disconnect: the broker takes back what is not settled."""
+        """Disconnect; the broker requeues unsettled deliveries."""
         self._receivers.close()
         self._dead_letters.close()
         await self._settler.flush()
@@ -120,19 +120,19 @@ class RabbitBinding:
 
     async def ping(self) -> None:
         """A round trip on a channel."""
-        await self._stats.ping(_PING_SECONDS)
+        await self._stats.ping(PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
-        """On the server, and on the queues in use as far as the management API tells."""
+        """Warnings about the server and, with the management API, about the queues in use."""
         return await warnings_of(self._publish_connection, self._management, list(self._used.values()))
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        """Persistent, mandatory and confirmed, in one write."""
+        """Publish persistent, mandatory messages in one write, and wait for their confirms."""
         target = self._use(queue)
         return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
-        """To the dead-letter queue, in the same way."""
+        """Publish to the dead-letter queue; otherwise like :meth:`publish`."""
         target = self._use(queue)
         return await self._write(records, target.profile.dead, target.profile.dead_topology, target.declare)
 
@@ -149,7 +149,7 @@ class RabbitBinding:
             try:
                 made[position] = await turns.run(make, message, size=len(message.body))
             except Exception as error:
-                # Whatever it is: the others can be written.
+                # Any error is the outcome of this message; the others are written.
                 reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
                 outcomes[position] = BrokerRejected(broker=self.name, reason=reason)
         if made:
@@ -161,17 +161,17 @@ class RabbitBinding:
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """What is there; else a consumer waits for it, and is gone soon after the last who waits."""
+        """The ready messages; without any, a consumer waits, and ends shortly after the last waiting caller."""
         return await self._receivers.reserve(self._use(queue), limit, wait_seconds)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Written in one piece; returns when the broker has read it. OutcomeUnknown where that cannot be told."""
+        """Ack in one write; returns when the broker has read it, OutcomeUnknown where that stays open."""
         return await self._settler.ack(handles)
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        """Back to their places. Raises ValueError for what AMQP cannot do: count, or wait."""
+        """Return messages to their places. Raises ValueError for ``failed`` or a delay, which AMQP cannot do."""
         if failed or delay_seconds:
             raise ValueError("a release that is counted or delayed is a copy, published by the gateway")
         return await self._settler.release(handles)
@@ -183,13 +183,13 @@ class RabbitBinding:
         raise ValueError("the gateway keeps the leases of this broker")
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
-        """By the tags handed out on channels that are open."""
+        """Decided by the tags handed out on open channels."""
         return self._settler.outstanding(handles)
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
-        """Ready messages and dead letters; in flight only where the management API is configured, up to 5 s late.
+        """Ready messages and dead letters; in flight only with the management API, up to 5 s late.
 
-        What is delayed lies in queues that all share, and is not counted.
+        Delayed messages are not counted: they are in queues that all queues share.
         """
         profile = _queue(queue).profile
         depth, dead = await self._stats.ready(profile.queue, profile.dead_queue)
@@ -198,27 +198,27 @@ class RabbitBinding:
         return QueueStats(depth, in_flight, None, dead + self._dead_letters.taken(profile.dead_queue))
 
     async def purge(self, queue: NativeQueue) -> int:
-        """What is ready. What is delayed stays: it lies in queues that all share."""
+        """Remove the ready messages. Delayed ones stay: they are in queues that all queues share."""
         return await self._stats.purge(_queue(queue).profile.queue)
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
-        """A page; the cursor is a position. While pages follow one another nobody else sees what was read."""
+        """A page; the cursor is a position. Between pages, other consumers do not see the records that were read."""
         return await self._dead_letters.read(_queue(queue).profile, cursor, limit)
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
-        """Each once, also when it was put back in between."""
+        """Remove each record once, also when it was requeued in between."""
         return await self._dead_letters.remove(_queue(queue).profile, records, cursor)
 
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """All, or from the head while they are older."""
+        """Remove all records, or those at the head that are older than ``before_ms``."""
         return await self._dead_letters.purge(_queue(queue).profile, before_ms)
 
     def _use(self, queue: NativeQueue) -> RabbitQueue:
         target = _queue(queue)
-        if len(self._used) < _MAX_LOOKED_AT:
+        if len(self._used) < MAX_WARNED_QUEUES:
             self._used[queue.name] = target
         return target

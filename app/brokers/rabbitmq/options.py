@@ -1,4 +1,4 @@
-"""The options that a route gives its RabbitMQ queue."""
+"""Reads the options of a route into a RabbitMQ queue."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PROFILES: Mapping[str, Callable[[str, OptionMap], Profile]] = {"plain": plain.p
 
 @dataclass(frozen=True, slots=True)
 class RabbitQueue:
-    """A queue with a route's options, validated. ``quorum``: made by the gateway as a quorum queue."""
+    """A queue with the validated options of its route. ``quorum``: the gateway declares it as a quorum queue."""
 
     profile: Profile
     declare: Declare
@@ -42,11 +42,9 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
 
 def _check_name(name: str) -> None:
     if len(name.encode()) > MAX_QUEUE_BYTES:
-        reason = f"the name of a queue has at most {MAX_QUEUE_BYTES} bytes, so that a delay fits in front of it"
+        reason = f"a name has at most {MAX_QUEUE_BYTES} bytes, so that a delay fits in front of it in a routing key"
         raise ConfigError(key="native_name", reason=reason)
     if not {"*", "#"}.isdisjoint(name.split(".")):
-        raise ConfigError(
-            key="native_name", reason="* and # between dots are wildcards, which no queue may be named by"
-        )
+        raise ConfigError(key="native_name", reason="* and # between dots are wildcards, which a name must not contain")
     if name.startswith(("amq.", "babelgate.delay")):
-        raise ConfigError(key="native_name", reason="names that start with amq. or babelgate.delay are taken")
+        raise ConfigError(key="native_name", reason="names that start with amq. or babelgate.delay are reserved")

@@ -24,15 +24,15 @@ from app.brokers.rabbitmq.profile import (
 )
 
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
-"""The contract's: written from the body, whatever else a client or a copy has under these names."""
+"""The headers of the contract. They are written from the body; other values under these names are ignored."""
 
 _SHORT_BYTES = 255
-"""A property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""
+"""The longest property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""
 
 _INT64_MAX = (1 << 63) - 1
 
-# What the broker wrote about one journey of the message. x-death must not come along: a broker that finds a queue
-# there takes the next time in it for a circle and drops the message without a word.
+# Headers that the broker adds on a message's way, which a copy must not have. With x-death, a broker that dead-letters
+# the copy to a queue named there would detect a cycle and drop it silently.
 OF_THE_JOURNEY = frozenset(
     {
         "x-death",
@@ -63,18 +63,18 @@ _decode = msgspec.json.Decoder(_EnvelopeFields).decode
 
 
 class PlainProfile:
-    """Messages of ``queue``; their dead letters rest in ``<queue>.dlq``. See app.brokers.rabbitmq.profile.Profile."""
+    """The profile of ``queue``, with ``<queue>.dlq`` for dead letters. See app.brokers.rabbitmq.profile.Profile."""
 
     def __init__(self, queue: QueueDeclaration, dead_queue: QueueDeclaration) -> None:
         self.queue = queue.name
         self.dead_queue = dead_queue.name
-        # A broker that dead-letters by itself needs the one with the other.
+        # A queue that dead-letters by itself is declared together with its dead-letter queue.
         with_dead = "x-dead-letter-routing-key" in queue.arguments
         self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))
         self.dead_topology = Topology(queues=(dead_queue,))
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
-        """To the default exchange, or the ladder where it is delayed. Raises ValueError for a delay it cannot keep."""
+        """To the default exchange, or with a delay to the delay queues. Raises ValueError for an unsupported delay."""
         properties = _properties(outgoing)
         if outgoing.delay_seconds > 0:
             exchange, routing_key, needs = delayed_route(self.queue, outgoing.delay_seconds)
@@ -86,7 +86,7 @@ class PlainProfile:
         return AddressedMessage("", self.dead_queue, _properties(record), record.body)
 
     def read(self, native: NativeMessage) -> DecodedMessage:
-        """Its text headers but the contract's; the count is ``x-attempts``; what is carried are the properties."""
+        """The text headers without the contract's; the count is ``x-attempts``, and ``carried`` the properties."""
         table = native.properties.headers
         if not table:
             return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
@@ -101,7 +101,7 @@ class PlainProfile:
         return DecodedMessage(native.body, headers, attempts, native.properties)
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
-        """As any other: a record rests as it was written."""
+        """Like any delivery: a record is stored as it was written."""
         return self.read(native)
 
 
@@ -122,7 +122,7 @@ def profile_of(name: str, options: OptionMap) -> PlainProfile:
 
 
 def _properties(outgoing: Outgoing) -> Basic.Properties:
-    """The contract's properties from the body; of a copy also what the original had beside them."""
+    """The contract's properties, from the body; a copy also keeps other properties of the original."""
     headers: dict[str, Any] = {}
     carried: Basic.Properties | None = outgoing.carried
     properties = Basic.Properties(content_type="application/json", delivery_mode=2)
@@ -130,7 +130,7 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
         headers.update((name, value) for name, value in (carried.headers or {}).items() if name not in OF_THE_JOURNEY)
         properties.priority = carried.priority
         properties.reply_to = carried.reply_to
-        # Not the expiration, which would begin anew, nor the user id, which the broker compares with its own user.
+        # Not the expiration, which would start again, nor the user id, which the broker compares with the login.
         properties.timestamp = carried.timestamp
     headers.update(outgoing.headers)
     for name in CONTRACT_HEADERS:
@@ -160,7 +160,7 @@ def _add(headers: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _short(value: Any) -> str | None:
-    """``value`` as a property; what does not fit is left out, the body has it."""
+    """``value`` as a property; None where it is too long. The body has it in any case."""
     if not isinstance(value, str):
         return None
     return value if len(value) * 4 <= _SHORT_BYTES or len(value.encode()) <= _SHORT_BYTES else None

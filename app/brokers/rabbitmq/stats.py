@@ -24,7 +24,8 @@ Answer = TypeVar("Answer")
 CONFIRMED_HOPS = (3, 10)
 """Dead-lettering at least once: https://www.rabbitmq.com/docs/quorum-queues#dead-lettering"""
 
-_MAX_QUEUES = 50
+MAX_WARNED_QUEUES = 50
+"""How many of the queues in use are checked."""
 _WARNINGS_SECONDS = 1.8
 
 _OLD = (
@@ -111,7 +112,7 @@ async def warnings_of(
         async with asyncio.timeout(_WARNINGS_SECONDS):
             found += await _on_delays(connection)
             if management is not None:
-                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:_MAX_QUEUES]
+                names = list(dict.fromkeys(queue.profile.queue for queue in queues))[:MAX_WARNED_QUEUES]
                 for warnings in await asyncio.gather(*(_on_queue(management, name) for name in names)):
                     found += warnings
     except (TimeoutError, BabelgateError):

@@ -63,8 +63,8 @@ def test_declare(mode: str) -> None:
         ("ü" * (MAX_QUEUE_BYTES // 2 + 1), {}, "native_name", "205 bytes"),
         ("orders.*", {}, "native_name", "wildcards"),
         ("#", {}, "native_name", "wildcards"),
-        ("amq.orders", {}, "native_name", "taken"),
-        (LOST, {}, "native_name", "taken"),
+        ("amq.orders", {}, "native_name", "reserved"),
+        (LOST, {}, "native_name", "reserved"),
     ],
 )
 def test_what_is_refused(name: str, options: dict[str, Any], key: str, word: str) -> None:

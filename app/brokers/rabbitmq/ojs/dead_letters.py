@@ -1,4 +1,4 @@
-"""Dead letters of OJS queues as the gateway knows them: also those that another program, or the broker, put there."""
+"""Turns dead letters of OJS queues into records, also those that another program or the broker wrote."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BY_BROKER = {
 
 
 def record_of(envelope: bytes, job: Attributes | None, native: NativeMessage, queue: str, attempts: int) -> bytes:
-    """``envelope``, which ``job`` is where the body was one, as a dead-letter record; any other body as it is."""
+    """``envelope`` as a dead-letter record, a body that is no envelope unchanged. ``job``: None where it was no job."""
     block = None if job is None else dead_letter_of(job)
     try:
         if job is None and "dead_letter" in msgspec.json.decode(envelope, type=dict[str, Raw]):
@@ -37,7 +37,7 @@ def record_of(envelope: bytes, job: Attributes | None, native: NativeMessage, qu
 
 
 def _block(job: Attributes, native: NativeMessage, queue: str, attempts: int) -> Mapping[str, Any]:
-    """What the headers, the job and the broker's record tell of the end of a message."""
+    """The ``dead_letter`` block from the headers, the job and the broker's record."""
     properties = native.properties
     headers = properties.headers or {}
     death = next(iter(deaths(headers)), {})

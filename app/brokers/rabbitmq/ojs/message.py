@@ -1,4 +1,4 @@
-"""Properties and headers of an OJS job on RabbitMQ: the union of what its texts ask for."""
+"""Writes and reads the AMQP properties and headers of OJS jobs: the union of what the OJS texts define."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
 SCHEDULED_AT = "x-ojs-scheduled-at"
 ERROR_MESSAGE, ERROR_CODE = "x-ojs-error-message", "x-ojs-error-code"
 TRACE = {"traceparent": ("x-ojs-traceparent", "x-ojs-trace-id"), "tracestate": ("x-ojs-trace-state",)}
-"""W3C headers, and what the texts call them; the repository's ``x-ojs-trace-id`` holds a whole ``traceparent``."""
+"""W3C headers and their OJS names. In the OJS repository ``x-ojs-trace-id`` is a complete ``traceparent``."""
 
 _OURS = CONTRACT_HEADERS | frozenset(
     {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, "x-ojs-max-attempts", "x-ojs-created-at"}
     | {"x-ojs-enqueued-at", "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
 )
 _MAX_EXPIRATION_MS = 4_294_967_295
-"""https://www.rabbitmq.com/docs/ttl: the broker refuses more, and closes the channel."""
+"""https://www.rabbitmq.com/docs/ttl: for a larger value the broker closes the channel."""
 MAX_TEXT = 2048
-"""Characters of a header that is made from a body: all headers of a message must fit into one frame."""
+"""The most characters of a header from a body, because all headers of a message must fit into one frame."""
 
 _SHORT = 255
 _LAST_SECOND = 253_402_300_799
@@ -37,19 +37,19 @@ _LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What a copy of a delivery needs of it; ``job`` is None where the body was none."""
+    """The parts of a delivery that a copy needs; ``job`` is None where the body was no job."""
 
     properties: Basic.Properties
     job: Attributes | None
 
 
 def level_of(priority: int) -> int:
-    """The AMQP priority (0 to 9) of an OJS priority: higher is sooner, 0 in the middle, -10 and 10 told apart."""
+    """The AMQP priority (0 to 9) of an OJS priority: higher is sooner, 10 is 8, 0 is 4 and -10 is 1."""
     return next((level for least, level in _LEVELS if priority >= least), 0)
 
 
 def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.Properties:
-    """The properties of a new message; those that depend on its way to the queue are added to its headers later."""
+    """The properties of a new message, without the headers for the attempt and the schedule."""
     attributes = job.attributes
     priority = value(attributes, "priority", int)
     ttl = value(attributes, "enqueue_ttl", float)
@@ -60,7 +60,7 @@ def properties_of(job: Job, outgoing: Outgoing, queue: str, now: int) -> Basic.P
         delivery_mode=2,
         priority=None if priority is None else level_of(priority),
         correlation_id=_short(job.trace_id),
-        # A delay queue would let it go too early, and a retry is no second enqueueing.
+        # In a delay queue it would expire too early, and for a retry the time does not start again.
         expiration=_expiration(ttl) if not outgoing.delay_seconds and outgoing.failure is None else None,
         message_id=_short(job.id),
         timestamp=datetime.fromtimestamp(min(max(job.created_at // 1000, 0), _LAST_SECOND), UTC),
@@ -89,7 +89,7 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
 
 
 def copied(properties: Basic.Properties) -> Basic.Properties:
-    """As the delivery had them, less what belonged to that delivery alone."""
+    """The properties of a delivery without those that are specific to it."""
     made = Basic.Properties()
     for name in ("content_type", "content_encoding", "priority", "correlation_id", "reply_to", "message_id"):
         setattr(made, name, getattr(properties, name))
@@ -100,7 +100,7 @@ def copied(properties: Basic.Properties) -> Basic.Properties:
 
 
 def given_headers(properties: Basic.Properties) -> dict[str, str]:
-    """What a consumer sees: texts that are no part of the profile, and the trace context by its own name."""
+    """The headers for a consumer: texts that do not belong to the profile, and the trace context under W3C names."""
     headers = properties.headers or {}
     hidden = _OURS | OF_THE_JOURNEY
     seen = {n: said for n, said in headers.items() if isinstance(said, str) and said and n not in hidden}
@@ -112,7 +112,7 @@ def given_headers(properties: Basic.Properties) -> dict[str, str]:
 
 
 def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str, str]) -> MessageProperties:
-    """What travels with a job outside its body."""
+    """The values that a message has outside the body of its job."""
     properties = native.properties
     headers = properties.headers or {}
     named, created = headers.get(QUEUE), headers.get("x-ojs-created-at")
@@ -130,7 +130,7 @@ def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str,
 
 
 def attempts_of(headers: Mapping[str, Any], job_queue: str) -> int:
-    """Failed attempts as the headers tell them; a peer that only rejects leaves them to the broker's record."""
+    """The failed attempts by the headers, or by the broker's x-death, which counts a peer's rejects."""
     counts = [0]
     if type(current := headers.get(ATTEMPT)) is int:
         counts.append(current - 1)
@@ -143,7 +143,7 @@ def attempts_of(headers: Mapping[str, Any], job_queue: str) -> int:
 
 
 def deaths(headers: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The broker's record of dead-lettering, the last first."""
+    """The broker's records of dead-lettering (x-death), the last one first."""
     found = headers.get("x-death")
     return [death for death in found if isinstance(death, dict)] if isinstance(found, list) else []
 
@@ -155,5 +155,5 @@ def _expiration(ttl: float | None) -> str | None:
 
 
 def _short(text: str) -> str | None:
-    """``text`` where AMQP can carry it as a property."""
+    """``text`` as a property; None where it is too long."""
     return text if len(text.encode()) <= _SHORT else None

@@ -1,4 +1,4 @@
-"""What the exchanges and queues of OJS are called: its texts do not agree, so a route decides."""
+"""The names of OJS exchanges and queues. The OJS texts differ, so a route chooses the names."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _placeholders = re.compile(r"\{[^{}]*\}").findall
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Templates with ``{queue}``; those of a delay with ``{delay_ms}`` too. The three exchanges are direct ones."""
+    """Templates with ``{queue}``, for delays also with ``{delay_ms}``. The three exchanges are direct exchanges."""
 
     job_exchange: str = "ojs.direct"
     job_queue: str = "ojs.queue.{queue}"
@@ -31,16 +31,16 @@ class Names:
     retry_key: str = "{queue}.{delay_ms}"
 
     def of(self, queue: str) -> Names:
-        """With the name of the OJS queue in place."""
+        """The names for the OJS queue ``queue``."""
         return Names(**{field.name: getattr(self, field.name).replace(QUEUE, queue) for field in fields(self)})
 
     def after(self, delay_ms: int) -> tuple[str, str]:
-        """The queue that delays by ``delay_ms``, and the key that leads to it."""
+        """The queue that delays by ``delay_ms``, and its routing key."""
         return self.retry_queue.replace(DELAY, str(delay_ms)), self.retry_key.replace(DELAY, str(delay_ms))
 
 
 SITE = Names()
-"""As on https://openjobspec.org/spec/amqp-binding, which leaves the delay queues without a name."""
+"""As on https://openjobspec.org/spec/amqp-binding, which does not name the delay queues."""
 
 SPEC = Names(
     job_exchange="ojs.exchange.direct",
@@ -71,12 +71,12 @@ def names_of(naming: Any, queue: str) -> Names:
         raise ConfigError(key="naming", reason="site, spec, or templates by name are expected")
     found = templates.of(queue)
     for template in (templates.dead_queue, templates.retry_queue):
-        # Made first, it would be in the way of the other queue's dead letters or retries.
+        # Declared first, it would block the dead letters or retries of the other queue.
         if _matches(template, found.job_queue):
             reason = f"the jobs of {queue!r} would lie in {found.job_queue!r}, a name of another queue's {template!r}"
             raise ConfigError(key="native_name", reason=reason)
     for field in fields(found):
-        # The name of the job queue stands behind the bits of a delay in the ladder that schedules go by.
+        # A schedule's routing key has the name of the job queue after the bits of the delay.
         most = MAX_QUEUE_BYTES if field.name == "job_queue" else ROUTING_KEY_BYTES
         if len(getattr(found, field.name).replace(DELAY, _LONGEST_DELAY).encode()) > most:
             raise ConfigError(key=f"naming.{field.name}", reason=f"more than {most} bytes for the queue {queue!r}")
@@ -84,7 +84,7 @@ def names_of(naming: Any, queue: str) -> Names:
 
 
 def _matches(template: str, name: str) -> bool:
-    """Whether ``name`` may be what ``template`` makes of some queue."""
+    """Whether ``template`` gives ``name`` for some queue."""
     pattern = re.escape(template).replace(re.escape(QUEUE), "[a-z0-9][a-z0-9.-]*").replace(re.escape(DELAY), "[0-9]+")
     return re.fullmatch(pattern, name) is not None
 
@@ -101,7 +101,7 @@ def _templates(given: Mapping[str, Any]) -> Names:
         allowed = (QUEUE, *needed)
         for placeholder in needed:
             if placeholder not in template:
-                raise ConfigError(key=key, reason=f"must hold {placeholder}, or queues would share it")
+                raise ConfigError(key=key, reason=f"must contain {placeholder}, or queues would share it")
         for placeholder in _placeholders(template):
             if placeholder not in allowed:
                 raise ConfigError(key=key, reason=f"{placeholder} is unknown here; known are {', '.join(allowed)}")

@@ -1,7 +1,7 @@
-"""The OJS profile: Open Job Spec jobs on exchanges and queues of RabbitMQ, as envelopes to the gateway.
+"""The OJS profile: maps envelopes to Open Job Spec jobs on exchanges and queues of RabbitMQ.
 
-What is published is a job; what is read may be a job, with its own content type or as plain JSON, or an envelope,
-which stays as it is. A copy of a delivery is the message that came in, with the attempt and the error changed.
+It publishes jobs. It reads jobs, with their own content type or as plain JSON, and envelopes, which stay as they are. A
+copy of a delivery is the received message with another attempt and error.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ STEPS_MS = tuple(
         *(3600, 7200, 14_400, 28_800, 57_600, 86_400),
     )
 )
-"""The delays of the retry exchange: a queue each, so a fixed number of them. A delay is rounded up to the next."""
+"""The delays of the retry exchange, with a queue for each. A delay is rounded up to the next one."""
 
 _ANYTHING: OptionReader[Any] = OptionReader("anything", lambda value: value)
 """Reads ``naming``, which :func:`names_of` checks."""
@@ -72,7 +72,7 @@ class OjsProfile:
     """Writes and reads the messages of one OJS queue; see :class:`app.brokers.rabbitmq.profile.Profile`."""
 
     def __init__(self, name: str, names: Names, arguments: Mapping[str, Any], clock: Clock) -> None:
-        """``name``: the OJS queue; ``arguments``: those of its job queue, beside where its rejected jobs go."""
+        """``name``: the OJS queue; ``arguments``: those of its job queue, except for the dead-letter exchange."""
         self.queue = names.job_queue
         self.dead_queue = names.dead_queue
         self._name = name
@@ -88,7 +88,7 @@ class OjsProfile:
             (QueueDeclaration(names.dead_queue, UNLIMITED if "x-queue-type" in arguments else {}),),
             (BindingDeclaration(names.dead_exchange, names.dead_queue, names.dead_key),),
         )
-        # The net below all that the gateway does itself: jobs that expire, or that another consumer rejects.
+        # The broker dead-letters jobs that expire or that another consumer rejects; the gateway publishes its own.
         net = {"x-dead-letter-exchange": names.dead_exchange, "x-dead-letter-routing-key": names.dead_key}
         self.topology = Topology(
             (job, *self.dead_topology.exchanges),
@@ -97,7 +97,7 @@ class OjsProfile:
         )
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
-        """A new job; or a copy of a delivery, tried again or brought back from the dead."""
+        """A new job, or a copy of a delivery: a retry or a redriven dead letter."""
         now = self._clock()
         carried, failure = outgoing.carried, outgoing.failure
         if isinstance(carried, Carried):
@@ -116,16 +116,16 @@ class OjsProfile:
             attempts = 0
             if job is not None:
                 body = revived(job)
-        headers = self._marked(properties, attempts + 1, failure)
+        headers = self._mark(properties, attempts + 1, failure)
         headers.pop(SCHEDULED_AT, None)
         if outgoing.delay_seconds:
             headers[SCHEDULED_AT] = timestamp(now + round(outgoing.delay_seconds * 1000))
-        exchange, key, needs = self._way(outgoing.delay_seconds, failed=failure is not None)
+        exchange, key, needs = self._route(outgoing.delay_seconds, failed=failure is not None)
         return AddressedMessage(exchange, key, properties, body, needs)
 
     def dead(self, record: Outgoing) -> AddressedMessage:
-        """A job at rest; what was no job rests as the record."""
-        # Beside the block there may lie what only this parser reads: numbers past all doubles, unpaired surrogates.
+        """A discarded job, or the record itself where the message was no job."""
+        # Only this parser reads everything that a body may contain: numbers beyond doubles, unpaired surrogates.
         block: dict[str, Any] = decode_object(record.body).by_name()["dead_letter"].value
         failure = LastFailure(block["attempts"], block["error"], block["exception"] or block["reason"])
         carried, body = record.carried, record.body
@@ -137,11 +137,11 @@ class OjsProfile:
                 body = discarded(carried.job, block)
         else:
             properties = Basic.Properties(content_type=_PLAIN, delivery_mode=2, headers=dict(record.headers))
-        self._marked(properties, max(failure.attempts, 1), failure)
+        self._mark(properties, max(failure.attempts, 1), failure)
         return AddressedMessage(self._names.dead_exchange, self._names.dead_key, properties, body)
 
     def read(self, native: NativeMessage) -> DecodedMessage:
-        """A delivery as an envelope; what is neither job nor envelope keeps its body."""
+        """A delivery as an envelope; a body that is neither job nor envelope stays as it is."""
         job = attributes_of(native.body, declared=_declared(native))
         seen = given_headers(native.properties)
         around = beside(native, self._name, self.queue, seen)
@@ -150,14 +150,14 @@ class OjsProfile:
         return DecodedMessage(native.body if envelope is None else envelope, seen, around.attempts, carried)
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
-        """A dead letter as a record, whoever put it there."""
+        """A dead letter as a record, also where another program or the broker wrote it."""
         found = self.read(native)
         attempts = attempts_of(native.properties.headers or {}, self.queue)
         record = record_of(found.body, found.carried.job, native, self._name, attempts)
         return DecodedMessage(record, found.headers, found.delivery_count, found.carried)
 
-    def _marked(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
-        """``properties`` with the number of the attempt, and with the last failure or none; their headers."""
+    def _mark(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
+        """Set attempt and last failure in the headers of ``properties``; these headers."""
         headers: dict[str, Any] = dict(properties.headers or {})
         headers[QUEUE] = self._name
         headers[ATTEMPT] = min(attempt, _INT32_MAX)
@@ -166,14 +166,14 @@ class OjsProfile:
         for name in (ERROR_MESSAGE, ERROR_CODE):
             headers.pop(name, None)
         if failure is not None:
-            # The body has the whole of it.
+            # The body has the full text.
             headers[ERROR_MESSAGE] = (failure.error or FAILED)[:MAX_TEXT]
             headers[ERROR_CODE] = (failure.exception or FAILED)[:MAX_TEXT]
         properties.headers = headers
         return headers
 
-    def _way(self, delay_seconds: float, failed: bool) -> tuple[str, str, Topology | None]:
-        """Exchange, routing key and needed topology: the retry exchange for retries, delay queues for other delays."""
+    def _route(self, delay_seconds: float, failed: bool) -> tuple[str, str, Topology | None]:
+        """Exchange, routing key and needed topology: retries use the retry exchange, other delays the delay queues."""
         if delay_seconds <= 0:
             return self._names.job_exchange, self._names.job_key, None
         step = next((step for step in STEPS_MS if step >= round(delay_seconds * 1000, 3)), None)
@@ -186,7 +186,7 @@ class OjsProfile:
         if found is None:
             names = self._names
             queue, key = names.after(delay_ms)
-            # Never x-expires: publishing is no use of a queue, an idle one would go with the jobs in it.
+            # Never x-expires: it ignores publishing, so an idle queue would be deleted with its jobs.
             classic = {
                 "x-dead-letter-exchange": names.job_exchange,
                 "x-dead-letter-routing-key": names.job_key,
