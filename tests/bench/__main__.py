@@ -20,6 +20,7 @@ import uvloop
 from tests.bench import cases, codec, idle, observing, raw
 from tests.bench.reporting import Sample, Samples, goals, sample, table
 from tests.bench.servers import Server, all_servers, cpu_seconds
+from tests.brokers.registry import KINDS
 
 CONNECTIONS = (1, 16, 64)
 
@@ -84,7 +85,7 @@ def main() -> None:
             observing.table("redis", max(CONNECTIONS), round(8000 * arguments.scale), arguments.repetitions)
         if not arguments.skip_idle and arguments.only in ("", "idle"):
             print()
-            for broker in ("sqlite", "redis", "rabbitmq"):
+            for broker in KINDS:
                 idle.main(Path(directory), broker)
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tests.bench.load import Measured, Step, drive, request
+from tests.brokers.registry import KINDS
 
 ENVELOPE = json.dumps(
     {
@@ -187,7 +188,7 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
         many, few, pairs = operations(8000, at), operations(200, at), operations(3000, at)
         hundreds = operations(100, at)
         yield Case(f"bare application, {at} connections", "bare", 1, partial(publish, connections=at, operations=many))
-        for server in ("sqlite", "redis", "rabbitmq"):
+        for server in KINDS:
             goals = GOALS if server == "rabbitmq" else {}
             yield Case(
                 f"{server}: publish, {at} connections",

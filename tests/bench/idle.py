@@ -16,8 +16,7 @@ import psutil
 
 from tests.bench.cases import queue
 from tests.bench.load import request
-from tests.brokers.rabbitmq.harness import rabbit_server
-from tests.brokers.redis.harness import redis_server
+from tests.brokers.registry import HARNESSES
 from tests.harness.gateway import gateway
 
 WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
@@ -67,18 +66,14 @@ async def _measure(port: int, pid: int) -> tuple[float, float]:
 
 
 def main(directory: Path, broker: str) -> None:
-    """Print one line for ``broker`` (sqlite, redis or rabbitmq)."""
+    """Print one line for the broker of this kind."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with ExitStack() as stack:
         home = directory / f"idle-{broker}"
         home.mkdir()
-        url = f"sqlite:///{home}/bench.db"
-        if broker == "redis":
-            url = stack.enter_context(redis_server()).url()
-        elif broker == "rabbitmq":
-            url = stack.enter_context(rabbit_server()).url()
+        url = stack.enter_context(HARNESSES[broker][0].start(home)).url
         process = stack.enter_context(gateway(home, {"brokers": {"main": url}, "default": {"broker": "main"}}))
         resident, share = asyncio.run(_measure(httpx.URL(process.url).port or 0, process.pid))
     print(

@@ -26,7 +26,7 @@ import uvloop
 from tests.bench import cases
 from tests.bench.reporting import sample
 from tests.bench.servers import Server, cpu_seconds
-from tests.brokers.redis.harness import redis_server
+from tests.brokers.registry import HARNESSES, KINDS
 from tests.harness.gateway import gateway
 from tests.harness.otlp import otlp_receiver
 
@@ -68,15 +68,14 @@ def ways(directory: Path, collector: str) -> dict[str, Way]:
 
 @contextmanager
 def servers(directory: Path, broker: str) -> Iterator[dict[str, Server]]:
-    """A gateway for each way, each over a file or a database of its own."""
+    """A gateway for each way, each over a broker of its own."""
     with ExitStack() as stack:
         collector = stack.enter_context(otlp_receiver())
-        redis = stack.enter_context(redis_server()) if broker == "redis" else None
         found = {}
         for number, (name, way) in enumerate(ways(directory, collector.http_url).items()):
             home = directory / str(number)
             home.mkdir()
-            url = f"sqlite:///{home}/bench.db" if redis is None else redis.url(number)
+            url = stack.enter_context(HARNESSES[broker][0].start(home)).url
             config = {"brokers": {"main": url}, "default": {"broker": "main"}, **way.settings}
             process = stack.enter_context(gateway(home, config, environ=way.environ))
             found[name] = Server(httpx.URL(process.url).port or 0, (process.pid,))
@@ -106,7 +105,7 @@ async def run(
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.observing", description=__doc__)
-    parser.add_argument("--broker", choices=("sqlite", "redis"), default="redis")
+    parser.add_argument("--broker", choices=KINDS, default="redis")
     parser.add_argument("--connections", type=int, default=64)
     parser.add_argument("--operations", type=int, default=3000)
     parser.add_argument("--rounds", type=int, default=80)

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import os
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -31,8 +29,7 @@ import uvloop
 from tests.bench import cases
 from tests.bench.load import request
 from tests.bench.servers import Server, cpu_seconds
-from tests.brokers.rabbitmq.harness import rabbit_server
-from tests.brokers.redis.harness import redis_server
+from tests.brokers.registry import HARNESSES, KINDS
 from tests.harness.gateway import gateway
 
 TICK_SECONDS = 0.001
@@ -236,29 +233,17 @@ async def run(server: Server, arguments: argparse.Namespace) -> None:
         )
 
 
-@contextlib.contextmanager
-def _broker(name: str, directory: Path) -> Iterator[str]:
-    if name == "redis":
-        with redis_server() as redis:
-            yield redis.url()
-    elif name == "rabbitmq":
-        with rabbit_server() as rabbit:
-            yield rabbit.url()
-    else:
-        yield f"sqlite:///{directory}/bench.db"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.overload", description=__doc__)
-    parser.add_argument("--broker", choices=("sqlite", "redis", "rabbitmq"), default="sqlite")
+    parser.add_argument("--broker", choices=KINDS, default="sqlite")
     parser.add_argument("--factor", type=float, default=5.0, help="times the peak")
     parser.add_argument("--clients", type=int, default=1000, help="connections")
     parser.add_argument("--seconds", type=float, default=8.0, help="of each measurement")
     arguments = parser.parse_args()
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url = stack.enter_context(_broker(arguments.broker, directory))
-        config = {"brokers": {"main": url}, "default": {"broker": "main"}}
+        broker = stack.enter_context(HARNESSES[arguments.broker][0].start(directory))
+        config = {"brokers": {"main": broker.url}, "default": {"broker": "main"}}
         process = stack.enter_context(gateway(directory, config))
         print(f"{arguments.broker}, one worker, envelopes of 400 bytes:")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.brokers.rabbitmq.harness import rabbit_server
-from tests.brokers.redis.harness import redis_server
+from tests.brokers.registry import ORDINARY
+from tests.harness.broker import Broker, ServerBroker
 from tests.harness.gateway import gateway
 
 
@@ -52,27 +52,28 @@ def bare() -> Iterator[Server]:
 
 @contextmanager
 def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
-    """``bare``; a gateway over each broker, all guarantees on; ``redis-server`` and ``rabbitmq-server`` themselves.
+    """``bare``; a gateway over each broker, all guarantees on; ``<kind>-server``, each broker's server itself.
 
     ``peer`` is another gateway over RabbitMQ: what ``rabbitmq`` handed out it settles there. Its CPU is that of both.
     """
     with ExitStack() as stack:
-        redis, rabbit = stack.enter_context(redis_server()), stack.enter_context(rabbit_server())
+        brokers = [stack.enter_context(variant.start(directory)) for variant in ORDINARY]
         servers = {"bare": stack.enter_context(bare())}
 
-        def serve(name: str, url: str, broker: Sequence[int], others: Sequence[int] = ()) -> None:
+        def serve(name: str, broker: Broker, others: Sequence[int] = ()) -> None:
             home = directory / name
             home.mkdir()
             # One state directory for all: so they find each other and open each other's tokens.
-            config = {"brokers": {"main": url}, "default": {"broker": "main"}, "state_dir": str(directory)}
+            config = {"brokers": {"main": broker.url}, "default": {"broker": "main"}, "state_dir": str(directory)}
             process = stack.enter_context(gateway(home, config))
-            servers[name] = Server(httpx.URL(process.url).port or 0, (process.pid, *others), broker)
+            behind = (broker.server.pid,) if isinstance(broker, ServerBroker) else ()
+            servers[name] = Server(httpx.URL(process.url).port or 0, (process.pid, *others), behind)
 
-        serve("sqlite", f"sqlite:///{directory}/bench.db", ())
-        serve("redis", redis.url(), (redis.pid,))
-        serve("rabbitmq", rabbit.url(), (rabbit.pid,))
-        serve("peer", rabbit.url(), (rabbit.pid,), servers["rabbitmq"].pids)
-        servers["redis-server"] = Server(redis.port, (redis.pid,))
-        servers["rabbitmq-server"] = Server(rabbit.port, (rabbit.pid,))
+        for broker in brokers:
+            serve(broker.kind, broker)
+            if isinstance(broker, ServerBroker):
+                servers[f"{broker.kind}-server"] = Server(broker.server.port, (broker.server.pid,))
+            if broker.kind == "rabbitmq":
+                serve("peer", broker, servers["rabbitmq"].pids)
         time.sleep(0.5)
         yield servers

@@ -14,20 +14,15 @@ from pathlib import Path
 
 import httpx
 
-from tests.brokers.rabbitmq.harness import rabbit_server
-from tests.brokers.redis.harness import redis_server
+from tests.brokers.registry import HARNESSES, KINDS
 from tests.harness.hostile_requests import CASES
 from tests.harness.stalls import WatchedGateway
-
-
-def _only(url: str) -> dict[str, object]:
-    return {"brokers": {"b": url}, "default": {"broker": "b"}}
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description="Longest stalls of the event loop.")
-    parser.add_argument("--broker", choices=("sqlite", "redis", "rabbitmq"), default="sqlite")
+    parser.add_argument("--broker", choices=KINDS, default="sqlite")
     parser.add_argument(
         "--only", type=re.compile, default=re.compile(""), help="A regular expression on the cases' names."
     )
@@ -37,11 +32,8 @@ def main() -> None:
         parser.error("--only matches no case")
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        config: dict[str, object] = {}
-        if asked.broker == "redis":
-            config = _only(stack.enter_context(redis_server()).url())
-        elif asked.broker == "rabbitmq":
-            config = _only(stack.enter_context(rabbit_server()).url())
+        broker = stack.enter_context(HARNESSES[asked.broker][0].start(directory))
+        config = {"brokers": {"b": broker.url}, "default": {"broker": "b"}}
         gateway = WatchedGateway(directory, config)
         stack.callback(gateway.close)
         gateway.start()
