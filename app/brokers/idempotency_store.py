@@ -66,7 +66,7 @@ class KeySettlement(Struct, frozen=True):
 
     claim: KeyClaim
     token: bytes
-    fate: Resolution
+    resolution: Resolution
 
 
 class KeyStore(Protocol):

@@ -28,7 +28,7 @@ from app.gateway.admission import Admission
 from app.gateway.authorization import Caller, Right
 from app.gateway.dead_letters import list_dead, redrive
 from app.gateway.forwarding import Forwarder, Forwarding, NoPeers
-from app.gateway.idempotency import KeyPolicy, Keys
+from app.gateway.idempotency import KeyPolicy, KeyStores
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.maintenance import Maintenance
 from app.gateway.model import (
@@ -95,7 +95,7 @@ class Gateway:
         """
         self.bindings = bindings
         self.router = router
-        self._keys = Keys(bindings, idempotency or KeyPolicy())
+        self._keys = KeyStores(bindings, idempotency or KeyPolicy())
         self.overview = Overview(router, bindings, required, urls or {}, self._keys)
         self.limits = limits or Limits()
         self.clock = clock

@@ -1,7 +1,8 @@
-"""Publish once: a message that is sent again under its idempotency key is answered again, and not written again.
+"""Idempotent publishes: a repeated request with the same idempotency key gets the first answer and writes nothing.
 
-Where one broker keeps key and queue, both are written in one transaction. Elsewhere the key is reserved, the message
-published, the key settled; a call that is cut off in between leaves a reservation that says so.
+If one broker keeps both key and queue, both are written in one transaction. Otherwise the key is reserved, the message
+is published, and the key is settled. A call that is interrupted in between leaves the key reserved, which shows that
+the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -46,15 +47,15 @@ from app.runtime.backoff import Backoff
 OWN = "own"
 NONE = "none"
 
-Pair = tuple[Outgoing, KeyClaim | None]
-Result = Outcome | Replay
-"""``None``: published now; a Replay: the answer of the first call, nothing was written."""
+MaybeKeyed = tuple[Outgoing, KeyClaim | None]
+KeyedResult = Outcome | Replay
+"""``None``: published now. A Replay: the answer of the first call; nothing was written. An error: not published."""
 
 Send = Callable[[Sequence[Outgoing]], Awaitable[Sequence[Outcome]]]
-SendOnce = Callable[[KeyStore, Sequence[Pair], Terms], Awaitable[Sequence[ClaimResult]]]
+SendOnce = Callable[[KeyStore, Sequence[MaybeKeyed], Terms], Awaitable[Sequence[ClaimResult]]]
 
-MAX_OWED = 10_000
-"""Past so many a reservation is left as it is, and once its time is over its key is answered as cut off."""
+MAX_PENDING_RETRIES = 10_000
+"""Maximum number of settlements waiting for a retry. A key past that stays reserved until its reservation expires."""
 
 _FIRST_PAUSE_SECONDS = 0.1
 _LAST_PAUSE_SECONDS = 5.0
@@ -66,72 +67,72 @@ _receipt_of = msgspec.json.Decoder(Replay).decode
 
 
 class KeyPolicy(Struct, frozen=True):
-    """``store``: the broker that keeps the keys of all queues; OWN: each queue's own, where it can; NONE: nobody."""
+    """``store``: the broker that keeps the keys of all queues. OWN: each queue's own broker. NONE: no store."""
 
     store: str = OWN
     terms: Terms = Terms()
 
 
 class SettlementRetries:
-    """Of one store. A message that was published is, whatever becomes of its key: nobody waits for a debt."""
+    """Settles keys at one store, and retries failed settlements in the background; no publish waits for a retry."""
 
     def __init__(self, broker: str, store: KeyStore, terms: Terms) -> None:
         self._broker = broker
         self._store = store
         self._terms = terms
-        self._owed: list[KeySettlement] = []
+        self._pending: list[KeySettlement] = []
         self._task: asyncio.Task[None] | None = None
 
-    async def settle(self, settlings: Sequence[KeySettlement]) -> None:
-        """Tell the store now; what it does not hear is owed."""
+    async def settle(self, settlements: Sequence[KeySettlement]) -> None:
+        """Settle the keys now; on failure, retry later."""
         try:
-            if settlings:
-                await self._store.settle(settlings, self._terms)
+            if settlements:
+                await self._store.settle(settlements, self._terms)
         except BabelgateError as error:
-            log.warning("idempotency keys not settled", broker=self._broker, count=len(settlings), error=error)
-            self.owe(settlings)
+            log.warning("idempotency keys not settled", broker=self._broker, count=len(settlements), error=error)
+            self.retry_later(settlements)
 
-    def owe(self, settlings: Sequence[KeySettlement]) -> None:
-        """Tell the store later."""
-        left = max(MAX_OWED - len(self._owed), 0)
-        if len(settlings) > left:
-            log.error("idempotency keys left reserved", broker=self._broker, count=len(settlings) - left)
-        self._owed += settlings[:left]
-        if self._owed and self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._repay())
+    def retry_later(self, settlements: Sequence[KeySettlement]) -> None:
+        """Settle the keys in the background."""
+        left = max(MAX_PENDING_RETRIES - len(self._pending), 0)
+        if len(settlements) > left:
+            log.error("idempotency keys left reserved", broker=self._broker, count=len(settlements) - left)
+        self._pending += settlements[:left]
+        if self._pending and self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._retry())
 
     async def close(self) -> None:
-        """One more try, of at most two seconds; idempotent."""
+        """Make one last attempt of at most two seconds; idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-        if self._owed:
-            attempt = asyncio.ensure_future(self._store.settle(self._owed, self._terms))
+        if self._pending:
+            attempt = asyncio.ensure_future(self._store.settle(self._pending, self._terms))
             await asyncio.wait((attempt,), timeout=_CLOSE_SECONDS)
             if attempt.done() and attempt.exception() is None:
-                self._owed = []
+                self._pending = []
             else:
-                log.error("idempotency keys left reserved", broker=self._broker, count=len(self._owed))
+                log.error("idempotency keys left reserved", broker=self._broker, count=len(self._pending))
                 attempt.cancel()
 
-    async def _repay(self) -> None:
+    async def _retry(self) -> None:
         backoff = Backoff(_FIRST_PAUSE_SECONDS, _LAST_PAUSE_SECONDS)
         try:
-            while self._owed:
+            while self._pending:
                 await asyncio.sleep(backoff.failed())
-                trying = self._owed[:]
+                pending = self._pending[:]
                 try:
-                    await self._store.settle(trying, self._terms)
+                    await self._store.settle(pending, self._terms)
                 except BabelgateError:
                     continue
-                del self._owed[: len(trying)]
+                del self._pending[: len(pending)]
         finally:
             self._task = None
 
 
-class Keys:
-    """The stores of one gateway."""
+class KeyStores:
+    """The stores of idempotency keys of one gateway."""
 
     def __init__(self, bindings: Mapping[str, Binding], policy: KeyPolicy) -> None:
         self.policy = policy
@@ -140,7 +141,7 @@ class Keys:
         self._retries = {name: SettlementRetries(name, store, policy.terms) for name, store in self._stores.items()}
 
     def store(self, route: Route) -> tuple[KeyStore, SettlementRetries]:
-        """Who keeps the keys of a queue. Raises IdempotencyUnsupported."""
+        """The store of the keys of a queue, and its retries. Raises IdempotencyUnsupported."""
         name = self._name(route)
         if name in self._stores:
             self._used.add(name)
@@ -151,25 +152,25 @@ class Keys:
         raise IdempotencyUnsupported(queue=route.queue, reason=reason)
 
     def info(self, route: Route) -> KeysInfo | None:
-        """How the keys of a queue are kept; None: not at all."""
+        """How the keys of a queue are kept; None: no store keeps them."""
         name, terms = self._name(route), self.policy.terms
         if name not in self._stores:
             return None
         return KeysInfo(name, name == route.broker, terms.retention_seconds, terms.max_keys)
 
     async def sweep(self) -> None:
-        """Remove the keys past their retention, whichever process took them."""
+        """Remove the keys past their retention, of all processes."""
         for name, store in self._stores.items():
             try:
                 while await store.sweep():
                     pass
             except BabelgateError as error:
-                # Where nobody uses keys a broker need not let them be looked at.
+                # A broker without keys may deny access to them; that is no problem while no queue uses them.
                 if name in self._used:
                     log.warning("idempotency keys not swept", broker=name, error=error)
 
     async def close(self) -> None:
-        """Tell the stores what they have not been told; idempotent."""
+        """Make a last attempt to settle the remaining keys; idempotent."""
         await asyncio.gather(*(retries.close() for retries in self._retries.values()))
 
     def _name(self, route: Route) -> str:
@@ -179,7 +180,7 @@ class Keys:
 def chosen_key(given: str | None, member: str | None) -> str:
     """The key of a message: the header's or the entry's own. Raises EnvelopeError when they differ."""
     if given is not None and member is not None and given != member:
-        detail = "The entry's idempotency_key is another than that of the header Idempotency-Key."
+        detail = "The entry's idempotency_key differs from the header Idempotency-Key."
         raise EnvelopeError([Problem("/idempotency_key", "idempotency_key_mismatch", detail)])
     key = given if member is None else member
     assert key is not None
@@ -187,9 +188,9 @@ def chosen_key(given: str | None, member: str | None) -> str:
 
 
 def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | None) -> bytes:
-    """What tells two requests apart: the text as it was sent, and the parameters beside it that decide what is written.
+    """SHA-256 of a request: the text as it was sent, and the parameters that change what is written.
 
-    White space around the text is no part of it: it is the array's or the line's.
+    White space around the text is ignored: it belongs to the array or the line.
     """
     digest = hashlib.sha256(sent.strip(b" \t\r\n"))
     if delay_seconds is not None or ordering_key is not None:
@@ -208,7 +209,7 @@ def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> KeyClaim:
 
 
 def _scope(route: Route) -> str:
-    """What tells the queue from those of others who share the store: its name, and the one it has at its broker."""
+    """Identifies the queue among all that share the store: its name, and its native name if that differs."""
     native = route.native.name
     return route.queue if native == route.queue else f"{route.queue}={quote(native, safe='')}"
 
@@ -216,101 +217,101 @@ def _scope(route: Route) -> str:
 class IdempotentPublisher:
     """The keyed publishes of one queue."""
 
-    def __init__(self, route: Route, keys: Keys, send: Send, send_once: SendOnce) -> None:
-        """``send`` publishes to the queue's broker without keys, ``send_once`` with them where it keeps them too."""
+    def __init__(self, route: Route, keys: KeyStores, send: Send, send_once: SendOnce) -> None:
+        """``send`` publishes to the queue's broker without keys; ``send_once`` with keys, if that broker keeps them."""
         self._route = route
         self._keys = keys
         self._send = send
         self._send_once = send_once
 
-    async def publish(self, messages: Sequence[Pair]) -> list[Result]:
-        """One result per message, in order; those without a claim are only published. Must not be cancelled.
+    async def publish(self, messages: Sequence[MaybeKeyed]) -> list[KeyedResult]:
+        """One result per message, in order; messages without a claim are only published. Must not be cancelled.
 
-        What is sent twice in one call is published by the first, and the others follow it.
+        A message that occurs several times in one call is published once, and all occurrences get its result.
         """
-        first: dict[tuple[str, bytes], int] = {}
-        leads = [
-            index if claim is None else first.setdefault((claim.key, claim.fingerprint), index)
+        first_of: dict[tuple[str, bytes], int] = {}
+        firsts = [
+            index if claim is None else first_of.setdefault((claim.key, claim.fingerprint), index)
             for index, (_, claim) in enumerate(messages)
         ]
-        asked = [index for index, lead in enumerate(leads) if index == lead]
+        first_indexes = [index for index, first in enumerate(firsts) if index == first]
         store, retries = self._keys.store(self._route)
-        pairs = [messages[index] for index in asked]
-        verdicts: Sequence[ClaimResult]
+        pairs = [messages[index] for index in first_indexes]
+        claimed: Sequence[ClaimResult]
         if isinstance(self._route.binding, KeepsKeys) and self._route.binding.keys is store:
-            verdicts = await self._send_once(store, pairs, self._keys.policy.terms)
+            claimed = await self._send_once(store, pairs, self._keys.policy.terms)
         else:
-            verdicts = await self._reserved(pairs, store, retries)
+            claimed = await self._publish_reserved(pairs, store, retries)
         results = {
-            index: self._judged(verdict, messages[index][1]) for index, verdict in zip(asked, verdicts, strict=True)
+            index: self._result(result, messages[index][1])
+            for index, result in zip(first_indexes, claimed, strict=True)
         }
         return [
-            results[lead] if lead == index else _followed(results[lead], messages[lead][1])
-            for index, lead in enumerate(leads)
+            results[first] if first == index else _followed(results[first], messages[first][1])
+            for index, first in enumerate(firsts)
         ]
 
-    async def _reserved(
-        self, messages: Sequence[Pair], store: KeyStore, retries: SettlementRetries
+    async def _publish_reserved(
+        self, messages: Sequence[MaybeKeyed], store: KeyStore, retries: SettlementRetries
     ) -> list[ClaimResult]:
-        """Reserve, publish, settle."""
+        """Reserve the keys, publish the messages, settle the keys."""
         token = os.urandom(TOKEN_BYTES)
         answers = iter(
             await self._reserve([claim for _, claim in messages if claim is not None], token, store, retries)
         )
-        verdicts: list[ClaimResult] = [None if claim is None else next(answers) for _, claim in messages]
-        granted = [index for index, verdict in enumerate(verdicts) if verdict is None]
+        claimed: list[ClaimResult] = [None if claim is None else next(answers) for _, claim in messages]
+        granted = [index for index, result in enumerate(claimed) if result is None]
         outcomes: Sequence[Outcome] = []
         try:
             if granted:
                 outcomes = await self._send([messages[index][0] for index in granted])
         except BabelgateError as error:
             outcomes = [error.without_frames()] * len(granted)
-        settlings = []
+        settlements = []
         for index, outcome in zip(granted, outcomes, strict=True):
             claim = messages[index][1]
             if claim is not None:
-                settlings.append(KeySettlement(claim, token, _fate(outcome)))
-            verdicts[index] = outcome
-        await retries.settle(settlings)
-        return verdicts
+                settlements.append(KeySettlement(claim, token, _resolution(outcome)))
+            claimed[index] = outcome
+        await retries.settle(settlements)
+        return claimed
 
     async def _reserve(
         self, claims: Sequence[KeyClaim], token: bytes, store: KeyStore, retries: SettlementRetries
     ) -> list[ClaimResult]:
-        """A verdict per claim. Where the store fails each has its error, and what came without a key goes its way."""
+        """One result per claim. An error of the store applies to all claims; messages without a key are published."""
         try:
-            verdicts = list(await store.reserve(claims, token, self._keys.policy.terms))
+            claimed = list(await store.reserve(claims, token, self._keys.policy.terms))
         except BabelgateError as error:
-            verdicts = [error.without_frames()] * len(claims)
-        lost: list[KeySettlement] = []
-        for index, verdict in enumerate(verdicts):
-            if isinstance(verdict, OutcomeUnknown):
-                # The key may be reserved, the message is not published: so the key is to be free.
-                lost.append(KeySettlement(claims[index], token, "free"))
-                verdicts[index] = BrokerUnavailable(verdict.broker, verdict.reason)
-        retries.owe(lost)
-        return verdicts
+            claimed = [error.without_frames()] * len(claims)
+        unneeded: list[KeySettlement] = []
+        for index, result in enumerate(claimed):
+            if isinstance(result, OutcomeUnknown):
+                # The key may be reserved although the message is not published: free it.
+                unneeded.append(KeySettlement(claims[index], token, "free"))
+                claimed[index] = BrokerUnavailable(result.broker, result.reason)
+        retries.retry_later(unneeded)
+        return claimed
 
-    def _judged(self, verdict: ClaimResult, claim: KeyClaim | None) -> Result:
-        """What a call is told that found its key taken."""
-        if verdict is None or isinstance(verdict, BabelgateError):
-            return verdict
+    def _result(self, result: ClaimResult, claim: KeyClaim | None) -> KeyedResult:
+        """The result for the client: an existing key becomes a Replay or an error."""
+        if result is None or isinstance(result, BabelgateError):
+            return result
         assert claim is not None
-        if verdict.fingerprint != claim.fingerprint:
+        if result.fingerprint != claim.fingerprint:
             return IdempotencyKeyReused(queue=self._route.queue)
-        if verdict.answer is not None:
-            return _receipt_of(verdict.answer)
-        return IdempotencyInProgress() if verdict.seconds > 0 else IdempotencyUnresolved()
+        if result.answer is not None:
+            return _receipt_of(result.answer)
+        return IdempotencyInProgress() if result.seconds > 0 else IdempotencyUnresolved()
 
 
-def _fate(outcome: Outcome) -> Resolution:
+def _resolution(outcome: Outcome) -> Resolution:
     if outcome is None:
         return "done"
     return "unknown" if isinstance(outcome, OutcomeUnknown) else "free"
 
 
-def _followed(result: Result, claim: KeyClaim | None) -> Result:
-    """What a message is told that came in the same call as the first with its key, whose ``claim`` and ``result``
-    these are."""
+def _followed(result: KeyedResult, claim: KeyClaim | None) -> KeyedResult:
+    """The result of a repeated message; ``result`` and ``claim`` are those of the first with its key in this call."""
     assert claim is not None
     return _receipt_of(claim.answer) if result is None else result

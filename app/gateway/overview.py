@@ -11,7 +11,7 @@ from app.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
 from app.brokers.registry import driver
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.authorization import Caller, Right
-from app.gateway.idempotency import Keys
+from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo
 from app.gateway.routing import Route, Router, affordable, chunks, offering
 from app.runtime import turns
@@ -29,7 +29,7 @@ class Overview:
         bindings: Mapping[str, Binding],
         required: frozenset[str],
         urls: Mapping[str, str],
-        keys: Keys,
+        keys: KeyStores,
     ) -> None:
         """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs."""
         self._router = router

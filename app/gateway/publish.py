@@ -12,7 +12,7 @@ from app.brokers.idempotency_store import KeyClaim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
-from app.gateway.idempotency import Result, chosen_key, claim, fingerprint
+from app.gateway.idempotency import KeyedResult, chosen_key, claim, fingerprint
 from app.gateway.model import Projection, Receipt, Replay
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime
 from app.gateway.routing import Route, chunks
@@ -54,7 +54,7 @@ class Publisher:
             claim = _claim(runtime, publication, key, sent_as)
         with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
             pending = PendingPublish(publication.envelope, span.carrying(outgoing), claim)
-            outcome: Result
+            outcome: KeyedResult
             if claim is None:
                 outcome = await runtime.publisher.submit(pending)
             else:
@@ -134,7 +134,7 @@ class Publisher:
         results: list[Receipt | BabelgateError | None],
     ) -> None:
         """Publish one native batch; write each result to its position in ``results``."""
-        outcomes: Sequence[Result]
+        outcomes: Sequence[KeyedResult]
         try:
             pendings = [pending for _, pending in chunk]
             if any(pending.claim is not None for pending in pendings):

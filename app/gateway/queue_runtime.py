@@ -16,8 +16,8 @@ from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
 from app.gateway.batcher import Batcher, Budget
-from app.gateway.idempotency import IdempotentPublisher, Keys, Pair
-from app.gateway.idempotency import Result as Published
+from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
+from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import lease_manager_of
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.receive import Inspector, ReadyDelivery, Receiver
@@ -30,7 +30,7 @@ from app.runtime.background import BackgroundTasks
 PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
 
-Result = TypeVar("Result")
+KeyedResult = TypeVar("KeyedResult")
 
 _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
@@ -53,7 +53,7 @@ class QueueRuntime:
         limits: Limits,
         clock: Clock,
         observe: Observe,
-        keys: Keys,
+        keys: KeyStores,
         ended: Callable[[str, object], None],
     ) -> None:
         """``broker_usage``: the leases that this process keeps of the route's broker. ``ended`` is called after each
@@ -65,7 +65,7 @@ class QueueRuntime:
         binding, native = route.binding, route.native
         max_batch = route.capabilities.max_batch
 
-        async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[ClaimResult]:
+        async def send_once(store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
             return await self.timed("send", store.publish(native, messages, terms), len(messages))
 
         async def ack(handles: list[str]) -> Sequence[Outcome]:
@@ -132,14 +132,14 @@ class QueueRuntime:
     async def timed(
         self,
         operation: Operation,
-        call: Awaitable[Sequence[Result]],
+        call: Awaitable[Sequence[KeyedResult]],
         count: int | None = None,
         *,
         coalesced: bool = False,
-    ) -> Sequence[Result]:
+    ) -> Sequence[KeyedResult]:
         """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results)."""
         began = time.monotonic()
-        results: Sequence[Result] = ()
+        results: Sequence[KeyedResult] = ()
         error: str | None = None
         outcome: object = None
         try:

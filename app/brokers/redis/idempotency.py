@@ -67,7 +67,7 @@ class RedisKeys:
         for some in batches(settlings, _KEYS_PER_CALL):
             arguments: list[Any] = []
             for each in some:
-                arguments += (_field(each.claim), each.token, each.fate, each.claim.answer)
+                arguments += (_field(each.claim), each.token, each.resolution, each.claim.answer)
             await self._run(_NO_QUEUE, b"settle", _NO_LAYOUT, terms, *arguments)
 
     async def sweep(self) -> int:

@@ -143,9 +143,9 @@ class Settle(Job):
             expires_at = tx.now + milliseconds(job.terms.retention_seconds)
             for item in job.items:
                 claim, of = item.claim, (item.claim.queue, item.claim.key, item.token)
-                if item.fate == "done":
+                if item.resolution == "done":
                     tx.run("settle_key", claim.answer, expires_at, *of)
-                elif item.fate == "unknown":
+                elif item.resolution == "unknown":
                     tx.run("abandon_key", *of)
                 else:
                     freed += tx.run("free_key", *of).rowcount

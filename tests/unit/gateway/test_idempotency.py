@@ -16,13 +16,13 @@ from app.brokers.idempotency_store import ClaimResult, KeepsKeys, KeyClaim, KeyS
 from app.clock import now_ms
 from app.errors import BrokerUnavailable, IdempotencyUnsupported, OutcomeUnknown
 from app.gateway.idempotency import (
-    MAX_OWED,
+    MAX_PENDING_RETRIES,
     NONE,
     OWN,
     IdempotentPublisher,
     KeyPolicy,
-    Keys,
-    Pair,
+    KeyStores,
+    MaybeKeyed,
     SettlementRetries,
     fingerprint,
 )
@@ -117,11 +117,11 @@ async def test_the_end_is_the_last_try() -> None:
 async def test_what_is_owed_is_bounded() -> None:
     store = Deaf()
     retries = SettlementRetries("deaf", store, TERMS)
-    retries.owe(settlings(MAX_OWED - 1))
-    retries.owe(settlings(5))
+    retries.retry_later(settlings(MAX_PENDING_RETRIES - 1))
+    retries.retry_later(settlings(5))
     store.down = False
     await retries.close()
-    assert len(store.heard) == MAX_OWED
+    assert len(store.heard) == MAX_PENDING_RETRIES
 
 
 class Forgetful(Deaf):
@@ -136,14 +136,14 @@ async def test_a_reservation_that_may_have_been_made_is_given_back_and_nothing_i
     store.down = False
     keeper = KeptBy(registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms), store)
     binding = registry.connect("b", f"sqlite:///{tmp_path}/b.db", {}, now_ms)
-    keys = Keys({"a": keeper, "b": binding}, KeyPolicy("a"))
+    keys = KeyStores({"a": keeper, "b": binding}, KeyPolicy("a"))
     sent: list[bytes] = []
 
     async def send(messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         sent.extend(message.body for message in messages)
         return [None] * len(messages)
 
-    async def send_once(store: KeyStore, messages: Sequence[Pair], terms: Terms) -> Sequence[ClaimResult]:
+    async def send_once(store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
         raise AssertionError("the queue is on another broker")
 
     once = IdempotentPublisher(Rule("*", binding).route("q"), keys, send, send_once)
@@ -152,7 +152,7 @@ async def test_a_reservation_that_may_have_been_made_is_given_back_and_nothing_i
     assert [type(outcome) for outcome in outcomes] == [BrokerUnavailable, type(None), BrokerUnavailable]
     assert sent == [b"1"], "what has no key goes its way"
     await keys.close()
-    assert [(each.claim.key, each.fate) for each in store.heard] == [("k0", "free"), ("k1", "free")]
+    assert [(each.claim.key, each.resolution) for each in store.heard] == [("k0", "free"), ("k1", "free")]
 
 
 async def test_a_store_is_swept_of_the_keys_of_a_process_before(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ async def test_a_store_is_swept_of_the_keys_of_a_process_before(tmp_path: Path) 
         await binding.keys.reserve(taken, b"t" * 16, TERMS)
         await binding.keys.settle(settlings(3), Terms(retention_seconds=0.001))
         await asyncio.sleep(0.005)
-        await Keys({"a": binding}, KeyPolicy(OWN)).sweep()
+        await KeyStores({"a": binding}, KeyPolicy(OWN)).sweep()
     finally:
         await binding.close()
     with closing(sqlite3.connect(path)) as reader:
@@ -177,7 +177,7 @@ async def test_a_store_that_fails_keeps_no_other_from_being_swept(
     inner = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
     one, other = KeptBy(inner, Deaf()), KeptBy(inner, Deaf())
     other.keys.down = False
-    keys = Keys({"a": one, "b": other}, KeyPolicy(OWN))
+    keys = KeyStores({"a": one, "b": other}, KeyPolicy(OWN))
     await keys.sweep()
     assert caplog.records == [], "nobody uses keys there"
     keys.store(Rule("*", one).route("q"))
@@ -189,4 +189,4 @@ async def test_a_store_that_fails_keeps_no_other_from_being_swept(
 def test_nobody_keeps_keys(tmp_path: Path) -> None:
     binding = registry.connect("a", f"sqlite:///{tmp_path}/a.db", {}, now_ms)
     with pytest.raises(IdempotencyUnsupported, match="is none"):
-        Keys({"a": binding}, KeyPolicy(NONE)).store(Rule("*", binding).route("q"))
+        KeyStores({"a": binding}, KeyPolicy(NONE)).store(Rule("*", binding).route("q"))
