@@ -1,4 +1,4 @@
-"""The SQLite binding: every queue in one local file, shared by any number of processes of one machine.
+"""The SQLite binding: all queues in one local file, shared by any number of processes of one host.
 
 Published messages are ready in the order of publication, and return to their place when a lease ends without a settle.
 """
@@ -6,12 +6,13 @@ Published messages are ready in the order of publication, and return to their pl
 from __future__ import annotations
 
 import asyncio
-import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from app.brokers import cursor as cursors
+from app.brokers.batching import send_batches
 from app.brokers.binding import (
     BrokerCapabilities,
     DeadLetterRequest,
@@ -23,17 +24,27 @@ from app.brokers.binding import (
     Peeked,
     QueueStats,
 )
+from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, RESERVE_SECONDS
+from app.brokers.options import OptionMap
 from app.brokers.sqlite.file import DatabaseFile
 from app.brokers.sqlite.idempotency import SqliteKeys
-from app.brokers.sqlite.jobs import Job, Publish, Reserve, Sweep, load_headers
-from app.brokers.sqlite.purge import Purge, PurgeDead, RemoveDead
+from app.brokers.sqlite.jobs import PublishJob, ReserveJob, SweepJob, WriterJob, load_headers
 from app.brokers.sqlite.reader import Reader
-from app.brokers.sqlite.settle import Ack, Bury, Extend, Release, parse
+from app.brokers.sqlite.settle import (
+    AckJob,
+    DeadLetterJob,
+    ExtendJob,
+    PurgeDeadJob,
+    PurgeJob,
+    ReleaseJob,
+    RemoveDeadJob,
+    parse,
+)
 from app.brokers.sqlite.url import database_file
-from app.brokers.sqlite.waiters import Waits
-from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, gathered, parts
+from app.brokers.sqlite.waiters import Waiters
+from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, parts
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerUnavailable, ConfigError, InvalidParameter, OutcomeUnknown
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 
 CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=365 * 86_400,
@@ -49,10 +60,7 @@ CAPABILITIES = BrokerCapabilities(
 )
 """All bounds here are ours. SQLite's own for one body is 1e9 bytes (https://www.sqlite.org/limits.html)."""
 
-_OPEN_SECONDS = 5
-_PING_SECONDS = 2
 _CLOSE_SECONDS = 4
-_GRACE_SECONDS = 1
 _BUSY_GRACE_SECONDS = 0.25
 
 
@@ -62,12 +70,11 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Sq
 
 
 class SqliteBinding:
-    """One file. Implements Binding, Peeks, Purges, DeadLetters, Lists and KeepsKeys.
+    """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists and KeepsKeys.
 
-    A write waits for its commit, and for other processes at most the file's ``busy_timeout_seconds`` per transaction
-    (BrokerUnavailable); one that takes longer than ``timeout_seconds`` is OutcomeUnknown. StorageFull and
-    StorageReadOnly say what else keeps it from being written. ``connect_writer`` opens the writer's connection (a seam;
-    the file's own by default).
+    A write returns after its commit. It waits for other processes at most the file's ``busy_timeout_seconds`` per
+    transaction (BrokerUnavailable), and as a whole at most ``timeout_seconds`` (OutcomeUnknown). A full or read-only
+    disk is StorageFull or StorageReadOnly. ``connect_writer`` opens the writer's connection, by default the file's.
     """
 
     def __init__(
@@ -78,31 +85,30 @@ class SqliteBinding:
         self._file = file
         self._clock = clock
         self._connect_writer = connect_writer or file.connect_writer
-        self._running: tuple[Writer, Reader, Waits] | None = None
+        self._running: tuple[Writer, Reader, Waiters] | None = None
         self.keys = SqliteKeys(self.name, self._submit)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
-        for option in options:
-            raise ConfigError(key=option, reason="a queue in SQLite has no options of its own")
+        OptionMap(options).finish(" for a queue in SQLite")
         return NativeQueue(name)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         return CAPABILITIES
 
     async def open(self) -> None:
-        await self._answered(Sweep(""), _OPEN_SECONDS)
+        await self._answered(SweepJob(""), OPEN_SECONDS)
 
     async def close(self) -> None:
-        """Waiting reserves end empty; leases stay, because any other process may settle them."""
+        """Waiting reserves return empty. Leases stay: any other process can settle them, and they expire."""
         running, self._running = self._running, None
         if running is not None:
-            writer, reader, waits = running
-            await waits.close()
+            writer, reader, waiters = running
+            await waiters.close()
             await reader.close()
             await writer.stop(_CLOSE_SECONDS)
 
     async def ping(self) -> None:
-        await self._answered(Sweep(""), _PING_SECONDS)
+        await self._answered(SweepJob(""), PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
         if self._file.synchronous == "full":
@@ -110,8 +116,10 @@ class SqliteBinding:
         return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        jobs = [Publish(queue.name, part) for part in parts(messages, lambda m: len(m.body))]
-        return await (self._submit(jobs[0]) if len(jobs) == 1 else gathered(self._submit, jobs))
+        cut = parts(messages, lambda message: len(message.body))
+        if len(cut) == 1:
+            return await self._submit(PublishJob(queue.name, cut[0]))
+        return await send_batches(cut, lambda part: self._submit(PublishJob(queue.name, part)))
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
@@ -119,31 +127,31 @@ class SqliteBinding:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
-            waits = self._started()[2]
-            waiter = waits.add(queue.name)
+            waiters = self._started()[2]
+            waiter = waiters.add(queue.name)
             try:
-                job = Reserve(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
-                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + _GRACE_SECONDS)
+                job = ReserveJob(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
+                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + RESERVE_SECONDS)
                 if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
                     return deliveries
             finally:
-                waits.discard(queue.name, waiter)
+                waiters.discard(queue.name, waiter)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._all([Ack(queue.name, part) for part in parts(map(parse, handles))])
+        return await self._all([AckJob(queue.name, part) for part in parts(map(parse, handles))])
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
         cut = parts(map(parse, handles))
-        jobs = [Release(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in cut]
+        jobs = [ReleaseJob(queue.name, keys, delay_seconds=delay_seconds, failed=failed) for keys in cut]
         return await self._all(jobs)
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
         cut = parts(map(parse, handles))
-        return await self._all([Extend(queue.name, keys, lease_seconds=lease_seconds) for keys in cut])
+        return await self._all([ExtendJob(queue.name, keys, lease_seconds=lease_seconds) for keys in cut])
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         now = self._clock()
@@ -159,61 +167,61 @@ class SqliteBinding:
         return [Peeked(body, load_headers(headers)) for body, headers in rows]
 
     async def purge(self, queue: NativeQueue) -> int:
-        return await self._purged(lambda last_id: Purge(queue.name, last_id=last_id))
+        return await self._purged(lambda last_id: PurgeJob(queue.name, last_id=last_id))
 
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         items = ((parse(letter.handle), letter.block) for letter in letters)
-        return await self._all([Bury(queue.name, part) for part in parts(items)])
+        return await self._all([DeadLetterJob(queue.name, part) for part in parts(items)])
 
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
-        after = _cursor(cursor)
+        after = cursors.decode(cursor)
         rows = await self._started()[1].of_queue("read_dead", queue.name, after=after, limit=limit)
         records = [DeadRecord(id, body, load_headers(headers)) for id, body, headers in rows]
-        return records, str(records[-1].key) if len(records) == limit else None
+        return records, cursors.encode(records[-1].key) if len(records) == limit else None
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
         cut = parts(record.key for record in records)
-        return await self._all([RemoveDead(queue.name, ids) for ids in cut]), cursor
+        return await self._all([RemoveDeadJob(queue.name, ids) for ids in cut]), cursor
 
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        return await self._purged(lambda last_id: PurgeDead(queue.name, before_ms=before_ms, last_id=last_id))
+        return await self._purged(lambda last_id: PurgeDeadJob(queue.name, before_ms=before_ms, last_id=last_id))
 
     async def queues(self) -> Sequence[str]:
         return [name for (name,) in await self._started()[1].rows("list_queues")]
 
-    def _started(self) -> tuple[Writer, Reader, Waits]:
+    def _started(self) -> tuple[Writer, Reader, Waiters]:
         if self._running is None:
             reader = Reader(self._file)
-            waits = Waits(reader.look, self._sweep, self._clock)
-            self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waits
+            waiters = Waiters(reader.look, self._sweep, self._clock)
+            self._running = Writer(self._file, self._clock, self._committed, self._connect_writer), reader, waiters
         return self._running
 
-    def _queued(self, job: Job) -> asyncio.Future[list[Any]]:
+    def _queued(self, job: WriterJob) -> asyncio.Future[list[Any]]:
         return self._started()[0].submit(job)
 
-    async def _submit(self, job: Job) -> list[Any]:
-        """The results of a job that writes. Raises OutcomeUnknown after ``timeout_seconds`` and a grace, in which the
-        writer says that other processes kept the file locked."""
+    async def _submit(self, job: WriterJob) -> list[Any]:
+        """The results of a job that writes. Raises OutcomeUnknown after ``timeout_seconds`` and a grace, during which
+        the writer can still report that other processes kept the file locked."""
         answer = self._queued(job)
         try:
             await asyncio.wait([answer], timeout=self.timeout_seconds + _BUSY_GRACE_SECONDS)
         finally:
-            # A job that the writer has not begun is dropped.
+            # The writer drops a cancelled job that it has not begun.
             answer.cancel()
         if answer.cancelled():
             raise OutcomeUnknown(self.name, f"no answer within {self.timeout_seconds:g} s")
         return answer.result()
 
-    async def _all(self, jobs: Sequence[Job]) -> list[Any]:
+    async def _all(self, jobs: Sequence[WriterJob]) -> list[Any]:
         if len(jobs) == 1:
             return await self._submit(jobs[0])
         return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
 
-    async def _answered(self, job: Job, within_seconds: float) -> list[Any]:
+    async def _answered(self, job: WriterJob, within_seconds: float) -> list[Any]:
         answer = self._queued(job)
         try:
             await asyncio.wait([answer], timeout=within_seconds)
@@ -224,12 +232,12 @@ class SqliteBinding:
             raise
         return answer.result()
 
-    def _unwanted(self, job: Job, answer: asyncio.Future[list[Any]]) -> None:
-        """Give back what was reserved for nobody."""
-        if not answer.cancelled() and answer.exception() is None and isinstance(job, Reserve) and self._running:
-            self._queued(Release(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
+    def _unwanted(self, job: WriterJob, answer: asyncio.Future[list[Any]]) -> None:
+        """Give back messages that were reserved for a caller that has gone."""
+        if not answer.cancelled() and answer.exception() is None and isinstance(job, ReserveJob) and self._running:
+            self._queued(ReleaseJob(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
 
-    async def _purged(self, job: Callable[[int | None], Job]) -> int:
+    async def _purged(self, job: Callable[[int | None], WriterJob]) -> int:
         total = 0
         last_id: int | None = None
         while True:
@@ -240,25 +248,17 @@ class SqliteBinding:
 
     async def _sweep(self) -> int | None:
         next_due: int | None
-        (next_due,) = await self._submit(Sweep(""))
+        (next_due,) = await self._submit(SweepJob(""))
         return next_due
 
     def _committed(self, ready: set[str], due: int | None) -> None:
         if self._running is not None:
-            _, _, waits = self._running
-            waits.wake(ready)
-            waits.due(due)
+            _, _, waiters = self._running
+            waiters.wake(ready)
+            waiters.due(due)
 
 
 async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:
     if within_seconds > 0:
         await asyncio.wait([waiter], timeout=within_seconds)
     return waiter.done()
-
-
-def _cursor(cursor: str | None) -> int:
-    if cursor is None:
-        return 0
-    if not re.fullmatch("[0-9]{1,18}", cursor):
-        raise InvalidParameter(name="cursor", reason="not a cursor that this queue gave out")
-    return int(cursor)

@@ -1,10 +1,11 @@
-"""SQLite's errors as the gateway's: the one boundary."""
+"""Translates the errors of SQLite and of the operating system: the only place that does."""
 
 from __future__ import annotations
 
 import errno
 import sqlite3
 
+from app.brokers.errors import ErrorMap
 from app.errors import (
     BabelgateError,
     BrokerError,
@@ -25,7 +26,7 @@ ERRORS: dict[int, type[BrokerError]] = {
     sqlite3.SQLITE_NOMEM: BrokerUnavailable,
     sqlite3.SQLITE_READONLY: StorageReadOnly,
     sqlite3.SQLITE_INTERRUPT: BrokerUnavailable,
-    sqlite3.SQLITE_IOERR: BrokerUnavailable,
+    sqlite3.SQLITE_IOERR: OutcomeUnknown,
     sqlite3.SQLITE_CORRUPT: BrokerUnavailable,
     sqlite3.SQLITE_NOTFOUND: BrokerUnavailable,
     sqlite3.SQLITE_FULL: StorageFull,
@@ -43,32 +44,29 @@ ERRORS: dict[int, type[BrokerError]] = {
     sqlite3.SQLITE_RANGE: BrokerRejected,
     sqlite3.SQLITE_NOTADB: BrokerUnavailable,
 }
-"""Primary result code (https://www.sqlite.org/rescode.html) to error."""
+"""Primary result code (https://www.sqlite.org/rescode.html) to error. An I/O error leaves open whether the log reached
+the disk; outside of a COMMIT nothing was written, and it becomes BrokerUnavailable."""
 
 _READ_ONLY = {errno.EROFS, errno.EACCES, errno.EPERM}
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def primary_code(error: sqlite3.Error) -> int:
-    """The primary result code of ``error``; SQLITE_ERROR for an error of Python's module itself."""
+    """The primary result code of ``error``; SQLITE_ERROR for an error of Python's sqlite3 module itself."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
 def translated(error: Exception, broker: str, committing: bool = False) -> BabelgateError:
-    """``error`` as an error of :mod:`app.errors`.
+    """``error`` as an error of :mod:`app.errors`. ``committing``: it was raised by COMMIT."""
+    return _ERRORS.translate(broker, error, written=committing)
 
-    ``committing``: it came from COMMIT, where an I/O error leaves open whether the log reached the disk.
-    """
-    reason = str(error)
-    if isinstance(error, BabelgateError):
-        return error
+
+def _by_number(error: BaseException) -> type[BabelgateError] | None:
     if isinstance(error, sqlite3.Error):
-        code = primary_code(error)
-        if committing and code == sqlite3.SQLITE_IOERR:
-            return OutcomeUnknown(broker, reason)
-        return ERRORS.get(code, BrokerUnavailable)(broker, reason)
+        return ERRORS.get(primary_code(error))
     if isinstance(error, OSError):
-        if error.errno in _READ_ONLY:
-            return StorageReadOnly(broker, reason)
-        return (StorageFull if error.errno in _FULL else BrokerUnavailable)(broker, reason)
-    return BrokerRejected(broker, reason)
+        return StorageReadOnly if error.errno in _READ_ONLY else StorageFull if error.errno in _FULL else None
+    return None
+
+
+_ERRORS = ErrorMap({sqlite3.Error: BrokerUnavailable, OSError: BrokerUnavailable}, str, _by_number, BrokerRejected)

@@ -1,30 +1,56 @@
-"""The database file: how it is opened, its schema, and whose turn it is to write."""
+"""Opens the database file, keeps its schema, its statements, and the order in which processes write."""
 
 from __future__ import annotations
 
-import fcntl
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.sqlite.errors import primary_code, translated
-from app.brokers.sqlite.statements import SQL, steps
 from app.errors import BrokerUnavailable, ConfigError
+from app.runtime.files import FileLock
 
 APPLICATION_ID = 0x62_62_71_67
 SCHEMA = ("schema_1", "schema_2")
-"""The steps that lead from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
+"""The steps from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
+
+WIDEST = 256
+"""The most rows that one widened INSERT carries."""
 
 _POLL_SECONDS = 0.00025
-"""Short beside a commit of about 1 ms, and the same for all: nobody waits longer for having waited long."""
+"""Short compared with a commit of about 1 ms, and constant: a long wait does not make the next one longer."""
+
+
+def _load() -> dict[str, str]:
+    text = resources.files("app.brokers.sqlite").joinpath("sqlite.sql").read_text("utf-8")
+    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.MULTILINE)
+    return {name: body.strip() for name, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+SQL = _load()
+"""The statements of ``sqlite.sql`` by name."""
+
+
+def steps(name: str) -> list[str]:
+    """The single statements of a step of the schema."""
+    return [statement for statement in map(str.strip, SQL[name].split(";")) if statement]
+
+
+@lru_cache(maxsize=64)
+def widened(name: str, rows: int) -> str:
+    """The ``INSERT … VALUES (…)`` called ``name``, for ``rows`` rows at once."""
+    head, _, row = SQL[name].rpartition("VALUES ")
+    return f"{head}VALUES {', '.join([row] * rows)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +67,7 @@ class DatabaseFile:
     timeout_seconds: float = TIMEOUT_SECONDS
 
     def identity(self) -> tuple[int, int] | None:
-        """What tells this file from another one that took its place; ``None``: there is none."""
+        """Device and inode of the file, which change when it is replaced; ``None`` for a missing file."""
         try:
             status = os.stat(self.path)
         except OSError:
@@ -86,23 +112,16 @@ class DatabaseFile:
 
     @contextmanager
     def _turn(self) -> Iterator[float]:
-        """Be the only process that tries to get SQLite's write lock; yields the deadline of the whole wait.
+        """Become the only process that tries to take SQLite's write lock; yields the deadline of the whole wait.
 
-        SQLite's own waiters sleep ever longer and are overtaken by a process that commits without a pause. Whoever
-        holds the turn writes next for certain, and the last writer has to queue for a turn like everybody else.
+        SQLite's own waiters sleep longer and longer, and a process that commits without a pause overtakes them. The
+        process that has the turn writes next, and the last writer must queue for a turn like the others.
         """
         deadline = time.monotonic() + self.busy_timeout_seconds
-        descriptor = os.open(f"{self.path}-turn", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            while True:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    self._pause(deadline)
+        with FileLock(f"{self.path}-turn", create_mode=0o644) as turn:
+            while not turn.try_acquire():
+                self._pause(deadline)
             yield deadline
-        finally:
-            os.close(descriptor)
 
     def _until_free(self, deadline: float, step: Callable[[], object]) -> None:
         while True:
@@ -122,7 +141,7 @@ class DatabaseFile:
         time.sleep(_POLL_SECONDS)
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        self._version(connection)  # a foreign file is refused before anything is changed in it
+        self._version(connection)  # refuses a foreign file before anything is changed in it
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             raise BrokerUnavailable(self.broker, "the file system does not support SQLite's write-ahead log")
@@ -143,7 +162,7 @@ class DatabaseFile:
                 connection.execute("ROLLBACK")
 
     def _version(self, connection: sqlite3.Connection) -> int:
-        """The number of steps the file's schema has taken. Raises ConfigError for one that is not for this program."""
+        """The version of the file's schema. Raises ConfigError for the file of another program or a newer version."""
         owner, version, tables = connection.execute(SQL["file_header"]).fetchone()
         key = f"brokers.{self.broker}"
         if tables and owner != APPLICATION_ID:

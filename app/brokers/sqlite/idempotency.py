@@ -1,4 +1,4 @@
-"""Idempotency keys in the file: claimed in the transaction that writes the message, or by themselves."""
+"""Keeps idempotency keys in the file, claimed in the transaction that writes the message or in one of their own."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ from typing import Any, Self
 
 import msgspec
 
+from app.brokers.batching import send_batches
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
-from app.brokers.sqlite.jobs import Job, Publish, Sweep, Transaction, milliseconds
-from app.brokers.sqlite.writer import gathered, parts
+from app.brokers.sqlite.jobs import PublishJob, SweepJob, Transaction, WriterJob, milliseconds
+from app.brokers.sqlite.writer import parts
 from app.errors import KeysFull
 
 SWEPT_AT_ONCE = 500
 _SWEPT_PER_CLAIM = 2
-"""A claim removes more than it adds, so that a file does not grow past what is live."""
+"""Expired keys that a claim removes for each key it may add, so that the file does not grow with expired keys."""
 
 _array = msgspec.json.Encoder().encode
 
 
 class SqliteKeys:
-    """The keys of one file. ``submit`` gives a job to its writer."""
+    """The keys of one file. ``submit`` passes a job to its writer."""
 
-    def __init__(self, broker: str, submit: Callable[[Job], Awaitable[list[Any]]]) -> None:
+    def __init__(self, broker: str, submit: Callable[[WriterJob], Awaitable[list[Any]]]) -> None:
         self._broker = broker
         self._submit = submit
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
-        """One transaction for as many as share a commit, and at least for each message and its key."""
+        """A message and its key share a transaction, usually with others."""
         cut = parts(messages, lambda each: len(each[0].body))
-        jobs = [PublishOnce(queue.name, part, terms=terms, broker=self._broker) for part in cut]
-        return await gathered(self._submit, jobs)
+        return await send_batches(
+            cut, lambda part: self._submit(PublishOnceJob(queue.name, part, terms=terms, broker=self._broker))
+        )
 
     async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
         """One transaction, or one for each UNIT_MESSAGES."""
-        cut = parts(claims)
-        jobs = [Reserve("", part, terms=terms, broker=self._broker, token=token) for part in cut]
-        return await gathered(self._submit, jobs)
+        return await send_batches(
+            parts(claims), lambda part: self._submit(ClaimJob("", part, terms=terms, broker=self._broker, token=token))
+        )
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
         """As :meth:`reserve`."""
-        await asyncio.gather(*(self._submit(Settle("", part, terms=terms)) for part in parts(settlings)))
+        await asyncio.gather(*(self._submit(SettleKeysJob("", part, terms=terms)) for part in parts(settlings)))
 
     async def sweep(self) -> int:
         """At most SWEPT_AT_ONCE."""
-        (removed,) = await self._submit(SweepKeys(""))
+        (removed,) = await self._submit(SweepKeysJob(""))
         return int(removed)
 
 
 @dataclass(slots=True, eq=False)
-class _Claiming(Job):
-    """A job that claims keys, of one queue. Results: verdicts."""
+class _ClaimingJob(WriterJob):
+    """A job that claims keys of one queue. Results: ClaimResult."""
 
     terms: Terms = field(default_factory=Terms)
     broker: str = ""
@@ -63,35 +65,35 @@ class _Claiming(Job):
     rank = 0
 
     def claim(self, tx: Transaction, claims: Sequence[KeyClaim | None]) -> list[ClaimResult]:
-        """Take the keys that are free: done at once, unless there is a token to reserve them with."""
+        """Claim the free keys: with a token they are reserved, without one they are settled at once."""
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
         expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
         asked = [claim for claim in claims if claim is not None]
-        room = self._room(tx, len(asked))
+        capacity = self._capacity(tx, len(asked))
         stored = _stored(tx, asked)
         taken = {key: found for key, found in stored.items() if found is not None}
         rows: list[Any] = []
         added = 0
-        verdicts: list[ClaimResult] = []
+        results: list[ClaimResult] = []
         for claim in claims:
-            verdict: ClaimResult = None
-            if claim is not None and (verdict := taken.get(claim.key)) is None:
+            result: ClaimResult = None
+            if claim is not None and (result := taken.get(claim.key)) is None:
                 new = claim.key not in stored
-                if added + new > room:
-                    verdict = KeysFull(broker=self.broker, limit=self.terms.max_keys)
+                if added + new > capacity:
+                    result = KeysFull(broker=self.broker, limit=self.terms.max_keys)
                 else:
                     added += new
                     answer = None if self.token else claim.answer
                     rows += (claim.queue, claim.key, claim.fingerprint, self.token, until, expires_at, answer)
                     taken[claim.key] = ExistingKey(claim.fingerprint, answer, RESERVED_SECONDS)
-            verdicts.append(verdict)
+            results.append(result)
         tx.insert("add_keys", 7, rows)
         if added:
             tx.run("add_to_key_count", added)
-        return verdicts
+        return results
 
-    def _room(self, tx: Transaction, asked: int) -> int:
-        """How many keys may be added, once those past their retention make room."""
+    def _capacity(self, tx: Transaction, asked: int) -> int:
+        """How many keys may be added, after a removal of expired ones."""
         swept = _sweep(tx, asked * _SWEPT_PER_CLAIM)
         left = self.terms.max_keys - int(tx.value("count_keys"))
         if left < asked and swept == asked * _SWEPT_PER_CLAIM:
@@ -99,7 +101,7 @@ class _Claiming(Job):
         return left
 
 
-class PublishOnce(_Claiming):
+class PublishOnceJob(_ClaimingJob):
     """``items``: pairs of Outgoing and KeyClaim, or ``None`` for a message without a key."""
 
     __slots__ = ()
@@ -110,16 +112,16 @@ class PublishOnce(_Claiming):
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        writing: list[Publish] = []
+        writing: list[PublishJob] = []
         for job in jobs:
             job.results = job.claim(tx, [claim for _, claim in job.items])
-            granted = [item[0] for item, verdict in zip(job.items, job.results, strict=True) if verdict is None]
-            writing.append(Publish(job.queue, granted))
-        Publish.run(tx, writing)
+            granted = [item[0] for item, result in zip(job.items, job.results, strict=True) if result is None]
+            writing.append(PublishJob(job.queue, granted))
+        PublishJob.run(tx, writing)
 
 
-class Reserve(_Claiming):
-    """``items``: Claims."""
+class ClaimJob(_ClaimingJob):
+    """``items``: KeyClaim."""
 
     __slots__ = ()
 
@@ -130,8 +132,8 @@ class Reserve(_Claiming):
 
 
 @dataclass(slots=True, eq=False)
-class Settle(Job):
-    """``items``: Settlings. Results: ``None`` each."""
+class SettleKeysJob(WriterJob):
+    """``items``: KeySettlement. Results: ``None`` each."""
 
     terms: Terms = field(default_factory=Terms)
     rank = 0
@@ -154,8 +156,8 @@ class Settle(Job):
             tx.run("add_to_key_count", -freed)
 
 
-class SweepKeys(Sweep):
-    """Results: how many it removed."""
+class SweepKeysJob(SweepJob):
+    """Remove expired keys. Results: the number removed."""
 
     __slots__ = ()
 
@@ -166,7 +168,7 @@ class SweepKeys(Sweep):
 
 
 def _stored(tx: Transaction, claims: Sequence[KeyClaim]) -> dict[str, ExistingKey | None]:
-    """What is stored under the keys of ``claims``, all of one queue; ``None`` where it is past its retention."""
+    """The stored keys of ``claims``, all of one queue; ``None`` for an expired one."""
     if not claims:
         return {}
     rows = tx.run("find_keys", claims[0].queue, _array([claim.key for claim in claims]).decode())

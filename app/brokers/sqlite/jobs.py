@@ -1,7 +1,7 @@
-"""What the writer thread is asked to do, and the transaction it does it in: publish, reserve, sweep.
+"""The writer's jobs to publish, reserve and sweep, and the transaction that they run in.
 
-Jobs of one kind are run together, so that a commit costs a few statements and not a few per message: each statement
-hands the interpreter lock to the event loop and has to win it back.
+Jobs of one kind run together, so that a commit needs a few statements, not a few per message: each statement releases
+the interpreter lock to the event loop and has to take it again.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any, ClassVar, Self
 import msgspec
 
 from app.brokers.binding import NO_HEADERS, Delivery, Outgoing
-from app.brokers.sqlite.statements import SQL, WIDEST, widened
+from app.brokers.sqlite.file import SQL, WIDEST, widened
 from app.errors import BabelgateError
 
 PROMOTED_AT_ONCE = 500
-"""How many due messages one commit makes ready; those due in the same millisecond go together."""
+"""The most due messages that one commit makes ready, not counting those due in the same millisecond as the last."""
 
 _EXPIRED = 2
-"""How ``redelivered`` says that the last lease ran out."""
+"""The value of ``redelivered`` for a message whose last lease expired."""
 
 _headers_of = msgspec.json.Decoder(dict[str, str]).decode
 _encoded = msgspec.json.Encoder().encode
@@ -41,7 +41,7 @@ def load_headers(stored: bytes | None) -> Any:
 
 
 def milliseconds(seconds: float) -> int:
-    """A duration in whole milliseconds, never shorter than asked for."""
+    """A duration in whole milliseconds, rounded up."""
     return ceil(seconds * 1000)
 
 
@@ -49,8 +49,8 @@ def milliseconds(seconds: float) -> int:
 class Transaction:
     """One ``BEGIN IMMEDIATE`` … ``COMMIT``. ``now`` is Unix ms; ``queue_ids`` caches names, until a rollback.
 
-    It gathers what waiting reserves need to hear of after the commit: ``ready`` queues, the earliest time ``due``; and
-    how many messages were ``settled``.
+    It collects what is reported after the commit: the queues with messages newly ``ready``, the earliest new ``due``
+    time (Unix ms), and the number of messages ``settled``.
     """
 
     connection: sqlite3.Connection
@@ -70,7 +70,7 @@ class Transaction:
         return row and row[0]
 
     def insert(self, name: str, columns: int, values: Sequence[Any]) -> None:
-        """Insert the rows that ``values`` holds one after the other, widest statements first.
+        """Insert rows of ``columns`` columns, whose values follow one another in ``values``; widest statements first.
 
         The widths are powers of two, so that few statements have to be prepared.
         """
@@ -83,7 +83,7 @@ class Transaction:
             start, rows = end, rows - width
 
     def queue_id(self, queue: str, create: bool = False) -> int | None:
-        """The id of ``queue``; ``None`` when nothing was ever published to it, unless ``create``."""
+        """The id of ``queue``; ``None`` when it never had a message, unless ``create``."""
         found: int | None = self.queue_ids.get(queue)
         if found is None:
             found = self.value("find_queue", queue)
@@ -94,13 +94,13 @@ class Transaction:
         return found
 
     def due_at(self, seconds: float) -> int:
-        """The time ``seconds`` from now, in Unix ms; noted as a time at which something becomes due."""
+        """The time ``seconds`` from now, in Unix ms; it is noted in ``due``."""
         at = self.now + milliseconds(seconds)
         self.due = at if self.due is None else min(self.due, at)
         return at
 
     def promote(self) -> None:
-        """Make ready what is due: delays that are over, and expired leases, each of which counts as a failure."""
+        """Make ready the messages whose delay is over, and those with an expired lease, which counts as a failure."""
         cutoff = self.value("due_cutoff", self.now, PROMOTED_AT_ONCE)
         if cutoff is not None:
             self.ready.update(name for (name,) in self.run("due_queues", cutoff))
@@ -109,7 +109,7 @@ class Transaction:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class WriterJob:
     """A request to the writer: ``items`` of one ``queue``, and one result per item once the transaction has committed.
 
     ``error``: the whole job failed. ``size`` is the number of messages it may touch, ``weight`` the bytes it writes.
@@ -122,11 +122,11 @@ class Job:
     future: asyncio.Future[list[Any]] | None = None
 
     rank: ClassVar[int]
-    """Jobs of a lower rank run first: what makes messages ready runs before what reserves them."""
+    """Jobs of a lower rank run first: those that make messages ready run before those that reserve."""
 
     @classmethod
     def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
-        """Do the work of ``jobs`` and set their results. Whatever it raises undoes the transaction."""
+        """Do the work of ``jobs`` and set their results. Any error rolls the transaction back."""
         raise NotImplementedError
 
     @property
@@ -142,7 +142,7 @@ class Job:
         return [replace(self, items=[item], results=[], future=None) for item in self.items]
 
 
-class Publish(Job):
+class PublishJob(WriterJob):
     """``items``: Outgoing. Results: ``None`` each."""
 
     __slots__ = ()
@@ -184,7 +184,7 @@ class Publish(Job):
 
 
 @dataclass(slots=True, eq=False)
-class Reserve(Job):
+class ReserveJob(WriterJob):
     """Results: up to ``limit`` Delivery, in the order of publication."""
 
     limit: int = 1
@@ -211,7 +211,7 @@ class Reserve(Job):
             return []
         last = rows[-1][0]
         until = tx.due_at(self.lease_seconds)
-        # One nonce serves the whole call: it proves, together with the row's id, which lease a handle belongs to.
+        # One nonce for the whole call: together with the row's id it identifies the lease of a handle.
         nonce = int.from_bytes(os.urandom(8), "big") >> 1
         tx.run("lease_ready", until, nonce, queue_id, last)
         tx.run("remove_ready", queue_id, last)
@@ -229,8 +229,8 @@ class Reserve(Job):
         ]
 
 
-class Sweep(Job):
-    """Make ready what is due. Results: the next time something becomes due (Unix ms), or ``None``."""
+class SweepJob(WriterJob):
+    """Make due messages ready. Results: the next due time (Unix ms), or ``None``."""
 
     __slots__ = ()
     rank = 2

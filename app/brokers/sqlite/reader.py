@@ -1,4 +1,4 @@
-"""Reading beside the writer: one thread, one connection, no locks that a writer would notice."""
+"""Runs queries beside the writer: one thread, one connection, and no locks that delay a writer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from app.brokers.sqlite.errors import translated
-from app.brokers.sqlite.file import DatabaseFile
-from app.brokers.sqlite.statements import SQL
+from app.brokers.sqlite.file import SQL, DatabaseFile
 from app.errors import BrokerUnavailable
 
 Rows = list[Sequence[Any]]
@@ -19,8 +18,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a look at a changed file found: the queues with ready messages, and the next due time (Unix ms)."""
+class FileState:
+    """The state of a changed file: the queues with ready messages, and the next due time (Unix ms)."""
 
     ready: list[str]
     next_due: int | None
@@ -44,7 +43,7 @@ class Reader:
         return await self._run(lambda connection: connection.execute(SQL[name], parameters).fetchall())
 
     async def of_queue(self, name: str, queue: str, **parameters: Any) -> Rows:
-        """All rows of the statement called ``name`` about ``queue``; none for a queue nothing was published to."""
+        """All rows of the statement called ``name`` about ``queue``; none for a queue without a first message."""
 
         def query(connection: sqlite3.Connection) -> Rows:
             found = connection.execute(SQL["find_queue"], (queue,)).fetchone()
@@ -54,22 +53,22 @@ class Reader:
 
         return await self._run(query)
 
-    async def look(self) -> Look | None:
-        """What there is to wake up for; ``None`` when nothing was committed since the last look."""
+    async def look(self) -> FileState | None:
+        """The file's state; ``None`` when nothing was committed since the last call."""
 
-        def query(connection: sqlite3.Connection) -> Look | None:
+        def query(connection: sqlite3.Connection) -> FileState | None:
             version = connection.execute("PRAGMA data_version").fetchone()[0]
             if version == self._version:
                 return None
             ready = [name for (name,) in connection.execute(SQL["ready_queues"])]
             next_due = connection.execute(SQL["next_due"]).fetchone()[0]
             self._version = version
-            return Look(ready, next_due)
+            return FileState(ready, next_due)
 
         return await self._run(query)
 
     async def close(self) -> None:
-        """End a query that runs, and close."""
+        """Interrupt the running query, and close."""
         if self._connection is not None:
             self._connection.interrupt()
         await asyncio.get_running_loop().run_in_executor(self._executor, self._disconnect)

@@ -1,4 +1,4 @@
-"""What ends or prolongs a lease, as jobs of the writer."""
+"""The writer's jobs that end or extend leases, and that remove messages and dead letters."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Self
 
-from app.brokers.sqlite.jobs import Job, Transaction
+from app.brokers.sqlite.jobs import SweepJob, Transaction, WriterJob
 from app.envelope import dead_letter_record
 from app.errors import LeaseLost
 
 SETTLED_FOR_MS = 60_000
-"""How long after a settle (and at least until the lease's deadline) the same call made again is answered as done."""
+"""How long after a settle, and at least until the lease's deadline, a repeated settle succeeds."""
 
 FORGET_EVERY = 256
 """After how many settles the writer calls :func:`forget_settled`."""
 
+_PURGED_AT_ONCE = 500
+"""The most messages that one commit of a purge removes."""
+
 Key = tuple[int, int]
-"""What a handle says: the message's id and the nonce of its lease."""
+"""The content of a handle: the message's id and the nonce of its lease."""
 
 
 def parse(handle: str) -> Key:
-    """The key in ``handle``; one that fits no lease when it is malformed."""
+    """The key in ``handle``; for a malformed handle a key that belongs to no lease."""
     id, _, nonce = handle.partition(".")
     try:
         return int(id, 16), int(nonce, 16)
@@ -36,7 +39,7 @@ def array(ids: Iterable[int]) -> str:
     return f"[{','.join(map(str, ids))}]"
 
 
-class Settle(Job):
+class LeaseJob(WriterJob):
     """A job on leases: ``items`` are keys."""
 
     __slots__ = ()
@@ -50,9 +53,9 @@ class Settle(Job):
 
     @classmethod
     def leased(cls, tx: Transaction, jobs: Sequence[Self]) -> dict[int, int]:
-        """Of the messages that ``jobs`` name, those whose lease the key proves: their ids, with the nonces.
+        """The ids and nonces of the messages of ``jobs`` whose lease is valid and has the nonce of the key.
 
-        A lease ends with its deadline. Its row stays until it is promoted, which counts the expiry.
+        A lease ends at its deadline; its row stays until it is promoted, which counts the expiry.
         """
         wanted = [(*cls.key(item), job.queue) for job in jobs for item in job.items]
         held = {
@@ -62,7 +65,7 @@ class Settle(Job):
 
     @classmethod
     def finish(cls, tx: Transaction, jobs: Sequence[Self], leased: dict[int, int], dead: bool) -> None:
-        """End the ``leased`` messages for good and set the results: done is also what was ended so before."""
+        """Remove the ``leased`` messages and set the results: None also for a message that was settled alike before."""
         if leased:
             ids = array(leased)
             tx.run("add_settled", tx.now + SETTLED_FOR_MS, dead, ids)
@@ -77,7 +80,7 @@ class Settle(Job):
             job.results = [None if cls.key(item) in done else LeaseLost() for item in job.items]
 
 
-class Ack(Settle):
+class AckJob(LeaseJob):
     """Results: ``None``, or LeaseLost."""
 
     __slots__ = ()
@@ -87,7 +90,7 @@ class Ack(Settle):
         cls.finish(tx, jobs, cls.leased(tx, jobs), dead=False)
 
 
-class Bury(Settle):
+class DeadLetterJob(LeaseJob):
     """Dead-letter. ``items``: a key with the ``dead_letter`` block. Results: ``None``, or LeaseLost."""
 
     __slots__ = ()
@@ -111,7 +114,7 @@ class Bury(Settle):
 
 
 @dataclass(slots=True, eq=False)
-class Release(Settle):
+class ReleaseJob(LeaseJob):
     """Results: ``None``, or LeaseLost."""
 
     delay_seconds: float = 0
@@ -135,7 +138,7 @@ class Release(Settle):
 
 
 @dataclass(slots=True, eq=False)
-class Extend(Settle):
+class ExtendJob(LeaseJob):
     """Results: the new deadline in Unix ms, or LeaseLost."""
 
     lease_seconds: float = 0
@@ -152,10 +155,67 @@ class Extend(Settle):
                 job.results = [until if key in done else LeaseLost() for key in job.items]
 
 
-def forget_settled(tx: Transaction, after: int) -> int:
-    """Drop expired memories of settles from the next stretch of ids ``after``; where the stretch after that begins.
+@dataclass(slots=True, eq=False)
+class PurgeJob(SweepJob):
+    """Remove up to _PURGED_AT_ONCE ready or delayed messages that existed at the first call.
 
-    Each settle pays for looking at two earlier ones, so that they never pile up and nothing has to run while idle.
+    Results: the number removed, and the ``last_id`` for the next call; ``None`` when none is left.
+    """
+
+    last_id: int | None = None
+    rank = 2
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        tx.promote()
+        for job in jobs:
+            last_id = tx.value("last_id") if job.last_id is None else job.last_id
+            queue_id = tx.queue_id(job.queue)
+            found = tx.run("purgeable", queue_id, last_id, _PURGED_AT_ONCE)
+            ids = [id for (id,) in found]
+            tx.run("purge_ready", queue_id, array(ids))
+            tx.run("remove_held", array(ids))
+            tx.run("remove_messages", array(ids))
+            job.results = [len(ids), last_id if len(ids) == _PURGED_AT_ONCE else None]
+
+
+@dataclass(slots=True, eq=False)
+class PurgeDeadJob(SweepJob):
+    """Remove up to _PURGED_AT_ONCE dead letters older than ``before_ms``; results as of :class:`PurgeJob`."""
+
+    before_ms: int | None = None
+    last_id: int | None = None
+    rank = 2
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        for job in jobs:
+            last_id = tx.value("last_dead") if job.last_id is None else job.last_id
+            before = sys.maxsize if job.before_ms is None else job.before_ms
+            found = tx.run("purgeable_dead", tx.queue_id(job.queue), last_id, before, _PURGED_AT_ONCE)
+            ids = [id for (id,) in found]
+            tx.run("remove_dead", array(ids))
+            job.results = [len(ids), last_id if len(ids) == _PURGED_AT_ONCE else None]
+
+
+class RemoveDeadJob(WriterJob):
+    """``items``: ids of dead letters. Results: per id whether this call removed it."""
+
+    __slots__ = ()
+    rank = 1
+
+    @classmethod
+    def run(cls, tx: Transaction, jobs: Sequence[Self]) -> None:
+        for job in jobs:
+            found = {id for (id,) in tx.run("find_dead", array(job.items), tx.queue_id(job.queue))}
+            tx.run("remove_dead", array(found))
+            job.results = [id in found for id in job.items]
+
+
+def forget_settled(tx: Transaction, after: int) -> int:
+    """Remove expired rows of ``settled`` in the next range of ids ``after``; return the start of the range after it.
+
+    Each call covers twice as many rows as were added since the last one, so the table stays small without idle work.
     """
     end = tx.value("settled_chunk_end", after, 2 * FORGET_EVERY - 1)
     tx.run("forget_settled", after, sys.maxsize if end is None else end, tx.now)

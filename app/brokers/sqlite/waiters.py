@@ -1,4 +1,4 @@
-"""Who waits for which queue, and the one task that wakes them for what this process did not do itself."""
+"""Wakes the reserves that wait for messages, also for commits of other processes and for due times."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
-from app.brokers.sqlite.reader import Look
+from app.brokers.sqlite.reader import FileState
 from app.clock import Clock
 from app.errors import BabelgateError
 
 LOOK_SECONDS = 0.25
-"""How often the file is looked at for commits of other processes, while anybody waits."""
+"""How often the file is checked for commits of other processes while a reserve waits."""
 
 
-class Waits:
-    """Waiters per queue. ``look`` sees the commits of other processes, ``sweep`` makes ready what is due and returns
-    when the next is; both are asked by one task, which lives only while somebody waits."""
+class Waiters:
+    """Waiting reserves per queue. One task, which runs only while a reserve waits, calls ``look`` for the commits of
+    other processes, and ``sweep``, which makes due messages ready and returns the next due time (Unix ms)."""
 
     def __init__(
-        self, look: Callable[[], Awaitable[Look | None]], sweep: Callable[[], Awaitable[int | None]], clock: Clock
+        self, look: Callable[[], Awaitable[FileState | None]], sweep: Callable[[], Awaitable[int | None]], clock: Clock
     ) -> None:
         self._look = look
         self._sweep = sweep
@@ -30,7 +30,7 @@ class Waits:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, queue: str) -> asyncio.Future[None]:
-        """A future that is done when ``queue`` may have a message; to be discarded after use."""
+        """A future that is done when ``queue`` may have a message. Call :meth:`discard` after use."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(queue, set()).add(waiter)
         if self._task is None or self._task.done():
@@ -45,20 +45,20 @@ class Waits:
             self._waiting.pop(queue, None)
 
     def wake(self, queues: Iterable[str]) -> None:
-        """Wake all who wait for one of ``queues``."""
+        """Wake all waiters of ``queues``."""
         for queue in queues:
             for waiter in self._waiting.pop(queue, ()):
                 if not waiter.done():
                     waiter.set_result(None)
 
     def due(self, at: int | None) -> None:
-        """Something becomes due at ``at`` (Unix ms); ``None``: nothing does."""
+        """Note that a message or lease is due at ``at`` (Unix ms); ``None``: none is."""
         if at is not None and (self._due is None or at < self._due):
             self._due = at
             self._sooner.set()
 
     async def close(self) -> None:
-        """Wake everybody and end the task."""
+        """Wake all waiters and end the task."""
         self.wake(list(self._waiting))
         if self._task is not None:
             self._task.cancel()
@@ -77,7 +77,7 @@ class Waits:
                     self.due(seen.next_due)
                     self.wake(seen.ready)
             except BabelgateError:
-                self.wake(list(self._waiting))  # each meets the error by itself
+                self.wake(list(self._waiting))  # each waiter meets the error itself
 
     async def _sleep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -1,7 +1,7 @@
-"""The one thread that writes: group commit.
+"""Runs all writes of one file in one thread, with group commit.
 
-Whatever waits when a transaction begins shares its commit, up to a bound; what arrives during the commit shares
-the next. So there is no added wait when idle, and under load the cost of a commit is divided by all who wait for it.
+All jobs that wait when a transaction begins share its commit, up to a bound; jobs that arrive during the commit share
+the next. So an idle writer adds no wait, and under load many jobs share the cost of a commit.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
+from app.brokers.batching import batches
 from app.brokers.sqlite.errors import primary_code, translated
 from app.brokers.sqlite.file import DatabaseFile
-from app.brokers.sqlite.jobs import Job, Transaction
+from app.brokers.sqlite.jobs import Transaction, WriterJob
 from app.brokers.sqlite.settle import FORGET_EVERY, forget_settled
 from app.clock import Clock
-from app.errors import BabelgateError
 
 COMMIT_SECONDS = 0.010
 COMMIT_MESSAGES = 1000
@@ -31,10 +31,12 @@ COMMIT_MESSAGES = 1000
 
 UNIT_MESSAGES = 250
 UNIT_BYTES = 1 << 20
-"""The work between two looks at the clock, and the most that one job should ask for: this many messages or bytes."""
+"""The work between two checks of the clock, and the bounds of one job."""
+
+Item = TypeVar("Item")
 
 Committed = Callable[[set[str], int | None], None]
-"""Told on the event loop, once per commit: queues with messages newly ready, the earliest new due time (Unix ms)."""
+"""Called on the event loop after each commit: queues with messages newly ready, the earliest new due time (Unix ms)."""
 
 
 class Writer:
@@ -48,7 +50,7 @@ class Writer:
         self._committed = committed
         self._connect = connect
         self._loop = asyncio.get_running_loop()
-        self._inbox: SimpleQueue[Job | None] = SimpleQueue()
+        self._inbox: SimpleQueue[WriterJob | None] = SimpleQueue()
         self._stopping = False
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
@@ -58,19 +60,19 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name=f"sqlite-{file.broker}", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Job) -> asyncio.Future[list[Any]]:
-        """Queue ``job``; its results, or its error, come after the commit. Called on the event loop."""
+    def submit(self, job: WriterJob) -> asyncio.Future[list[Any]]:
+        """Queue ``job``; return a future of its results, or its error, after the commit. Called on the event loop."""
         job.future = self._loop.create_future()
         self._inbox.put(job)
         return job.future
 
     async def stop(self, timeout_seconds: float) -> None:
-        """Do what was submitted, then end the thread; waits at most ``timeout_seconds`` for it."""
+        """Run the submitted jobs, then end the thread; waits at most ``timeout_seconds`` for it."""
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join, timeout_seconds)
 
     def _run(self) -> None:
-        waiting: list[Job] = []
+        waiting: list[WriterJob] = []
         while waiting or not self._stopping:
             if not waiting:
                 self._take(waiting, self._inbox.get())
@@ -86,7 +88,7 @@ class Writer:
             waiting = self._work(connection, waiting)
         self._disconnect(checkpoint=True)
 
-    def _take(self, waiting: list[Job], job: Job | None) -> int:
+    def _take(self, waiting: list[WriterJob], job: WriterJob | None) -> int:
         if job is None:
             self._stopping = True
         elif job.future is None or not job.future.cancelled():
@@ -94,7 +96,7 @@ class Writer:
             return job.size
         return 0
 
-    def _drain(self, waiting: list[Job], messages: float = math.inf) -> None:
+    def _drain(self, waiting: list[WriterJob], messages: float = math.inf) -> None:
         taken = sum(job.size for job in waiting)
         with suppress(Empty):
             while taken <= messages and not self._stopping:
@@ -102,7 +104,7 @@ class Writer:
 
     def _begin(self) -> sqlite3.Connection:
         if self._connection is not None and self._identity != self._file.identity():
-            self._disconnect()  # the file was removed or replaced, and what goes to the old one is lost
+            self._disconnect()  # the file was removed or replaced; writes to the old one would be lost
         if self._connection is None:
             self._connection = self._connect()
             self._identity = self._file.identity()
@@ -110,12 +112,12 @@ class Writer:
         self._file.begin(self._connection)
         return self._connection
 
-    def _work(self, connection: sqlite3.Connection, jobs: list[Job]) -> list[Job]:
-        """Run and commit ``jobs`` as far as the time allows; those that are left."""
+    def _work(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> list[WriterJob]:
+        """Run and commit ``jobs`` as far as the time allows; return the others."""
         units = _units(jobs)
         tx = Transaction(connection, self._clock(), self._queue_ids)
         started = time.monotonic()
-        done: list[Job] = []
+        done: list[WriterJob] = []
         try:
             while units and (not done or time.monotonic() - started < COMMIT_SECONDS):
                 unit = units.popleft()
@@ -128,8 +130,8 @@ class Writer:
             self._commit(tx, done)
         return [job for unit in units for job in unit]
 
-    def _one_by_one(self, connection: sqlite3.Connection, jobs: list[Job]) -> None:
-        """Start over after a failure, each message in a savepoint: it fails, not those it shared a statement with."""
+    def _one_by_one(self, connection: sqlite3.Connection, jobs: list[WriterJob]) -> None:
+        """Repeat ``jobs`` after a failure with a savepoint per message, so that only the faulty ones fail."""
         try:
             self._roll_back()
             self._file.begin(connection)
@@ -145,7 +147,7 @@ class Writer:
         else:
             self._commit(tx, jobs)
 
-    def _attempt(self, tx: Transaction, piece: Job) -> None:
+    def _attempt(self, tx: Transaction, piece: WriterJob) -> None:
         tx.connection.execute("SAVEPOINT piece")
         try:
             type(piece).run(tx, [piece])
@@ -163,26 +165,26 @@ class Writer:
             self._settled = 0
             self._forgotten = forget_settled(tx, self._forgotten)
 
-    def _commit(self, tx: Transaction, jobs: list[Job]) -> None:
+    def _commit(self, tx: Transaction, jobs: list[WriterJob]) -> None:
         try:
             tx.connection.execute("COMMIT")
         except Exception as error:
             self._fail(jobs, error, committing=True)
         else:
-            self._tell(jobs, tx.ready, tx.due)
+            self._report(jobs, tx.ready, tx.due)
 
-    def _fail(self, jobs: list[Job], error: Exception, committing: bool = False) -> None:
+    def _fail(self, jobs: list[WriterJob], error: Exception, committing: bool = False) -> None:
         self._roll_back()
         if isinstance(error, sqlite3.Error) and primary_code(error) != sqlite3.SQLITE_FULL:
             self._disconnect()
         for job in jobs:
             job.error = translated(error, self._file.broker, committing)
-        self._tell(jobs, set(), None)
+        self._report(jobs, set(), None)
 
     def _roll_back(self) -> None:
         self._queue_ids.clear()
         if self._connection is not None and self._connection.in_transaction:
-            with suppress(sqlite3.Error):  # one that fails leaves a transaction that the next BEGIN trips over
+            with suppress(sqlite3.Error):  # after a failed ROLLBACK the next BEGIN fails as well
                 self._connection.execute("ROLLBACK")
 
     def _disconnect(self, checkpoint: bool = False) -> None:
@@ -193,14 +195,14 @@ class Writer:
                     connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
                 connection.close()
 
-    def _tell(self, jobs: list[Job], ready: set[str], due: int | None) -> None:
-        with suppress(RuntimeError):  # the event loop is closed: nobody is left to be told
+    def _report(self, jobs: list[WriterJob], ready: set[str], due: int | None) -> None:
+        with suppress(RuntimeError):  # the event loop is closed: no caller is left
             self._loop.call_soon_threadsafe(self._resolve, jobs, ready, due)
 
-    def _resolve(self, jobs: list[Job], ready: set[str], due: int | None) -> None:
+    def _resolve(self, jobs: list[WriterJob], ready: set[str], due: int | None) -> None:
         for job in jobs:
             if job.future is None or job.future.done():
-                continue  # nobody waits for it any more
+                continue  # its caller has gone
             if job.error is not None:
                 job.future.set_exception(job.error)
             else:
@@ -208,36 +210,14 @@ class Writer:
         self._committed(ready, due)
 
 
-def parts(items: Iterable[Any], weight: Callable[[Any], int] = lambda item: 0) -> list[list[Any]]:
-    """``items`` cut into parts of the size a job should have; ``weight`` in bytes."""
-    cut: list[list[Any]] = []
-    left = 0
-    for item in items:
-        left -= weight(item)
-        if not cut or left < 0 or len(cut[-1]) == UNIT_MESSAGES:
-            cut.append([])
-            left = UNIT_BYTES - weight(item)
-        cut[-1].append(item)
-    return cut
+def parts(items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0) -> list[list[Item]]:
+    """``items`` in batches that fit one job; ``size``: the bytes of an item."""
+    return list(batches(items, UNIT_MESSAGES, UNIT_BYTES, size))
 
 
-async def gathered(submit: Callable[[Job], Awaitable[list[Any]]], jobs: Sequence[Job]) -> list[Any]:
-    """The results of all ``jobs``, in order. They may be of several commits: one that failed has its error for each of
-    its items."""
-    results: list[Any] = []
-    for job, answer in zip(jobs, await asyncio.gather(*map(submit, jobs), return_exceptions=True), strict=True):
-        if isinstance(answer, BabelgateError):
-            results += [answer] * len(job.items)
-        elif isinstance(answer, BaseException):
-            raise answer
-        else:
-            results += answer
-    return results
-
-
-def _units(jobs: list[Job]) -> deque[list[Job]]:
-    """``jobs`` by kind, cut into units of bounded work; the order of arrival is kept within a kind."""
-    units: deque[list[Job]] = deque()
+def _units(jobs: list[WriterJob]) -> deque[list[WriterJob]]:
+    """``jobs`` by kind, split into units of bounded work; each kind keeps its order of arrival."""
+    units: deque[list[WriterJob]] = deque()
     for _, alike in groupby(sorted(jobs, key=lambda job: (job.rank, type(job).__name__)), key=type):
         messages = size = math.inf
         for job in alike:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.brokers.sqlite.statements import SQL
+from app.brokers.sqlite.file import SQL
 from tests.brokers.sqlite.support import Line, another_process, finished, opened, tell, told
 
 LONG = 20.0
