@@ -15,7 +15,7 @@ from tests.harness.journal import landed, records
 from tests.pipeline.segments import Writer, keys
 from tests.pipeline.sending import body, drained, envelopes
 
-DOCS = Path(__file__).parents[2] / "docs" / "pipeline.md"
+DOCS = Path(__file__).parents[2] / "docs" / "pipeline" / "spark-source.md"
 
 
 @pytest.fixture
@@ -37,8 +37,7 @@ def rows_of(spark, *bodies):
 
 def test_the_example_of_the_documentation(source, running, tmp_path, capsys):
     """As somebody would paste it, cell by cell."""
-    section = DOCS.read_text().partition("## From a notebook")[2].partition("\n## ")[0]
-    cells = re.findall(r"```python\n(.*?)```", section, re.S)
+    cells = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
     assert len(cells) == 4
     names: dict[str, object] = {"spark": source}
     for cell in cells:
@@ -49,7 +48,7 @@ def test_the_example_of_the_documentation(source, running, tmp_path, capsys):
             # What was accepted lands with the end of the segment.
             assert running.stop() == 0
             running.start()
-        exec(compile(text, "docs/pipeline.md", "exec"), names)
+        exec(compile(text, "docs/pipeline/spark-source.md", "exec"), names)
     shown = capsys.readouterr().out
     assert "urn:babel:orders:created" in shown
     assert re.search(r"orders\s*\|accepted\s*\|\s*3", shown)
