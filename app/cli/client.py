@@ -1,4 +1,4 @@
-"""A small client of the public HTTP API, for the command line."""
+"""The command line's client of the public HTTP API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ANSWER_SECONDS = 60
 
 
 class RequestRefused(Exception):
-    """The gateway answered with a problem. ``status`` is HTTP's; ``problem`` the document, {} where it sent none."""
+    """The gateway answered with an error. ``status``: of HTTP; ``problem``: the document, {} without one."""
 
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
@@ -33,12 +33,12 @@ class RequestRefused(Exception):
 
 
 class GatewayUnreachable(Exception):
-    """No gateway answers at that URL, or the connection broke before the answer."""
+    """No gateway answers at the URL, or the connection was lost before the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReceivedDelivery:
-    """One received message: its JSON ``text`` and, within, its ``envelope``, both as the bytes that came."""
+    """One received message: its JSON ``text``, and the ``envelope`` in it, both as the received bytes."""
 
     text: bytes
     ack_token: str
@@ -74,18 +74,18 @@ class Client:
     def publish(
         self, queue: str, body: bytes, parameters: Mapping[str, Any], idempotency_key: str | None = None
     ) -> dict[str, Any]:
-        """Publish one envelope or draft, with a key once; its receipt. Raises ValueError as :func:`quoted`."""
+        """Publish one envelope or draft; return its receipt. Raises ValueError as :func:`quoted`."""
         headers = {} if idempotency_key is None else {"idempotency-key": quoted(idempotency_key)}
         return self._json("POST", queue, "/messages", content=body, parameters=parameters, headers=headers)
 
     def publish_batch(self, queue: str, body: bytes, content_type: str = "application/json") -> dict[str, Any]:
-        """Publish a JSON array or NDJSON; ``accepted``, ``failed`` and ``results`` as the API gives them."""
+        """Publish a JSON array or NDJSON; return ``accepted``, ``failed`` and ``results`` of the API."""
         return self._json("POST", queue, "/messages:batch", content=body, content_type=content_type)
 
     def receive(
         self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
     ) -> list[ReceivedDelivery]:
-        """Up to ``max_messages``, empty when none came."""
+        """Receive up to ``max_messages``; empty when there are none."""
         asked = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
         response = self._call("POST", queue, "/messages:receive", parameters=asked)
         texts = map(bytes, msgspec.json.decode(response.content, type=_Answer).messages)
@@ -93,20 +93,20 @@ class Client:
         return [ReceivedDelivery(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]
 
     def ack(self, queue: str, ack_tokens: Sequence[str]) -> dict[str, Any]:
-        """Acknowledge messages; the result per token."""
+        """Acknowledge messages; return the result per token."""
         return self._json("POST", queue, "/messages:ack", content=msgspec.json.encode({"ack_tokens": ack_tokens}))
 
     def settle(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
-        """End leases as ``order`` says: ``acks``, ``nacks``, ``rejects``, ``extends``; the result per token."""
+        """Settle the ``acks``, ``nacks``, ``rejects`` and ``extends`` of ``order``; return the result per token."""
         return self._json("POST", queue, "/messages:settle", content=msgspec.json.encode(order))
 
     def queues(self) -> list[dict[str, Any]]:
-        """All queues the caller may see."""
+        """List the queues that the caller may see."""
         found: list[dict[str, Any]] = self._json("GET", None, "")["queues"]
         return found
 
     def redrive(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Send dead letters back, as ``order`` says."""
+        """Redrive dead letters with the request body ``order``."""
         return self._json("POST", queue, "/dead-letters:redrive", content=msgspec.json.encode(order))
 
     def _json(self, method: str, queue: str | None, action: str, **request: Any) -> dict[str, Any]:
@@ -142,8 +142,8 @@ class Client:
 
 
 def quoted(key: str) -> str:
-    """An idempotency key as its header has it. Raises ValueError unless it is 1 to 255 printable ASCII characters."""
+    """Quote an idempotency key for its header. Raises ValueError unless it has 1 to 255 printable ASCII characters."""
     if not (key.isascii() and key.isprintable() and 1 <= len(key) <= 255):
-        raise ValueError("expected 1 to 255 printable ASCII characters")
+        raise ValueError("must be 1 to 255 printable ASCII characters")
     escaped = key.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'

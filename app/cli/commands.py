@@ -1,7 +1,6 @@
-"""The commands that talk to a running gateway, through its public API alone.
+"""The commands that call a running gateway through its public API.
 
-They exit with 0 when all went well, 1 when the gateway refused something, 2 for wrong usage, 3 when there is no
-gateway.
+Exit statuses: 0 for success, 1 when the gateway refused something, 2 for wrong usage, 3 when no gateway answers.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ LOCAL_URL = "http://127.0.0.1:8080"
 LINES_PER_REQUEST = 1_000
 BYTES_PER_REQUEST = 4_194_304
 MESSAGES_PER_RECEIVE = 100
-"""The API's own maximum."""
+"""The maximum of the API."""
 LONG_POLL_SECONDS = 20
 NDJSON = "application/x-ndjson"
 
@@ -35,7 +34,7 @@ Lines = Iterator[tuple[int, bytes]]
 
 
 def _connects(command: Callable[..., None]) -> Callable[..., None]:
-    """Give ``command`` a Client as its first argument, made from options of its own; its errors end the program."""
+    """Add connection options to ``command`` and pass it a Client. Errors of the client end the program."""
 
     @functools.wraps(command)
     def connected(url: str, token: str | None, token_file: IO[str] | None, **arguments: Any) -> None:
@@ -43,8 +42,8 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
 
         secret = (token or (token_file.read() if token_file else "")).strip()
         if not (secret.isascii() and secret.isprintable()):
-            # What stands there instead may still be a secret: it is not quoted.
-            raise click.BadParameter("a token is one line of ASCII", param_hint="--token")
+            # The value may still be a secret, so it is not quoted.
+            raise click.BadParameter("a token must be one line of ASCII", param_hint="--token")
         with gateway_errors(), Client(url, secret or None) as client:
             command(client, **arguments)
 
@@ -53,10 +52,14 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
             "--token-file",
             type=click.File(errors="replace"),
             envvar="BABELGATE_TOKEN_FILE",
-            help="A file that holds it.",
+            help="A file that contains the token.",
         ),
-        click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token; rather set BABELGATE_TOKEN."),
-        click.option("--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="Of the gateway."),
+        click.option(
+            "--token", envvar="BABELGATE_TOKEN", help="The bearer token; prefer the variable BABELGATE_TOKEN."
+        ),
+        click.option(
+            "--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="The URL of the gateway."
+        ),
     ):
         connected = option(connected)
     return connected
@@ -65,13 +68,15 @@ def _connects(command: Callable[..., None]) -> Callable[..., None]:
 @click.command()
 @click.argument("queue")
 @click.argument("file", type=click.File("rb"), default="-")
-@click.option("--job", help="Publish one message with this job, instead of reading any.")
-@click.option("--data", help="Its data, a JSON object.  [default: {}]")
-@click.option("--trace-id", help="Its trace id.")
-@click.option("--ndjson", is_flag=True, help="One message per line, whatever the first line looks like.")
-@click.option("--delay-seconds", type=float, help="Deliver a single message not before this time.")
-@click.option("--ordering-key", help="Order or group a single message by this key, where the broker can.")
-@click.option("--idempotency-key", help="Publish a single message once, however often this is run with the same key.")
+@click.option("--job", help="Publish one message with this job instead of reading messages.")
+@click.option("--data", help="The data of the --job, a JSON object.  [default: {}]")
+@click.option("--trace-id", help="The trace id of the --job.")
+@click.option("--ndjson", is_flag=True, help="Read one message per line, without detecting the format.")
+@click.option("--delay-seconds", type=float, help="The delay of a single message.")
+@click.option("--ordering-key", help="The ordering key of a single message, where the broker supports it.")
+@click.option(
+    "--idempotency-key", help="Publish a single message only once, even if this command is repeated with the same key."
+)
 @_connects
 def publish(
     client: Client,
@@ -86,8 +91,8 @@ def publish(
 ) -> None:
     """Publish envelopes or drafts from FILE (default: stdin): one JSON object, an array, or one object per line.
 
-    Prints the receipt of a single message, else how many were accepted. Refused lines go to stderr, the others are
-    published.
+    Prints the receipt of a single message, or the number of accepted messages. Refused messages are reported on
+    stderr; the others are published.
     """
     if idempotency_key is not None:
         from app.cli.client import quoted
@@ -98,17 +103,17 @@ def publish(
             raise click.BadParameter(str(error), param_hint="--idempotency-key") from None
     if job is not None:
         if click.get_current_context().get_parameter_source("file") is not ParameterSource.DEFAULT:
-            raise click.UsageError("--job says what to publish; with it, no FILE is read.")
+            raise click.UsageError("--job and FILE cannot be used together.")
         _print_json(client.publish(queue, _draft(job, data or "{}", trace_id), parameters, idempotency_key))
         return
     if data is not None or trace_id is not None:
-        raise click.UsageError("--data and --trace-id say more of a --job; without one, messages are read.")
+        raise click.UsageError("--data and --trace-id require --job.")
     lines: Lines = ((number, line) for number, line in enumerate(file, 1) if line.strip())
     body, lines = (b"", lines) if ndjson else _sniff(lines)
     single = bool(body) and not body.lstrip().startswith(b"[")
     if not single and any(value is not None for value in (idempotency_key, *parameters.values())):
         named = "--delay-seconds, --ordering-key and --idempotency-key"
-        raise click.UsageError(f"{named} are for a single message; of several, each has its own.")
+        raise click.UsageError(f"{named} are options of a single message; put them into the entries of a batch.")
     if not body:
         _publish_lines(client, queue, lines, file)
     elif single:
@@ -175,7 +180,7 @@ def _requests(lines: Lines) -> Iterator[tuple[list[int], bytes]]:
 
 @contextmanager
 def _progress(file: IO[bytes]) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, else nothing; yields what to tell of bytes sent."""
+    """Show a progress bar on a terminal; yield the function that reports sent bytes."""
     if not sys.stderr.isatty():
         yield lambda count: None
         return
@@ -191,7 +196,7 @@ def _progress(file: IO[bytes]) -> Iterator[Callable[[int], None]]:
 def _tell_failures(answer: dict[str, Any], numbers: Sequence[int], unit: str) -> int:
     for result in answer["results"]:
         if result["status"] != 201:
-            # Of many failures the later ones are told by their code alone.
+            # After the first failures of a batch, a result has a code and no detail.
             reason = ": ".join(filter(None, (result.get("code"), result.get("detail"))))
             complain(f"{unit} {numbers[result['index']]}: {reason}")
     return int(answer["failed"])
@@ -209,9 +214,9 @@ def _print_json(value: dict[str, Any]) -> None:
 
 def _receives(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
-        click.option("--envelope", "bare", is_flag=True, help="Print the envelopes alone."),
-        click.option("--ack", is_flag=True, help="Acknowledge what was printed."),
-        click.option("--lease", "lease_seconds", type=float, help="Lease in seconds.  [default: the queue's]"),
+        click.option("--envelope", "bare", is_flag=True, help="Print only the envelopes."),
+        click.option("--ack", is_flag=True, help="Acknowledge the printed messages."),
+        click.option("--lease", "lease_seconds", type=float, help="The lease in seconds.  [default: the queue's]"),
         click.argument("queue"),
     ):
         command = option(command)
@@ -220,11 +225,13 @@ def _receives(command: Callable[..., None]) -> Callable[..., None]:
 
 @click.command()
 @_receives
-@click.option("--max", "maximum", type=click.IntRange(min=1), default=1, show_default=True, help="At most so many.")
-@click.option("--wait", type=float, default=0, show_default=True, help="Wait so many seconds for the first.")
+@click.option(
+    "--max", "maximum", type=click.IntRange(min=1), default=1, show_default=True, help="The maximum number of messages."
+)
+@click.option("--wait", type=float, default=0, show_default=True, help="Seconds to wait for the first message.")
 @_connects
 def receive(client: Client, maximum: int, wait: float, **how: Any) -> None:
-    """Receive messages from QUEUE, one JSON object per line. Without --ack they come again when their lease ends."""
+    """Receive messages from QUEUE, one JSON object per line. Without --ack they return when their lease ends."""
     left = maximum
     while left and (received := _receive(client, left, wait, **how)):
         left -= received
@@ -233,10 +240,12 @@ def receive(client: Client, maximum: int, wait: float, **how: Any) -> None:
 
 @click.command()
 @_receives
-@click.option("--max", "maximum", type=click.IntRange(min=1), help="Stop after so many.  [default: never]")
+@click.option(
+    "--max", "maximum", type=click.IntRange(min=1), help="Stop after this number of messages.  [default: never]"
+)
 @_connects
 def tail(client: Client, maximum: int | None, **how: Any) -> None:
-    """Receive messages from QUEUE as they come, until Ctrl-C."""
+    """Receive messages from QUEUE until Ctrl-C."""
     left = sys.maxsize if maximum is None else maximum
     while left:
         left -= _receive(client, left, LONG_POLL_SECONDS, **how)
@@ -245,11 +254,11 @@ def tail(client: Client, maximum: int | None, **how: Any) -> None:
 def _receive(
     client: Client, maximum: int, wait: float, *, queue: str, lease_seconds: float | None, ack: bool, bare: bool
 ) -> int:
-    """Receive once, print, and only then acknowledge; the number received."""
+    """Receive once, print, then acknowledge; return the number of messages."""
     messages = client.receive(queue, min(maximum, MESSAGES_PER_RECEIVE), wait, lease_seconds)
     out = sys.stdout.buffer
     for message in messages:
-        # A body that another program wrote may have line breaks, but only between its tokens.
+        # A body of another program may have line breaks, but only between its JSON tokens.
         out.write((message.envelope if bare else message.text).replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
     out.flush()
     if ack and messages:
@@ -264,7 +273,7 @@ def _receive(
 @click.option("--json", "as_json", is_flag=True, help="Print NDJSON.")
 @_connects
 def queues(client: Client, as_json: bool) -> None:
-    """List the queues and what is in them."""
+    """List the queues with their numbers of messages."""
     found = client.queues()
     if as_json:
         for queue in found:
@@ -277,19 +286,19 @@ def queues(client: Client, as_json: bool) -> None:
 
 @click.command()
 @click.argument("queue")
-@click.option("--limit", type=click.IntRange(min=1), help="At most so many.")
-@click.option("--job", help="Only this job.")
-@click.option("--reason", help="Only this reason: failed, poison, unknown_urn.")
-@click.option("--before", type=int, help="Only those that failed before this time, Unix ms.")
-@click.option("--after", type=int, help="Only those that failed at this time or later, Unix ms.")
-@click.option("--trace-id", help="Only this trace id.")
-@click.option("--to-queue", help="Send them to this queue instead.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--limit", type=click.IntRange(min=1), help="The maximum number of dead letters.")
+@click.option("--job", help="Only dead letters with this job.")
+@click.option("--reason", help="Only dead letters with this reason: failed, poison, unknown_urn.")
+@click.option("--before", type=int, help="Only dead letters from before this time, Unix milliseconds.")
+@click.option("--after", type=int, help="Only dead letters from this time or later, Unix milliseconds.")
+@click.option("--trace-id", help="Only dead letters with this trace id.")
+@click.option("--to-queue", help="The target queue.  [default: QUEUE]")
+@click.option("--dry-run", is_flag=True, help="Only count the dead letters.")
 @_connects
 def redrive(
     client: Client, queue: str, limit: int | None, to_queue: str | None, dry_run: bool, **conditions: Any
 ) -> None:
-    """Send dead letters of QUEUE back. Stopped half way, it loses nothing and can be started again."""
+    """Send dead letters of QUEUE back. An interrupted redrive loses nothing and can be repeated."""
     order: dict[str, Any] = {"dry_run": dry_run}
     order |= {name: value for name, value in (("limit", limit), ("to_queue", to_queue)) if value is not None}
     order["filter"] = {name: value for name, value in conditions.items() if value is not None}

@@ -1,7 +1,7 @@
-"""The command line. ``serve``, ``check-config`` and ``healthcheck`` read the configuration; the rest are clients of a
-running gateway.
+"""The command line: ``serve``, ``check-config`` and ``healthcheck`` read the configuration, and the other commands
+are clients of a running gateway.
 
-Commands import what they need when they run: ``--help`` stays quick and loads no broker's client.
+Commands import their modules when they run, so that ``--help`` is quick and loads no broker's client.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CONFIG = click.option(
     "--config",
     type=click.Path(path_type=Path),
     envvar="BABELGATE_CONFIG",
-    help="The YAML file; without it, the defaults.",
+    help="The YAML configuration file; without it, the defaults apply.",
 )
 
 
@@ -39,13 +39,13 @@ def cli() -> None:
 @cli.command()
 @CONFIG
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
-@click.option("--port", type=int, help="The port; 0 takes a free one.  [default: 8080]")
-@click.option("--workers", type=int, help="Processes that share the port.  [default: 1]")
-@click.option("--prefix", help="The path under which a proxy publishes the service.")
-@click.option("--tls-cert", type=click.Path(), help="Certificate chain, PEM.")
-@click.option("--tls-key", type=click.Path(), help="Its private key, PEM.")
-@click.option("--log-level", help="debug, info, warning or error.  [default: info]")
-@click.option("--quiet", is_flag=True, help="Print no examples.")
+@click.option("--port", type=int, help="The port to listen on; 0 selects a free port.  [default: 8080]")
+@click.option("--workers", type=int, help="The number of processes that share the port.  [default: 1]")
+@click.option("--prefix", help="The path prefix that a proxy adds.")
+@click.option("--tls-cert", type=click.Path(), help="The certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(), help="The private key of the certificate, PEM.")
+@click.option("--log-level", help="The lowest level that is logged: debug, info, warning or error.  [default: info]")
+@click.option("--quiet", is_flag=True, help="Do not print example commands.")
 def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     """Run the gateway until SIGTERM or Ctrl-C."""
     from app.config import settings
@@ -58,7 +58,7 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
 
 
 def greet(url: str, settings: Settings) -> None:
-    """Print lines to paste: publish, receive, ack. On standard error, because standard output is the log's."""
+    """Print example commands for publish, receive and ack on standard error; standard output is for the log."""
     token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
     curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
     queue = next((name for name in settings.queues if "*" not in name), "emails")
@@ -77,9 +77,9 @@ def greet(url: str, settings: Settings) -> None:
 
 @cli.command("check-config")
 @CONFIG
-@click.option("--offline", is_flag=True, help="Do not connect to the brokers for their warnings.")
+@click.option("--offline", is_flag=True, help="Do not connect to the brokers to get their warnings.")
 def check_config(config: Path | None, offline: bool) -> None:
-    """Print the resolved routes and what to know of them; exit 1 when the gateway would refuse to start."""
+    """Check the configuration: print the routes and warnings, or exit with 1 if the gateway would not start."""
     from app.config import settings
     from app.server.checks import check_settings
 
@@ -99,9 +99,9 @@ def check_config(config: Path | None, offline: bool) -> None:
 @cli.command()
 @CONFIG
 def healthcheck(config: Path | None) -> None:
-    """Ask the gateway of this configuration, on this machine, whether it is alive; exit 0 if it is, else 1.
+    """Check that the gateway with this configuration is alive on this machine; exit with 0 if it is, else with 1.
 
-    Options that were given to serve are not known here: set them in the file or by BABELGATE_ variables.
+    This command does not see the options of serve: set them in the file or with BABELGATE_ variables.
     """
     from app.config import settings
     from app.server.healthcheck import Unhealthy, ask
@@ -137,17 +137,17 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
 
     found = []
     if settings.auth is None:
-        found.append("no auth is configured: every program on this machine may use the gateway")
+        found.append("no auth is configured: every program on this machine can use the gateway")
     elif settings.auth == "none" and not settings.is_loopback:
-        found.append(f"auth: none lets everybody in who reaches {settings.host}")
+        found.append(f"auth: none allows everyone who can reach {settings.host}")
     if settings.default is None:
-        found.append("there is no default: queues that are not listed are 404")
+        found.append("there is no default: other queues than the listed ones are 404")
     used = {route.broker for route in routes}
     found += [f"no queue is routed to the broker {name!r}" for name in settings.brokers if name not in used]
     for route in {route.broker: route for route in routes}.values():
         largest = route.capabilities.max_body_bytes
         if largest is not None and largest < settings.limits.max_message_bytes:
-            found.append(f"limits.max_message_bytes is more than the {largest} bytes that {route.broker!r} takes")
+            found.append(f"limits.max_message_bytes is more than the {largest} bytes that {route.broker!r} accepts")
 
     async def ask(route: Route) -> list[str]:
         try:
@@ -159,7 +159,7 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
             await route.binding.close()
 
     async def ask_all() -> list[list[str]]:
-        # An embedded broker would leave a new file behind, owned by whoever checks the configuration.
+        # Opening an embedded broker would create its file, owned by the user of this command.
         brokers = {r.broker: r for r in routes if driver(r.broker, settings.brokers[r.broker].url).extra}
         return list(await asyncio.gather(*(ask(route) for route in brokers.values())))
 

@@ -1,4 +1,4 @@
-"""What the command line prints, and how it ends."""
+"""Output and exit statuses of the command line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def complain(text: str) -> None:
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print aligned columns; ``None`` is a dash."""
+    """Print aligned columns, with a dash for None."""
     lines = [heads, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     for line in lines:
@@ -28,7 +28,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
 
 @contextmanager
 def configuration_errors() -> Iterator[None]:
-    """Say which keys of the configuration are bad, and exit with 1."""
+    """Print each bad key of the configuration with its reason, and exit with 1."""
     try:
         yield
     except ConfigError as error:
@@ -39,7 +39,8 @@ def configuration_errors() -> Iterator[None]:
 
 @contextmanager
 def gateway_errors() -> Iterator[None]:
-    """Say in one line what the gateway refused (exit 1), that there is none (3); an interrupt is quiet (130)."""
+    """Print an error of the gateway and exit: 1 when it refused the request, 3 when it does not answer. An interrupt
+    prints nothing (130)."""
     from app.cli.client import GatewayUnreachable, RequestRefused
 
     try:

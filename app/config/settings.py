@@ -1,4 +1,4 @@
-"""One frozen settings tree: what a configuration may say."""
+"""The settings of one gateway, and their loading from YAML, environment and command line."""
 
 from __future__ import annotations
 
@@ -44,18 +44,21 @@ _TAGS = ("auth: none", "auth: tokens")
 
 
 class Settings(Section):
-    """The whole configuration of one gateway."""
+    """The complete configuration of one gateway."""
 
     brokers: dict[Annotated[str, Field(pattern="^[A-Za-z0-9_-]{1,64}$")], BrokerSettings]
     queues: dict[QueuePattern, QueueSettings] = Field(
-        default_factory=dict, description="Exact names first, then patterns; the first match wins."
+        default_factory=dict,
+        description="Routes by queue name or pattern: exact names first, then patterns in order; the first match wins.",
     )
     default: QueueSettings | None = Field(
-        default=None, description="The route of every other queue; without it they are 404."
+        default=None, description="The route of all other queues; without it they are 404."
     )
     limits: LimitSettings = LimitSettings()
-    state_dir: Path = Field(default=Path("."), description="Holds the token key and the default SQLite file.")
-    token_keys: tuple[TokenKeySettings, ...] = Field(default=(), description="The first signs, all verify.")
+    state_dir: Path = Field(default=Path("."), description="Directory of the token key and the default SQLite file.")
+    token_keys: tuple[TokenKeySettings, ...] = Field(
+        default=(), description="Keys of ack tokens: the first signs, all verify. None: a key file in `state_dir`."
+    )
     peers: PeerSettings = PeerSettings()
     idempotency: IdempotencySettings = IdempotencySettings()
     journal: JournalSettings = JournalSettings()
@@ -65,32 +68,41 @@ class Settings(Section):
             Discriminator(lambda value: _TAGS[isinstance(value, Mapping | AuthSettings)]),
         ]
         | None
-    ) = Field(default=None, description="`none`: anyone may call. Left out: anyone on this machine.")
+    ) = Field(default=None, description="`none`: anyone may call. Without it: anyone on this machine.")
     hosts: Annotated[tuple[Annotated[str, AfterValidator(host_name)], ...], BeforeValidator(commas)] = Field(
         default=(),
-        description="Names it is reached by, besides `host` and loopback; without credentials all others are 403.",
+        description="Names of this service, besides `host` and loopback. Without credentials, other names are 403.",
     )
     host: str = Field(default="127.0.0.1", min_length=1, description="The address to listen on.")
     port: int = Field(default=8080, ge=0, le=65_535, description="The port to listen on; 0 takes a free one.")
     workers: int = Field(default=1, ge=1, le=256, description="Processes that share the port.")
-    prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path a proxy puts in front.")
+    prefix: str = Field("", pattern="^(/[A-Za-z0-9._~-]+)*$", description="The path prefix that a proxy adds.")
     tls_cert: Path | None = Field(default=None, description="Certificate chain, PEM.")
     tls_key: Path | None = Field(default=None, description="Its private key, PEM.")
-    keep_alive_seconds: int = Field(default=75, ge=1, le=3_600, description="How long a silent connection stays open.")
-    head_seconds: Seconds = Field(30, le=3_600, description="Time for a client to send the head of a request.")
-    body_seconds: Seconds = Field(30, le=86_400, description="Time for a body, while the gateway reads it.")
-    body_bytes_per_second: int = Field(1_024, ge=1, description="One second more for so many bytes of a body.")
-    drain_seconds: Delay = Field(0, le=3_600, description="How long to serve on, not ready, after a stop signal.")
-    shutdown_seconds: Seconds = Field(20, le=3_600, description="How long requests in flight may then take.")
+    keep_alive_seconds: int = Field(
+        default=75, ge=1, le=3_600, description="Time after which a silent connection is closed."
+    )
+    head_seconds: Seconds = Field(30, le=3_600, description="Maximum time for a client to send the head of a request.")
+    body_seconds: Seconds = Field(
+        30, le=86_400, description="Maximum time for a client to send a body, while the gateway reads it."
+    )
+    body_bytes_per_second: int = Field(
+        1_024, ge=1, description="Number of body bytes that extend `body_seconds` by one second."
+    )
+    drain_seconds: Delay = Field(
+        0, le=3_600, description="Time to continue serving, while not ready, after a stop signal."
+    )
+    shutdown_seconds: Seconds = Field(20, le=3_600, description="Time that requests in flight may then take.")
     open_readyz: bool = Field(
-        default=False, description="Whether /readyz names brokers without a token that has the right `manage`."
+        default=False, description="Whether `/readyz` names brokers to callers without the right `manage`."
     )
-    metrics: bool = Field(default=True, description="Whether anything is counted, for `/metrics` and OTLP.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What to log.")
+    metrics: bool = Field(default=True, description="Whether metrics are recorded, for `/metrics` and OTLP.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
     log_format: Literal["auto", "json", "console"] = Field(
-        "auto", description="JSON lines, or lines for people; auto: for people on a terminal."
+        "auto",
+        description="`json`: JSON lines; `console`: readable lines; `auto`: `console` on a terminal, else `json`.",
     )
-    access_log: bool = Field(default=False, description="One line per request.")
+    access_log: bool = Field(default=False, description="Whether each request is logged.")
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -101,22 +113,23 @@ class Settings(Section):
             if route.broker not in self.brokers:
                 names = ", ".join(self.brokers)
                 raise ConfigError(
-                    key=f"{key}.broker", reason=f"no broker {route.broker!r} is configured; there are {names}"
+                    key=f"{key}.broker",
+                    reason=f"no broker {route.broker!r} is configured; the configured brokers are {names}",
                 )
         if self.idempotency.store not in ("own", "none", *self.brokers):
             names = ", ".join(self.brokers)
-            reason = f"no broker {self.idempotency.store!r} is configured; own, none, or one of {names} is expected"
+            reason = f"no broker {self.idempotency.store!r} is configured; must be own, none, or one of {names}"
             raise ConfigError(key="idempotency.store", reason=reason)
         if len({key.id for key in self.token_keys}) < len(self.token_keys):
             raise ConfigError(key="token_keys", reason="two keys have the same id")
         self._check_peers()
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ConfigError(key="tls_cert", reason="tls_cert and tls_key go together")
+            raise ConfigError(key="tls_cert", reason="tls_cert and tls_key must be set together")
         if self.auth is None and not self.is_loopback:
             raise ConfigError(
                 key="host",
                 reason=f"{self.host} can be reached from other machines, and no credentials are configured: "
-                "set auth.tokens, or auth: none to let anyone in",
+                "set auth.tokens, or auth: none to allow anyone",
             )
         return self
 
@@ -124,11 +137,13 @@ class Settings(Section):
         peers = self.peers
         for key, given in (("listen", peers.listen), ("addresses", peers.addresses), ("dns", peers.dns)):
             if given and not self.token_keys:
-                raise ConfigError(key="token_keys", reason=f"peers.{key} needs keys that all the peers share")
+                raise ConfigError(key="token_keys", reason=f"peers.{key} needs keys that all peers share")
             if given and peers.listen is None:
-                raise ConfigError(key="peers.listen", reason=f"with peers.{key} the peers need a way back")
+                raise ConfigError(
+                    key="peers.listen", reason=f"is required with peers.{key}, so that the peers can reach this gateway"
+                )
         if peers.listen is not None and self.workers > 1:
-            reason = "workers cannot share it, because each is a peer of its own: run replicas of one worker instead"
+            reason = "several workers cannot share one address: run replicas with one worker each"
             raise ConfigError(key="peers.listen", reason=reason)
 
     @property
@@ -155,7 +170,7 @@ _PLACES: Mapping[tuple[str, ...], type[BaseModel]] = {
 
 
 def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of the YAML file ``path`` (none: the defaults), overlaid with ``BABELGATE_…`` variables of
+    """Load the settings of the YAML file ``path`` (None: the defaults), overlaid with ``BABELGATE_…`` variables of
     ``environ``, then with ``overrides`` (top-level keys, the command line's).
 
     Raises ConfigError naming the first bad key; its ``problems`` are all of them as (key, reason).
@@ -173,7 +188,7 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
 
 
 def _complete(tree: dict[str, Any]) -> None:
-    """Fill in what a minimal configuration leaves out: one broker, and the route to the only broker."""
+    """Add the defaults of a minimal configuration: one broker, and the default route to the only broker."""
     if not tree.get("brokers"):
         file = Path(str(tree.get("state_dir", "."))) / "babelgate.db"
         tree["brokers"] = {"local": {"url": f"sqlite:///{quote(str(file))}"}}
@@ -181,12 +196,14 @@ def _complete(tree: dict[str, Any]) -> None:
     if "default" in tree or tree.get("queues") or not isinstance(brokers, dict):
         return
     if len(brokers) > 1:
-        raise ConfigError(key="default", reason="with several brokers and no queues, default.broker must name one")
+        raise ConfigError(
+            key="default", reason="default.broker must name one of the brokers, because there are several and no queues"
+        )
     tree["default"] = {"broker": next(iter(brokers))}
 
 
 def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> tuple[str, str]:
-    """A pydantic error as the dotted key and a sentence; neither holds a configured value."""
+    """Convert a pydantic error to the dotted key and a sentence; neither contains a configured value."""
     place = tuple(part for part in error["loc"] if part not in _TAGS and part != "[key]")
     cause = error.get("ctx", {}).get("error")
     reason = str(cause or error["msg"])

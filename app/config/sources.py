@@ -1,4 +1,4 @@
-"""Where settings come from: the YAML file and the environment, as one plain tree of dicts, lists and scalars."""
+"""Reads the YAML file and the environment into one tree of dicts, lists and scalars."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.errors import ConfigError
 
 PREFIX = "BABELGATE_"
 NOT_SETTINGS = frozenset({"CONFIG", "URL", "TOKEN", "TOKEN_FILE"})
-"""Variables of the command line: the configuration's path, and where a client connects."""
+"""Variables of the command line, not of the settings: the path of the file, and the address of a client."""
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)")
 _LINK_URL = re.compile(r"(tcp|udp|sctp)://")
 _REFERENCE = re.compile(r"\$(?P<escape>\$)?\{(?P<kind>[a-z]*):?(?P<name>[^}]*)\}")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people read it: ``on``, ``no``, dates and ``1:30`` are text, so is every key, and none comes twice."""
+    """Loads YAML in which ``on``, ``no``, dates, ``1:30`` and all keys are text, and duplicate keys are errors."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -33,7 +33,7 @@ class _Loader(yaml.SafeLoader):
                 raise ConstructorError(None, None, "a key must be text", key.start_mark)
             if key.value in seen:
                 line = key.start_mark.line + 1
-                raise ConfigError(key=key.value, reason=f"the key comes twice, again in line {line}")
+                raise ConfigError(key=key.value, reason=f"duplicate key, repeated in line {line}")
             seen.add(key.value)
             if key.tag != "tag:yaml.org,2002:merge":
                 key.tag = "tag:yaml.org,2002:str"
@@ -52,9 +52,9 @@ for _tag, _pattern, _first in (
 
 
 def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
-    """The tree of a YAML file, its ``${env:NAME}`` and ``${file:/path}`` replaced; ``$${`` stands for ``${``.
+    """Read a YAML file, and replace ``${env:NAME}`` and ``${file:/path}`` in it; ``$${`` is a literal ``${``.
 
-    Raises ConfigError; its text quotes keys, lines and columns, never values.
+    Raises ConfigError. Its text quotes keys, lines and columns, but never values.
     """
     try:
         tree = yaml.load(path.read_text("utf-8"), _Loader)
@@ -65,7 +65,7 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     if tree is None:
         return {}
     if not isinstance(tree, dict):
-        raise ConfigError(key=str(path), reason="the file must hold a mapping")
+        raise ConfigError(key=str(path), reason="the file must contain a mapping")
     tree = _interpolate(tree, "", environ)
     if isinstance(tree.get("brokers"), dict):
         tree["brokers"] = {k: {"url": v} if isinstance(v, str) else v for k, v in tree["brokers"].items()}
@@ -75,8 +75,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
 def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
     """Put the ``BABELGATE_A__B=value`` variables of ``environ`` into ``tree`` as ``a.b``; JSON values are decoded.
 
-    ``BABELGATE_A__B_FILE`` names a file that holds the value. A URL for ``brokers.name`` is its ``url``.
-    Returns the variable that set each path. Raises ConfigError.
+    ``BABELGATE_A__B_FILE`` names a file that contains the value. A URL for ``brokers.name`` becomes its ``url``.
+    Returns the name of the variable that set each path. Raises ConfigError.
     """
     origins: dict[tuple[str, ...], str] = {}
     for variable, text in sorted(environ.items()):
@@ -99,7 +99,7 @@ def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[tuple[str,
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, variable: str) -> tuple[str, ...]:
-    """Set ``path``; names that differ only in case from a key that is there mean that key. Returns the real path."""
+    """Set ``path``, ignoring the case of existing keys; return the path with the existing spelling."""
     node: Any = tree
     real: list[str] = []
     for step in path:
@@ -117,8 +117,8 @@ def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any, variable: str)
 
 
 def _is_service_link(name: str, text: str) -> bool:
-    # Kubernetes gives every pod variables for each Service of its namespace; one called babelgate yields
-    # BABELGATE_PORT=tcp://… and the like, which nobody meant as settings.
+    # Kubernetes sets variables for each Service of the namespace in every pod. A Service called babelgate produces
+    # BABELGATE_PORT=tcp://… and others, which are not settings.
     return bool(_SERVICE_LINK.fullmatch(name) or (name.endswith("PORT") and _LINK_URL.match(text)))
 
 
@@ -149,7 +149,7 @@ def _resolve(reference: re.Match[str], key: str, environ: Mapping[str, str]) -> 
         if name not in environ:
             raise ConfigError(key=key, reason=f"the environment variable {name} is not set")
         return environ[name]
-    raise ConfigError(key=key, reason="a reference is ${env:NAME} or ${file:/path}; a literal ${ is written $${")
+    raise ConfigError(key=key, reason="a reference must be ${env:NAME} or ${file:/path}; write a literal ${ as $${")
 
 
 def _read_secret(name: str, key: str) -> str:
@@ -160,7 +160,7 @@ def _read_secret(name: str, key: str) -> str:
 
 
 def _describe(error: yaml.YAMLError) -> str:
-    # Only the scanner's and the parser's own words are safe: the others, and every snippet, quote the text.
+    # Only messages of the scanner and the parser are safe. Other messages, and all snippets, quote the file.
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     why = f": {error.problem}" if isinstance(error, ScannerError | ParserError) else ""

@@ -1,4 +1,4 @@
-"""The keys that sign ack tokens."""
+"""Loads or creates the keys that sign ack tokens."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _SECRET_BYTES = 32
 
 
 def token_keys(settings: Settings) -> list[TokenKey]:
-    """The configured keys, else the one of ``state_dir/token.key``, which is made when it is missing.
+    """Return the configured keys, else the key of ``state_dir/token.key``, which is created when it is missing.
 
-    Processes that start at once agree on one key. Raises ConfigError when the file can be neither read nor made.
+    Processes that start at the same time use the same key. Raises ConfigError when the file cannot be read or created.
     """
     if settings.token_keys:
         return [TokenKey(key.id, key.secret.get_secret_value().encode()) for key in settings.token_keys]
@@ -34,12 +34,14 @@ def token_keys(settings: Settings) -> list[TokenKey]:
     except ValueError:
         secret = b""
     if len(secret) < _SECRET_BYTES:
-        raise ConfigError(key="state_dir", reason=f"{path} holds no key of {_SECRET_BYTES} bytes in hexadecimal")
+        raise ConfigError(
+            key="state_dir", reason=f"{path} does not contain a key of {_SECRET_BYTES} bytes in hexadecimal"
+        )
     return [TokenKey(hashlib.sha256(secret).hexdigest()[:8], secret)]
 
 
 def check_token_keys(settings: Settings) -> None:
-    """Raise ConfigError where :func:`token_keys` would; makes nothing."""
+    """Raise the ConfigError that :func:`token_keys` would raise, without creating the file."""
     if settings.token_keys or (settings.state_dir / KEY_FILE).exists():
         token_keys(settings)
     else:
@@ -47,8 +49,8 @@ def check_token_keys(settings: Settings) -> None:
 
 
 def _create(path: Path) -> None:
-    """Write a new key under a name of its own, then link it into place: whoever links first wins, and nobody ever sees
-    half a file."""
+    """Write a new key to a temporary file, then link it to ``path``. The first process to link wins, and no process
+    reads an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{KEY_FILE}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -1,4 +1,4 @@
-"""Dead letters: list, send back, remove."""
+"""Endpoints for dead letters: list, redrive, purge."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EVERYTHING = views.RedriveRequest()
 
 
 def routes(gateway: Gateway) -> APIRouter:
-    """The routes over ``gateway``."""
+    """The routes that call ``gateway``."""
     router = APIRouter(prefix="/queues/{queue}", tags=["dead letters"])
 
     @router.get(
@@ -29,8 +29,8 @@ def routes(gateway: Gateway) -> APIRouter:
     async def list_dead_letters(
         caller: CallerOf, queue: QueueName, asked: Annotated[views.DeadLetterQuery, Query()]
     ) -> Response:
-        """A page of dead letters, oldest first, all given conditions met. A page may be empty and have a next one; it
-        has fewer than `limit` where these are large."""
+        """Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
+        have a next page; large dead letters reduce the number returned below `limit`."""
         where = DeadLetterFilter(asked.job, asked.reason, asked.before, asked.after, asked.trace_id)
         found, cursor = await gateway.dead_letters(caller, queue, where, asked.limit, asked.cursor)
         tail = f'],"next_cursor":{json.dumps(cursor)}}}'
@@ -39,15 +39,15 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.post(
         "/dead-letters:redrive",
         operation_id="redrive_dead_letters",
-        summary="Send dead letters back",
+        summary="Redrive dead letters",
         dependencies=NO_PARAMETERS,
     )
     async def redrive_dead_letters(
         caller: CallerOf, queue: QueueName, trace: TraceOf, asked: views.RedriveRequest = _EVERYTHING
     ) -> views.RedriveResultView:
-        """Send dead letters back: publish, confirm, then remove; nothing is lost when it stops half way.
+        """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
 
-        Needs the right `manage`, and `send` on another queue when `to_queue` names one.
+        Requires the right `manage`, and `send` on the queue of `to_queue`.
         """
         where = DeadLetterFilter(**dict(asked.filter))
         result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run, trace)
@@ -56,11 +56,11 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.post(
         "/dead-letters:purge",
         operation_id="purge_dead_letters",
-        summary="Remove all dead letters",
+        summary="Purge dead letters",
         dependencies=NO_PARAMETERS,
     )
     async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.PurgedView:
-        """Remove all dead letters of the queue. Needs the right `manage`."""
+        """Remove all dead letters of the queue. Requires the right `manage`."""
         return views.PurgedView(removed=await gateway.purge_dead_letters(caller, queue))
 
     return router

@@ -1,4 +1,4 @@
-"""The envelope as JSON Schema, for the OpenAPI document; the codec is what decides."""
+"""JSON Schemas of the envelope for the OpenAPI document. Validation itself is done by the codec."""
 
 from __future__ import annotations
 
@@ -44,17 +44,18 @@ SCHEMAS: Json = {
         "type": "object",
         "required": ["job", "trace_id", "data", "meta", "attempts"],
         "properties": {
-            "job": _TEXT | {"description": "What the message is, as a URN.", "examples": ["urn:babel:emails:welcome"]},
-            "trace_id": _TEXT | {"description": "A UUID by convention."},
-            "data": _OBJECT | {"description": "The payload; key order and number literals are kept."},
+            "job": _TEXT
+            | {"description": "The kind of the message, as a URN.", "examples": ["urn:babel:emails:welcome"]},
+            "trace_id": _TEXT | {"description": "By convention a UUID."},
+            "data": _OBJECT | {"description": "The payload; key order and number literals are preserved."},
             "meta": _META,
             "attempts": _COUNT,
         },
         "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
     },
     "ReceivedEnvelope": {
-        "description": "The envelope as it lay on the queue. This gateway writes all members of `Envelope`; another "
-        "program may leave out what is not required here, or write `urn` in place of `job`.",
+        "description": "The envelope as stored on the queue. This gateway writes all members of `Envelope`; another "
+        "program may omit optional members, or write `urn` instead of `job`.",
         "type": "object",
         "required": ["trace_id", "data", "meta", "attempts"],
         "properties": {
@@ -72,11 +73,11 @@ SCHEMAS: Json = {
                     "created_at": {"type": ["integer", "null"], "description": "Unix milliseconds UTC."},
                 },
             },
-            "attempts": {"type": "integer", "description": "The delivery's own `attempts` counts more."},
+            "attempts": {"type": "integer", "description": "The `attempts` of the delivery takes precedence."},
         },
     },
     "Draft": {
-        "description": "What an envelope says; the gateway adds ids, time and version.",
+        "description": "An envelope without its ids, time and version, which the gateway adds.",
         "type": "object",
         "required": ["job", "data"],
         "properties": {
@@ -88,22 +89,22 @@ SCHEMAS: Json = {
         "propertyNames": _without((*FORBIDDEN, "attempts", "urn", "dead_letter")),
     },
     "Entry": {
-        "description": "An envelope or a draft, and what belongs to the message but not into its body.",
+        "description": "An envelope or a draft, with options of the message that are not part of its body.",
         "type": "object",
         "required": ["envelope"],
         "properties": {
             "envelope": {"anyOf": [{"$ref": "#/components/schemas/Draft"}, {"$ref": "#/components/schemas/Envelope"}]},
             "delay_seconds": {"type": ["number", "null"], "minimum": 0},
             "ordering_key": _TEXT
-            | {"type": ["string", "null"], "description": "Orders or groups, where the broker can."},
+            | {"type": ["string", "null"], "description": "Orders or groups messages, where the broker supports it."},
             "headers": {
-                "description": "Native headers, where the broker has them.",
+                "description": "Native headers, where the broker supports them.",
                 "type": ["object", "null"],
                 "propertyNames": _TEXT,
                 "additionalProperties": {"type": "string", "minLength": 1},
             },
             "idempotency_key": {
-                "description": "Publish once: as the header `Idempotency-Key` of a single publish.",
+                "description": "Publishes the message once, like the header `Idempotency-Key` of a single publish.",
                 "type": ["string", "null"],
                 "pattern": "^[ -~]{1,255}$",
             },
@@ -111,8 +112,9 @@ SCHEMAS: Json = {
         "additionalProperties": False,
     },
     "Job": {
-        "description": "A job of the Open Job Spec. It becomes an envelope, whatever broker the queue is on; what only "
-        "a job has is kept in `meta.ext.ojs`. What the server manages is ignored. `scheduled_at` delays it.",
+        "description": "A job of the Open Job Spec. The gateway converts it to an envelope, for queues of any broker, "
+        "and keeps members that only a job has in `meta.ext.ojs`. Members that the server manages are ignored. "
+        "`scheduled_at` delays the message.",
         "type": "object",
         "required": ["type", "args"],
         "properties": {
@@ -120,7 +122,10 @@ SCHEMAS: Json = {
             "id": _TEXT | {"description": "A UUID of version 7."},
             "type": _TEXT | {"examples": ["email.send"]},
             "queue": _TEXT | {"description": "The queue of the path."},
-            "args": {"type": "array", "description": "One object is the envelope's `data`; else this is `data.args`."},
+            "args": {
+                "type": "array",
+                "description": "A single object becomes the envelope's `data`; any other list becomes `data.args`.",
+            },
             "meta": _OBJECT,
             "scheduled_at": {"type": ["string", "null"], "format": "date-time"},
             "expires_at": {"type": ["string", "null"], "format": "date-time"},

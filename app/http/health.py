@@ -1,4 +1,4 @@
-"""Probes and metrics."""
+"""Endpoints for probes and metrics."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ _SWITCH = {"": True, "1": True, "true": True, "0": False, "false": False}
 
 
 def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
-    """The routes over ``gateway``, and ``/metrics`` where there is ``scraping``."""
+    """The routes that call ``gateway``, and ``/metrics`` when ``scraping`` is given."""
     router = APIRouter(tags=["operations"])
 
     @router.get(
         "/livez",
         operation_id="livez",
-        summary="Is the process alive?",
+        summary="Liveness probe",
         response_model_exclude_none=True,
         dependencies=NO_PARAMETERS,
     )
     async def livez() -> views.ProbeView:
-        """The process answers; no broker is asked."""
+        """200 while the process answers. No broker is contacted."""
         return views.ProbeView(status="ok")
 
     @router.get(
         "/startupz",
         operation_id="startupz",
-        summary="Has it started?",
+        summary="Start-up probe",
         response_model_exclude_none=True,
         dependencies=NO_PARAMETERS,
     )
@@ -63,15 +63,15 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
     @router.get(
         READYZ,
         operation_id="readyz",
-        summary="May it get requests?",
+        summary="Readiness probe",
         response_model_exclude_none=True,
         openapi_extra=_VERBOSE,
     )
     async def readyz(request: Request, caller: CallerOf) -> views.ProbeView:
-        """200 once started, while not stopping, and with every required broker up; asks these for at most 2 s.
+        """200 from start to stop of the gateway, while each required broker is up. The check takes at most 2 s.
 
-        `verbose` asks and lists the brokers that `GET /brokers` would show this caller, and what an operator should
-        know of their set-up. Without a valid token, or without the right `manage`, no broker is named, except where the
+        With `verbose` the answer lists the state of the brokers that `GET /brokers` shows this caller, with warnings
+        about their set-up. Without a valid token, or without the right `manage`, the answer names no broker, unless the
         setting `open_readyz` allows it.
         """
         verbose = _verbose(request)
@@ -82,7 +82,7 @@ def routes(gateway: Gateway, scraping: Scraping | None) -> APIRouter:
         if missing := await gateway.overview.missing():
             named = sorted(gateway.overview.managed(caller).intersection(missing))
             if named:
-                raise BrokerUnavailable(broker=named[0], reason="it is required, and does not answer")
+                raise BrokerUnavailable(broker=named[0], reason="it is required and does not answer")
             raise NotReady(reason="A required broker does not answer.")
         managed = verbose and gateway.overview.managed(caller)
         states = await gateway.overview.brokers(caller) if managed else []
@@ -99,16 +99,16 @@ def _add_metrics(router: APIRouter, scraping: Scraping) -> None:
     @router.get(
         "/metrics",
         operation_id="metrics",
-        summary="Numbers for Prometheus",
+        summary="Metrics for Prometheus",
         response_class=PlainTextResponse,
         responses={200: {"content": {OPENMETRICS.partition(";")[0]: {"schema": {"type": "string"}}}}},
         dependencies=NO_PARAMETERS,
     )
     async def metrics(request: Request, caller: CallerOf) -> Response:
-        """Of all workers of this gateway, and of its brokers, in Prometheus' text format, or in OpenMetrics where
-        `Accept` asks for it. Needs the right `manage` on some queue.
+        """Return the metrics of all workers of this gateway and of its brokers, in Prometheus' text format, or in
+        OpenMetrics when `Accept` prefers it. Requires the right `manage` on some queue.
 
-        Brokers and workers that do not answer within 2 s are left out.
+        Brokers and workers that do not answer within 2 s are omitted.
         """
         caller.require_anywhere(Right.MANAGE)
         text, content_type = await scraping.show(request.headers.get("accept", ""))
@@ -119,8 +119,8 @@ def _verbose(request: Request) -> bool:
     query = request.query_params
     unknown = set(query) - {"verbose"}
     if unknown:
-        raise InvalidParameter(name=min(unknown), reason="there is no such parameter")
+        raise InvalidParameter(name=min(unknown), reason="is not a parameter of this path")
     value = query.get("verbose", "false").lower()
     if value not in _SWITCH:
-        raise InvalidParameter(name="verbose", reason="it is true or false")
+        raise InvalidParameter(name="verbose", reason="must be true or false")
     return _SWITCH[value]

@@ -1,4 +1,4 @@
-"""The OpenAPI document: the hot operations, FastAPI's, and what holds for all of them.
+"""The OpenAPI document: hot operations, operations of FastAPI, and the parts that all operations share.
 
 ``python -m app.http.openapi`` prints it as YAML.
 """
@@ -31,21 +31,21 @@ Json = dict[str, Any]
 
 _DESCRIPTION = (
     "One HTTP service in front of every message broker: publish and consume BabelQueue envelopes. "
-    "Every `…_at` is Unix milliseconds UTC, every `…_seconds` may be decimal. Errors are RFC 9457 problems. "
+    "Each `…_at` is in Unix milliseconds UTC; each `…_seconds` may be decimal. Errors are RFC 9457 problems. "
     "Delivery is at least once."
 )
 _TAGS = [
-    {"name": "publish", "description": "Write messages. Needs the right `send`."},
-    {"name": "consume", "description": "Receive and settle messages. Needs the right `listen`."},
+    {"name": "publish", "description": "Publish messages. Requires the right `send`."},
+    {"name": "consume", "description": "Receive and settle messages. Requires the right `listen`."},
     {
         "name": "dead letters",
-        "description": "Messages that failed for good. `listen` may look, `manage` may change.",
+        "description": "Messages that failed permanently. Reading requires `listen`, changing requires `manage`.",
     },
-    {"name": "queues", "description": "Queues and brokers as operators see them."},
+    {"name": "queues", "description": "Queues and brokers, for operators."},
     {"name": "operations", "description": "Probes and metrics."},
 ]
 _PROBLEM: Json = {
-    "description": "RFC 9457 problem details. `errors` tells where in the body; `trace_id` is that of the envelope.",
+    "description": "RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code", "retryable", "trace_id", "errors"],
     "properties": {
@@ -53,21 +53,24 @@ _PROBLEM: Json = {
         "title": {"type": "string"},
         "status": {"type": "integer"},
         "detail": {"type": "string"},
-        "instance": {"type": "string", "description": "The path of the request; empty where none could be read."},
-        "code": {"type": "string", "description": "Stable; for programs.", "examples": ["lease_lost"]},
+        "instance": {"type": "string", "description": "The path of the request; empty when it could not be read."},
+        "code": {"type": "string", "description": "Stable code, for programs.", "examples": ["lease_lost"]},
         "retryable": {"type": "boolean"},
         "trace_id": {"type": ["string", "null"]},
         "errors": {"type": "array", "items": {"$ref": "#/components/schemas/Defect"}},
-        "actual": {"description": "What was sent, of a 413.", "anyOf": [{"type": "integer"}, {"type": "string"}]},
-        "limit": {"description": "What is allowed, of a 413.", "type": "integer"},
-        "maximum": {"description": "What the broker allows, of a 422.", "type": "number"},
+        "actual": {
+            "description": "With 413: the size that was sent.",
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+        },
+        "limit": {"description": "With 413: the limit.", "type": "integer"},
+        "maximum": {"description": "With 422: the maximum of the broker.", "type": "number"},
     },
 }
 _QUEUE: Json = {
     "name": "queue",
     "in": "path",
     "required": True,
-    "description": "1 to 120 of `A-Z a-z 0-9 . _ -`. A dead-letter queue (`….dlq`) is reached through its parent.",
+    "description": "1 to 120 characters of `A-Z a-z 0-9 . _ -`. Dead-letter queues (`….dlq`) have no path.",
     "schema": {"type": "string", "pattern": r"^(?!\.{1,2}$)(?!.*\.dlq$)[A-Za-z0-9._-]{1,120}$"},
     "example": "emails",
 }
@@ -75,12 +78,12 @@ _QUEUE: Json = {
 # every nullable member then becomes a class of its own.
 _REQUEST_ID: Json = {
     "X-Request-Id": {
-        "description": "The client's own, when it is at most 128 visible ASCII characters, else a new one.",
+        "description": "The id sent by the client when it has at most 128 visible ASCII characters, else a new one.",
         "required": True,
         "schema": {"type": "string"},
     }
 }
-_SECONDS = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
+_SECONDS = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
     401: {"WWW-Authenticate": {"required": True, "schema": {"const": 'Bearer realm="babelgate"'}}},
     409: _SECONDS,
@@ -96,7 +99,7 @@ _WITH_BROKER = (404, 422, 429, 502, 503, 504)
 
 
 def document(rest: FastAPI, prefix: str = "") -> Json:
-    """The document of the service whose other endpoints ``rest`` serves, below ``prefix``."""
+    """The document of the service below ``prefix``; ``rest`` serves all endpoints but the hot ones."""
     made = get_openapi(title="babelgate", version=__version__, routes=rest.routes, description=_DESCRIPTION, tags=_TAGS)
     schemas = made["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
@@ -126,12 +129,12 @@ def _path(path: str, operations: dict[str, Json]) -> Json:
 
 
 def _operation(path: str, method: str, operation: Json) -> Json:
-    """With what holds for every operation of its kind, in the order of the statuses."""
+    """Add the parts that all operations of a kind share; order the answers by status."""
     parameters = [each for each in operation.get("parameters", ()) if each["in"] != "path"]
     responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
     for answer in responses.values():
         if "$ref" not in answer:
-            answer["description"] = answer["description"].replace("Successful Response", "Done.")
+            answer["description"] = answer["description"].replace("Successful Response", "The request succeeded.")
             answer["headers"] = answer.get("headers", {}) | _REQUEST_ID
     probe = operation["operationId"].endswith("z")
     statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
@@ -146,17 +149,16 @@ def _operation(path: str, method: str, operation: Json) -> Json:
 
 
 def _named(schemas: Json) -> Json:
-    """Name each schema as clients know it: a class of ours has the suffix ``View`` where the gateway has its name."""
+    """Remove the suffix ``View``, which distinguishes a schema's class from a class of the gateway."""
     return {name.removesuffix(_VIEW): schema for name, schema in schemas.items()}
 
 
 def _explicit(node: Any) -> Any:
-    """Return ``node`` with everything stated that client generators otherwise guess wrong.
+    """Return ``node`` with explicit types where client generators guess wrong, and with the names of :func:`_named`.
 
-    - A reference and a title name a schema as :func:`_named` does.
-    - An integer is ``int64``, another number is ``double``. Go's generator takes 32 bits for a number without a format.
-    - An object that is not closed says that it is open. Generated Go and Java otherwise refuse unknown members.
-    - A default is part of the description. A generated client would send it with each request, or require it.
+    - An integer is ``int64``, another number is ``double``. Go's generator uses 32 bits for a number without a format.
+    - An object that is not closed is declared open. Generated Go and Java otherwise refuse unknown members.
+    - A default becomes part of the description. Generated clients would send or require a ``default``.
     """
     if isinstance(node, list):
         return [_explicit(item) for item in node]
@@ -178,12 +180,12 @@ def _explicit(node: Any) -> Any:
 
 
 def _generated(answer: Json) -> bool:
-    """Whether it is FastAPI's own 422, which this service never sends."""
+    """Whether ``answer`` is FastAPI's own 422, which this service never sends."""
     return str(answer.get("content", {}).get("application/json", {}).get("schema", {})).find("HTTPValidation") >= 0
 
 
 def _problems() -> Iterator[tuple[str, Json]]:
-    # No operation can declare that a path has others than its own.
+    # 405 belongs to a path, not to one of its operations.
     for status in sorted({meaning.status for meaning in MEANINGS.values()} - {405}):
         titles = sorted({meaning.title for meaning in MEANINGS.values() if meaning.status == status})
         yield (
@@ -197,7 +199,7 @@ def _problems() -> Iterator[tuple[str, Json]]:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes shared parts out each time: anchors read badly."""
+    """Writes shared parts each time, without YAML anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""The hot endpoints as OpenAPI operations; FastAPI writes those of the rest."""
+"""The OpenAPI operations of the hot endpoints. FastAPI generates those of the other endpoints."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ PUBLISH_BODY: Json = {
         "application/json": {
             "schema": ref("Publication"),
             "examples": {
-                "draft": {"summary": "A draft; the gateway completes it", "value": DRAFT},
-                "entry": {"summary": "With what belongs to the message, not into its body", "value": ENTRY},
+                "draft": {"summary": "A draft, which the gateway completes", "value": DRAFT},
+                "entry": {"summary": "An entry: an envelope or draft with a delay, headers or keys", "value": ENTRY},
             },
         },
         MEDIA_TYPE: {"schema": ref("Job"), "example": JOB},
@@ -72,19 +72,21 @@ IDEMPOTENCY_KEY: Json = {
     "name": "Idempotency-Key",
     "in": "header",
     "required": False,
-    "description": 'Publish once: a call that is repeated gets the answer of the first. `"…"`, or a bare text.',
+    "description": 'Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.',
     "schema": {"type": "string", "pattern": r"""^("([ !#-\[\]-~]|\\["\\]){1,255}"|[!#-~]{1,255})$"""},
     "example": '"order-4711"',
 }
 _REPLAYED: Json = {
     "Idempotency-Replayed": {
-        "description": "The answer of the first call with this key; nothing was written now.",
+        "description": "This is the answer to the first request with this key; this request wrote nothing.",
         "schema": {"const": "true"},
     }
 }
 
 
-_DEADLINE_TEXT = "A lease ends at its deadline: later calls are `lease_lost`, and the message is handed out again."
+_DEADLINE_TEXT = (
+    "After its deadline a lease is over: calls are answered `lease_lost`, and the message is delivered again."
+)
 
 
 def _settle(operation_id: str, summary: str, request: str, example: Json, description: str) -> Json:
@@ -101,7 +103,10 @@ def _settle(operation_id: str, summary: str, request: str, example: Json, descri
         "requestBody": {"required": True, "content": json_content(ref(request), example)},
         "responses": {
             "200": {"description": "Every token was settled.", "content": json_content(ref("SettleOutcome"), answer)},
-            "207": {"description": "Some were not; each result tells.", "content": json_content(ref("SettleOutcome"))},
+            "207": {
+                "description": "Some tokens failed; see their results.",
+                "content": json_content(ref("SettleOutcome")),
+            },
             "409": {"$ref": "#/components/responses/Problem409"},
         },
     }
@@ -121,7 +126,7 @@ _RECEIVED_EXAMPLE = {
 }
 _RECEIVED: Json = {
     "200": {
-        "description": "Deliveries, oldest first; an empty list when none came.",
+        "description": "Deliveries, oldest first; an empty list when there are none.",
         "headers": {"Cache-Control": {"schema": {"const": "no-store"}}},
         "content": {
             "application/json": {"schema": ref("Received"), "example": _RECEIVED_EXAMPLE},
@@ -130,27 +135,33 @@ _RECEIVED: Json = {
             name: {
                 "operationId": f"{action}_messages",
                 "parameters": {"queue": "$request.path.queue"},
-                "description": f"{name} the first message: its `ack_token` belongs into `ack_tokens` of the body.",
+                "description": f"{name} the first message: put its `ack_token` into `ack_tokens` of the body.",
             }
             for name, action in (("Ack", "ack"), ("Nack", "nack"), ("Reject", "reject"), ("Extend", "extend"))
         },
     },
-    "204": {"description": "None came, and a bare envelope was asked for."},
+    "204": {"description": "There is no message, and the request accepts a bare envelope."},
 }
 _BARE_HEADERS: Json = {
-    "Ack-Token": {"description": "The ack token of a bare envelope.", "schema": {"type": "string"}},
-    "Lease-Expires-At": {"description": "Of a bare envelope; Unix milliseconds.", "schema": {"type": "integer"}},
-    "Attempts": {"description": "Of a bare envelope.", "schema": {"type": "integer"}},
-    "Redelivered": {"description": "Of a bare envelope.", "schema": {"type": "boolean"}},
+    "Ack-Token": {"description": "With a bare envelope: its ack token.", "schema": {"type": "string"}},
+    "Lease-Expires-At": {
+        "description": "With a bare envelope: the deadline of its lease in Unix milliseconds.",
+        "schema": {"type": "integer"},
+    },
+    "Attempts": {"description": "With a bare envelope: its failed deliveries.", "schema": {"type": "integer"}},
+    "Redelivered": {
+        "description": "With a bare envelope: whether it was delivered before.",
+        "schema": {"type": "boolean"},
+    },
     "Traceparent": {
-        "description": "Of a bare envelope: the context to go on with. Of other answers: see docs/tracing.md.",
+        "description": "With a bare envelope: the message's trace context. With other answers: see docs/tracing.md.",
         "schema": {"type": "string"},
     },
-    "Tracestate": {"description": "Of a bare envelope, as it travelled.", "schema": {"type": "string"}},
-    "Baggage": {"description": "Of a bare envelope, as it travelled.", "schema": {"type": "string"}},
+    "Tracestate": {"description": "With a bare envelope: as published.", "schema": {"type": "string"}},
+    "Baggage": {"description": "With a bare envelope: as published.", "schema": {"type": "string"}},
 }
 _RECEIVED["200"]["headers"] |= _BARE_HEADERS
-# Told of GET alone: a typed client would have to find out for each answer to a POST which of the two came.
+# Only GET documents the bare envelope: a typed client of POST would have to distinguish two kinds of answer.
 _RECEIVED_OR_BARE = _RECEIVED | {
     "200": _RECEIVED["200"]
     | {
@@ -159,9 +170,9 @@ _RECEIVED_OR_BARE = _RECEIVED | {
     }
 }
 _RECEIVE_TEXT = (
-    "Hands out up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for "
-    "the first. A client that hangs up before the answer loses nothing. With "
-    "`Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, its token in "
+    "Delivers up to `max_messages`, each with a lease that ends at `lease_expires_at`. Waits up to `wait_seconds` for "
+    "the first message. A client that disconnects before the answer loses no message. With "
+    "`Accept: application/vnd.babelqueue.envelope+json` the answer is the bare body of one message, with its token in "
     "`Ack-Token`. "
 )
 
@@ -171,8 +182,8 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "publish_message",
             "tags": ["publish"],
             "summary": "Publish one message",
-            "description": "Answers after the broker has durably accepted the message, never before. "
-            "The body is a full envelope, a draft that the gateway completes, or an entry that wraps one.",
+            "description": "The answer comes after the broker has durably accepted the message, never before. "
+            "The body is a full envelope, a draft that the gateway completes, or an entry that wraps one of these.",
             "parameters": [*PUBLISH_QUERY, IDEMPOTENCY_KEY],
             "requestBody": PUBLISH_BODY,
             "responses": {
@@ -195,7 +206,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                         "Receive": {
                             "operationId": "receive_messages",
                             "parameters": {"queue": "$response.body#/queue"},
-                            "description": "Receive from the queue it was published to.",
+                            "description": "Receive from the queue of the published message.",
                         }
                     },
                 },
@@ -207,9 +218,10 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "publish_batch",
             "tags": ["publish"],
             "summary": "Publish many messages",
-            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON: one entry "
-            "a line, blank lines skipped. Each entry is what a publish takes and has its own result, in order. Of "
-            "failed entries the first 100 tell what is wrong, and those past 10,000 are only counted.",
+            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON with one entry "
+            "per line; blank lines are skipped. Each entry is a body of a single publish and has its own result, in "
+            "order. The first 100 failed entries have `detail` and `errors`; failed entries after the 10,000th are "
+            "only counted.",
             "requestBody": {
                 "required": True,
                 "content": {
@@ -225,9 +237,9 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                 },
             },
             "responses": {
-                "201": {"description": "All were accepted.", "content": json_content(ref("BatchResult"))},
+                "201": {"description": "All entries were accepted.", "content": json_content(ref("BatchResult"))},
                 "207": {
-                    "description": "Some were not; each result tells.",
+                    "description": "Some entries failed; see their results.",
                     "content": json_content(ref("BatchResult")),
                 },
             },
@@ -238,7 +250,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "receive_messages",
             "tags": ["consume"],
             "summary": "Receive messages",
-            "description": _RECEIVE_TEXT + "Parameters stand in the query or in the body, not in both.",
+            "description": _RECEIVE_TEXT + "The parameters are in the query or in the body, not in both.",
             "parameters": query_of(schemas.ReceiveRequest),
             "requestBody": {
                 "required": False,
@@ -249,8 +261,8 @@ OPERATIONS: dict[str, dict[str, Json]] = {
         "get": {
             "operationId": "receive_messages_get",
             "tags": ["consume"],
-            "summary": "Receive messages, for clients that can only GET",
-            "description": _RECEIVE_TEXT + "Prefer POST: a GET that changes state may be repeated by a proxy.",
+            "summary": "Receive messages, for clients that support only GET",
+            "description": _RECEIVE_TEXT + "Prefer POST: a proxy may repeat a GET, and this one changes state.",
             "parameters": query_of(schemas.ReceiveRequest),
             "responses": _RECEIVED_OR_BARE,
         },
@@ -258,37 +270,38 @@ OPERATIONS: dict[str, dict[str, Json]] = {
     "/queues/{queue}/messages:ack": {
         "post": _settle(
             "ack_messages",
-            "Done",
+            "Acknowledge messages",
             "AckRequest",
             {"ack_tokens": [TOKEN]},
-            "Removes the messages. A double ack is no error.",
+            "Removes the messages from the queue. A repeated ack is no error.",
         )
     },
     "/queues/{queue}/messages:nack": {
         "post": _settle(
             "nack_messages",
-            "Again, now or later",
+            "Return messages to the queue",
             "NackRequest",
             {"ack_tokens": [TOKEN], "delay_seconds": 5, "error": {"message": "mail server refused"}},
-            "Counts an attempt. The last allowed one dead-letters, with reason `failed`.",
+            "Counts a failed attempt and delivers the messages again, now or later. After the last allowed attempt, a "
+            "message is dead-lettered with reason `failed`.",
         )
     },
     "/queues/{queue}/messages:reject": {
         "post": _settle(
             "reject_messages",
-            "Dead-letter now",
+            "Dead-letter messages",
             "RejectRequest",
             {"ack_tokens": [TOKEN], "error": {"message": "no such customer"}},
-            "Moves the messages to the dead-letter queue.",
+            "Moves the messages to the dead-letter queue immediately.",
         )
     },
     "/queues/{queue}/messages:extend": {
         "post": _settle(
             "extend_messages",
-            "More time",
+            "Extend leases",
             "ExtendRequest",
             {"ack_tokens": [TOKEN], "lease_seconds": 60},
-            "The lease ends `lease_seconds` from now; the token stays the same.",
+            "The leases end `lease_seconds` from now; the tokens stay the same.",
         )
     },
     "/queues/{queue}/messages:settle": {
@@ -297,7 +310,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "Ack, nack, reject and extend in one call",
             "SettleRequest",
             {"acks": [TOKEN], "nacks": [], "rejects": [], "extends": []},
-            f"At least one token, at most {schemas.MAX_TOKENS} in all; `index` counts within each action.",
+            f"Takes 1 to {schemas.MAX_TOKENS} tokens in total; `index` counts within each action.",
         )
     },
 }

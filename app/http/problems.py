@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problems. The only place that knows an HTTP status of an error."""
+"""Errors as RFC 9457 problems: the only module that maps errors to HTTP statuses and headers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class HttpError(BabelgateError):
 
 
 class NotFound(HttpError):
-    """There is nothing at {path}."""
+    """The path {path} does not exist."""
 
     code = "not_found"
 
 
 class MethodNotAllowed(HttpError):
-    """This path answers to {allow} only."""
+    """This path supports only {allow}."""
 
     code = "method_not_allowed"
 
@@ -42,13 +42,13 @@ class UnsupportedMediaType(HttpError):
 
 
 class InvalidEncoding(HttpError):
-    """The body is not what its Content-Encoding says: {reason}."""
+    """The body does not match its Content-Encoding: {reason}."""
 
     code = "invalid_encoding"
 
 
 class CompressionRatioTooHigh(HttpError):
-    """The body unpacks to more than {limit} times its size. Send it without compression."""
+    """The body decompresses to more than {limit} times its size. Send it without compression."""
 
     code = "compression_ratio_too_high"
 
@@ -74,19 +74,19 @@ class RequestTimeout(HttpError):
 
 
 class HeadTooLarge(HttpError):
-    """The request head, or its trailers, have more than {limit} bytes."""
+    """The request head or its trailers exceed {limit} bytes."""
 
     code = "head_too_large"
 
 
 class InternalError(HttpError):
-    """Something unexpected went wrong; the log tells more under this request's id."""
+    """An unexpected error occurred. The log has details under the id of this request."""
 
     code = "internal_error"
 
 
 class Meaning(NamedTuple):
-    """What an error is in HTTP. ``retry_after`` in seconds, None where a retry is no question of time."""
+    """The HTTP status and title of an error. ``retry_after``: seconds; None: the answer has no Retry-After."""
 
     status: int
     title: str
@@ -102,11 +102,11 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.TooManyLines: Meaning(413, "Too many lines"),
     errors.InvalidParameter: Meaning(400, "Invalid parameter"),
     errors.InvalidIdempotencyKey: Meaning(400, "Invalid idempotency key"),
-    errors.IdempotencyUnsupported: Meaning(422, "No idempotency keys here"),
+    errors.IdempotencyUnsupported: Meaning(422, "Idempotency keys not supported"),
     errors.IdempotencyKeyReused: Meaning(422, "Idempotency key reused"),
     errors.IdempotencyInProgress: Meaning(409, "In progress", 1),
     errors.IdempotencyUnresolved: Meaning(504, "Outcome unknown"),
-    errors.KeysFull: Meaning(503, "No room for idempotency keys", 10),
+    errors.KeysFull: Meaning(503, "Idempotency key store full", 10),
     errors.UnsupportedByBroker: Meaning(422, "Not supported by the broker"),
     errors.QueueNotFound: Meaning(404, "Queue not found"),
     errors.Unauthenticated: Meaning(401, "Unauthenticated"),
@@ -136,12 +136,12 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
 }
 
 MAX_DETAIL = 1_000
-"""Characters of a sentence that a client sees: it may quote what the client sent."""
+"""Maximum characters of ``detail``, which may quote the request."""
 _NUMBERS = ("actual", "limit", "maximum")
 
 
 def meaning(error: BabelgateError) -> Meaning:
-    """The meaning of an error's class, or of the nearest class above it."""
+    """The meaning of an error's class, or of its nearest base class."""
     return next(MEANINGS[cls] for cls in type(error).__mro__ if cls in MEANINGS)
 
 
@@ -151,13 +151,13 @@ def status_of(error: BabelgateError) -> int:
 
 
 def detail_of(error: BabelgateError) -> str:
-    """The sentence that a client sees."""
+    """The sentence for the client, of at most MAX_DETAIL characters."""
     detail = error.detail
     return detail if len(detail) <= MAX_DETAIL else detail[:MAX_DETAIL] + "…"
 
 
 def defects(error: BabelgateError) -> Sequence[Problem]:
-    """Where in the body the error is, as far as it can be told."""
+    """The defects of the body, each with its JSON pointer; empty when the error has no place in the body."""
     if isinstance(error, errors.EnvelopeError):
         return error.problems
     pointer = error.facts.get("pointer")
@@ -165,9 +165,9 @@ def defects(error: BabelgateError) -> Sequence[Problem]:
 
 
 def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = None) -> tuple[int, RawHeaders, bytes]:
-    """Status, headers and body of the answer that tells of ``error``.
+    """Status, headers and body of the answer for ``error``, with the members ``more``.
 
-    ``instance``: the request's path, empty where none was read.
+    ``instance``: the path of the request; empty when it could not be read.
     """
     status, title, retry_after = meaning(error)
     code = error.problem_code
@@ -196,7 +196,7 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
 
 
 def raw_problem(error: BabelgateError) -> tuple[bytes, bytes]:
-    """The answer to a request that never reached the application: its head, without the final empty line, and body."""
+    """The HTTP/1.1 answer to a request that did not reach the application: head without the empty line, and body."""
     status, headers, body = problem(error, instance="")
     named = [(b"content-type", CONTENT_TYPE), (b"content-length", b"%d" % len(body)), *headers]
     lines = [b"HTTP/1.1 %d %b" % (status, HTTPStatus(status).phrase.encode())]

@@ -1,4 +1,4 @@
-"""Queues and brokers: look, check, empty."""
+"""Endpoints for queues and brokers: list, inspect, peek, validate, purge."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.http.schemas import ValidateParameters, from_query, given
 
 
 def routes(gateway: Gateway) -> APIRouter:
-    """The routes over ``gateway``."""
+    """The routes that call ``gateway``."""
     router = APIRouter()
 
     @router.get(
@@ -34,29 +34,29 @@ def routes(gateway: Gateway) -> APIRouter:
         response_model=views.QueueListView,
     )
     async def list_queues(caller: CallerOf) -> Response:
-        """The configured queues, and those that brokers can list, as far as the caller has a right on them."""
+        """List the configured queues and those that brokers can list, if the caller has any right on them."""
         return await listed('{"queues":[', await gateway.overview.queues(caller), _queue, "]}", lambda info: 0)
 
     @router.post(
         "/queues/{queue}:purge",
         operation_id="purge_queue",
-        summary="Empty a queue",
+        summary="Purge a queue",
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
     async def purge_queue(caller: CallerOf, queue: QueueName) -> views.PurgedView:
-        """Remove ready and delayed messages, not leased ones. Needs the right `manage`."""
+        """Remove ready and delayed messages, but not leased ones. Requires the right `manage`."""
         return views.PurgedView(removed=await gateway.purge(caller, queue))
 
     @router.get(
         "/queues/{queue}",
         operation_id="get_queue",
-        summary="One queue",
+        summary="Get a queue",
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
     async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
-        """One queue: counts, capabilities and policy. Needs any right on it."""
+        """Get the counts, capabilities and policy of one queue. Requires any right on it."""
         if queue.endswith(":purge"):
             raise MethodNotAllowed(allow="POST")
         return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
@@ -64,29 +64,30 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.get(
         "/queues/{queue}/messages:peek",
         operation_id="peek_messages",
-        summary="Look at ready messages",
+        summary="Peek at ready messages",
         tags=["consume"],
         response_model=views.PeekedListView,
     )
     async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[views.PeekQuery, Query()]) -> Response:
-        """Look at ready messages, oldest first, without reserving them; where the broker can. Fewer than `limit` where
-        these are large."""
+        """Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
+        reduce the number returned below `limit`."""
         found = await gateway.peek(caller, queue, asked.limit)
         return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
 
     @router.post(
         "/queues/{queue}/messages:validate",
         operation_id="validate_message",
-        summary="Dry run of a publish",
+        summary="Validate a message",
         tags=["publish"],
         response_model=views.ProjectionView,
         openapi_extra={"parameters": VALIDATE_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
-        """Dry run: the canonical bytes and the native projection that a publish would write. Writes nothing.
+        """Dry run of a publish: returns the canonical bytes and the native projection, and writes nothing.
 
-        With `mode=consume` the body counts as one found on the queue: it is checked by the rules of consumers, nothing
-        is completed, and a refusal tells why it would be dead-lettered. Needs the right `listen` then.
+        With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
+        not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
+        `listen`.
         """
         asked = from_query(request.scope["query_string"], ValidateParameters)
         if asked.mode == "consume":
@@ -107,9 +108,9 @@ def routes(gateway: Gateway) -> APIRouter:
     ) -> Projection:
         for name in ("delay_seconds", "ordering_key"):
             if given(getattr(asked, name)) is not None:
-                raise InvalidParameter(name=name, reason="belongs to a publish: mode=consume has none")
+                raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
         if is_job(exchange):
-            raise UnsupportedMediaType(reason="mode=consume takes the bytes that lie on a queue, not a job.")
+            raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
         return await gateway.inspect(caller, queue, body)
 
     @router.get(
@@ -120,10 +121,11 @@ def routes(gateway: Gateway) -> APIRouter:
         dependencies=NO_PARAMETERS,
     )
     async def list_brokers(caller: CallerOf) -> views.BrokerListView:
-        """The brokers of the queues that the caller may manage, asked now. Needs the right `manage` on some queue.
+        """List the brokers of the queues that the caller may manage, with their current state.
 
-        A broker is shown when the right `manage` covers a configured queue of it, a whole configured pattern that is
-        routed to it, or when a whole pattern of that right is routed to it. The right on `*` shows all brokers.
+        Requires the right `manage` on some queue. A broker is shown when that right covers one of its configured
+        queues, or a whole configured pattern that is routed to it, or when a whole pattern of that right is routed to
+        it. The right on `*` shows all brokers.
         """
         found = await gateway.overview.brokers(caller)
         return views.BrokerListView(brokers=[views.BrokerView.model_validate(info) for info in found])

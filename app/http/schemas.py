@@ -1,4 +1,4 @@
-"""What the hot endpoints take and give, as data: these classes decode, bound, and document it."""
+"""Requests and answers of the hot endpoints: these classes decode, validate and document them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 
 MAX_TOKENS = 1000
-"""Of one settle call: its work is bounded, and a consumer holds at most 100 deliveries per receive."""
+"""Maximum ack tokens of one settle call. A receive returns at most 100 deliveries."""
 MAX_ENTRIES = 10_000
-"""Of one JSON array: it is held in memory whole; an NDJSON upload has no such bound."""
+"""Maximum entries of one JSON array, which is kept in memory as a whole. NDJSON has another bound."""
 MAX_NESTED = 1_000_000
-"""Objects and arrays at all levels of one JSON array of more than 4 MiB: one call splits it, without interruption."""
+"""Maximum objects and arrays, at all levels, of a JSON array above 4 MiB. One uninterrupted call splits the array."""
 MAX_SETTLE_BYTES = 2_097_152
-"""Of the body of one settle call: 1000 tokens, each with a kilobyte and more of error text."""
+"""Maximum body of one settle call: 1000 tokens, each with more than a kilobyte of error text."""
 MAX_PARAMETER_BYTES = 65_536
-"""Of the body of a receive, or of an operator's request: they hold parameters, and no messages."""
+"""Maximum body of a request that has parameters and no messages: a receive, or an operator's request."""
 MAX_SECONDS = 31_536_000
-"""A year, for delays and leases; the broker's own maximum comes on top."""
+"""Maximum delay and lease: one year. The broker's own maximum applies as well."""
 
 Token = Annotated[str, Meta(description="An ack token of a received message.", min_length=1, max_length=1024)]
 Tokens = Annotated[list[Token], Meta(min_length=1, max_length=MAX_TOKENS)]
-Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[0])]
-Retryable = Annotated[bool | None, Meta(description="Of a failure: whether the same may succeed later.")]
-LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds, may be decimal.", examples=[60])]
+Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[0])]
+Retryable = Annotated[bool | None, Meta(description="For a failure: whether the same request may succeed later.")]
+LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[60])]
 
 _MAX_REASON = 500
 
@@ -37,35 +37,37 @@ Value = TypeVar("Value")
 
 
 class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """The query of a publish."""
+    """The query parameters of a publish."""
 
     delay_seconds: Delay | UnsetType = UNSET
     ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
-    """The query of a dry run."""
+    """The query parameters of a dry run."""
 
     mode: Annotated[
         Literal["publish", "consume"],
-        Meta(description="By whose rules: a producer's, or those of a consumer who finds the body on the queue."),
+        Meta(description="The rules to apply: `publish` for a producer, `consume` for a body found on the queue."),
     ] = "publish"
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """An empty query."""
+    """A query without parameters."""
 
 
 class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """What to receive. ``lease_seconds`` defaults to the queue's policy."""
+    """The parameters of a receive. ``lease_seconds`` defaults to the queue's policy."""
 
     max_messages: Annotated[int, Meta(ge=1, le=100)] = 1
-    wait_seconds: Annotated[float, Meta(ge=0, le=30, description="Long poll; seconds, may be decimal.")] = 0
+    wait_seconds: Annotated[
+        float, Meta(ge=0, le=30, description="Seconds to wait for the first message (long poll); may be decimal.")
+    ] = 0
     lease_seconds: LeaseTime | UnsetType = UNSET
 
 
 class FailureView(Struct, forbid_unknown_fields=True, frozen=True):
-    """Why a message failed; kept in its ``dead_letter`` block."""
+    """The reason of a failure; stored in the message's ``dead_letter`` block."""
 
     message: Annotated[str, Meta(max_length=65_536, examples=["mail server refused"])] | None = None
     exception: Annotated[str, Meta(max_length=1024, examples=["SmtpError"])] | None = None
@@ -75,13 +77,13 @@ NO_FAILURE = FailureView()
 
 
 class AckRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """Messages that are done."""
+    """Messages to remove from the queue."""
 
     ack_tokens: Tokens
 
 
 class NackRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """Messages to deliver again. Without ``delay_seconds`` the queue's backoff applies."""
+    """Messages to deliver again. Without ``delay_seconds``, the queue's backoff applies."""
 
     ack_tokens: Tokens
     delay_seconds: Delay | None = None
@@ -89,21 +91,21 @@ class NackRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class RejectRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """Messages to dead-letter now."""
+    """Messages to dead-letter immediately."""
 
     ack_tokens: Tokens
     error: FailureView | None = None
 
 
 class ExtendRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """Messages whose lease is to end ``lease_seconds`` from now (default: the queue's policy)."""
+    """Messages whose lease will end ``lease_seconds`` from now (default: the queue's policy)."""
 
     ack_tokens: Tokens
     lease_seconds: LeaseTime | None = None
 
 
 class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
-    """All four in one call: at least one token, at most 1000 in all."""
+    """Acks, nacks, rejects and extends in one call: 1 to 1000 tokens in total."""
 
     acks: Annotated[list[Token], Meta(max_length=MAX_TOKENS)] = []
     nacks: Annotated[list[NackRequest], Meta(max_length=MAX_TOKENS)] = []
@@ -120,7 +122,7 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class Defect(Struct, frozen=True):
-    """One defect of a body: RFC 6901 ``pointer``, stable ``code``, and a sentence."""
+    """One defect of a body: an RFC 6901 ``pointer``, a stable ``code``, and a sentence."""
 
     pointer: str
     code: str
@@ -128,10 +130,10 @@ class Defect(Struct, frozen=True):
 
 
 class EntryResult(Struct, frozen=True, omit_defaults=True):
-    """The fate of one entry of a batch: ``id`` and ``trace_id`` when it was accepted, else what is wrong with it."""
+    """The result of one entry of a batch: ``id`` and ``trace_id`` when it was accepted, else its error."""
 
     index: Annotated[int, Meta(ge=0)]
-    status: Annotated[int, Meta(ge=200, le=599, description="The HTTP status this entry alone would have had.")]
+    status: Annotated[int, Meta(ge=200, le=599, description="The HTTP status of this entry on its own.")]
     id: str | None = None
     trace_id: str | None = None
     code: str | None = None
@@ -139,42 +141,43 @@ class EntryResult(Struct, frozen=True, omit_defaults=True):
     retryable: Retryable = None
     errors: list[Defect] | None = None
     replayed: Annotated[
-        bool | None, Meta(description="True: its idempotency key was answered before, and nothing was written.")
+        bool | None,
+        Meta(description="True: an earlier request with this idempotency key was answered; nothing was written now."),
     ] = None
 
 
 class BatchResult(Struct, frozen=True, omit_defaults=True):
-    """One result per entry, in order. Of failed entries the first 10,000 have one, and the first 100 tell what is wrong
-    in ``detail`` and ``errors``."""
+    """One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
+    ``detail`` and ``errors``."""
 
     accepted: int
     failed: int
     results: list[EntryResult]
     omitted: Annotated[
-        dict[str, int] | UnsetType, Meta(description="Failed entries without a result of their own: how many by code.")
+        dict[str, int] | UnsetType, Meta(description="The number of failed entries without a result, by code.")
     ] = UNSET
 
 
 class ReceivedMessage(Struct, frozen=True):
-    """A delivery. ``lease_expires_at`` in Unix ms; ``envelope`` is the reserved body, byte for byte."""
+    """A delivery. ``lease_expires_at``: Unix milliseconds; ``envelope``: the reserved body, byte for byte."""
 
     ack_token: str
     lease_expires_at: int
-    attempts: Annotated[int, Meta(ge=0, description="Deliveries so far that ended without an ack.")]
+    attempts: Annotated[int, Meta(ge=0, description="The number of earlier deliveries that ended without an ack.")]
     redelivered: bool
-    headers: Annotated[dict[str, str], Meta(description="Native headers, where the broker has them.")]
+    headers: Annotated[dict[str, str], Meta(description="Native headers, where the broker supports them.")]
     envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
 
 
 class ReceivedView(Struct, frozen=True):
-    """Deliveries, oldest first; empty when none came."""
+    """Deliveries, oldest first; an empty list when there are none."""
 
     messages: list[ReceivedMessage]
 
 
 class TokenResult(Struct, frozen=True, omit_defaults=True):
-    """The fate of one token; ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix ms) after an
-    extend."""
+    """The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix
+    milliseconds) is given after an extend."""
 
     index: Annotated[int, Meta(ge=0)]
     action: Literal["ack", "nack", "reject", "extend"]
@@ -194,12 +197,12 @@ class SettleOutcome(Struct, frozen=True):
 
 
 def given(value: Value | UnsetType) -> Value | None:
-    """The value of a parameter that may be left out. None is no default for one: the text ``null`` would mean it."""
+    """The value of an optional parameter, or None. The schema has no None, because a query ``null`` would match it."""
     return None if isinstance(value, UnsetType) else value
 
 
 def from_body(body: bytes, kind: type[Read]) -> Read:
-    """A JSON body as ``kind``. Raises EnvelopeSyntaxError when it is no JSON, InvalidParameter when it does not fit."""
+    """Decode a JSON body. Raises EnvelopeSyntaxError when it is not JSON, InvalidParameter when it does not match."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -209,8 +212,8 @@ def from_body(body: bytes, kind: type[Read]) -> Read:
 
 
 def from_query(query: bytes, kind: type[Read]) -> Read:
-    """A query string as ``kind``. Raises InvalidParameter."""
-    # Consumers ask with the same few queries over and over; a long one is not worth the memory.
+    """Decode a query string. Raises InvalidParameter."""
+    # Consumers repeat a few short queries. Long ones are not worth the memory.
     return _remembered(query, kind) if len(query) <= 128 else _parsed(query, kind)
 
 
@@ -234,7 +237,7 @@ _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
 def _misfit(error: msgspec.ValidationError, in_body: bool) -> InvalidParameter:
-    # The text may quote the name of a member, which may have any length.
+    # The text may quote the name of a member, of any length.
     reason, _, path = str(error).partition(" - at `$")
     reason = reason[:_MAX_REASON]
     pointer = path[:_MAX_REASON].rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")

@@ -1,4 +1,4 @@
-"""What the operators' endpoints take and give, as FastAPI reads and documents it."""
+"""Requests and answers of the operators' endpoints, as FastAPI validates and documents them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
 class Strict(BaseModel):
-    """A request: unknown members are refused."""
+    """Query parameters; unknown ones are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class StrictBody(BaseModel):
-    """A JSON request: a number is no boolean, and a string no number."""
+    """A JSON body; unknown members are refused, and no type is converted to another."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class View(BaseModel):
-    """An answer, read from the gateway's values."""
+    """An answer, read from an object of the gateway."""
 
     model_config = ConfigDict(from_attributes=True, frozen=True)
 
@@ -35,19 +35,19 @@ class PeekQuery(Strict):
 class DeadLetterQuery(Strict):
     job: Text | None = None
     reason: Annotated[str, Field(min_length=1, max_length=1024, examples=["failed"])] | None = None
-    before: Milliseconds | None = Field(default=None, description="Dead-lettered before then; Unix milliseconds UTC.")
-    after: Milliseconds | None = Field(
-        None, description="Dead-lettered at this moment or later; Unix milliseconds UTC."
+    before: Milliseconds | None = Field(
+        default=None, description="Dead-lettered before this time; Unix milliseconds UTC."
     )
+    after: Milliseconds | None = Field(None, description="Dead-lettered at this time or later; Unix milliseconds UTC.")
     trace_id: Text | None = None
     limit: int = Field(default=50, ge=1, le=1000)
     cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="`next_cursor` of the page before."
+        default=None, description="`next_cursor` of the previous page."
     )
 
 
 class DeadLetterFilterView(StrictBody):
-    """All given conditions hold; without any, every dead letter matches."""
+    """A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches."""
 
     job: Text | None = None
     reason: Text | None = None
@@ -57,25 +57,27 @@ class DeadLetterFilterView(StrictBody):
 
 
 class RedriveRequest(StrictBody):
-    """What to send back, and where to."""
+    """The dead letters to send back, and their target."""
 
-    limit: int | None = Field(default=None, ge=1, le=1_000_000, description="At most so many; 1000 by default.")
+    limit: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Maximum number to send back; 1000 by default."
+    )
     filter: DeadLetterFilterView = DeadLetterFilterView()
     to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
-        default=None, description="Another queue than the one in the path."
+        default=None, description="The target queue; by default the queue of the path."
     )
-    dry_run: bool = Field(default=False, description="Only count what would be sent.")
+    dry_run: bool = Field(default=False, description="Only count the matching dead letters.")
 
 
 class RedriveResultView(View):
-    """`failed` dead letters stay where they are; `errors` tells of the first of them."""
+    """`failed` dead letters stay in place; `errors` describes the first of them."""
 
     scanned: int
     matched: int
     redriven: int
     failed: int
     dry_run: bool
-    complete: bool = Field(description="Nothing that matches is left.")
+    complete: bool = Field(description="Whether no matching dead letter is left.")
     errors: list[dict[str, Any]]
 
 
@@ -84,7 +86,7 @@ class PurgedView(View):
 
 
 class StatsView(View):
-    """`null`: the broker cannot tell."""
+    """Counts of a queue. `null`: the broker does not report this count."""
 
     depth: int | None = Field(description="Ready messages.")
     in_flight: int | None = Field(description="Leased messages.")
@@ -94,7 +96,7 @@ class StatsView(View):
 
 
 class CapabilitiesView(View):
-    max_delay_seconds: float | None = Field(description="0: no delays; null: no bound.")
+    max_delay_seconds: float | None = Field(description="`0`: no delays; `null`: no bound.")
     max_lease_seconds: float
     extendable: bool
     ack_scope: Literal["anywhere", "owner", "owner_offset"]
@@ -103,7 +105,7 @@ class CapabilitiesView(View):
     delivery_count: Literal["none", "zero_based", "one_based", "added"]
     max_body_bytes: int | None
     max_batch: int
-    headers: bool = Field(description="Whether messages carry native headers.")
+    headers: bool = Field(description="Whether messages can have native headers.")
 
 
 class PolicyView(View):
@@ -115,8 +117,10 @@ class PolicyView(View):
 
 
 class IdempotencyKeysView(View):
-    broker: str = Field(description="Who keeps the keys.")
-    in_one_transaction: bool = Field(description="With the message: exactly once; else beside it: at most once.")
+    broker: str = Field(description="The broker that keeps the keys.")
+    in_one_transaction: bool = Field(
+        description="`true`: key and message are written in one transaction (exactly once); `false`: at most once."
+    )
     retention_seconds: float
     max_keys: int
 
@@ -128,7 +132,7 @@ class QueueView(View):
     stats: StatsView
     capabilities: CapabilitiesView
     policy: PolicyView
-    idempotency: IdempotencyKeysView | None = Field(description="`null`: an idempotency key is 422.")
+    idempotency: IdempotencyKeysView | None = Field(description="`null`: the queue does not support idempotency keys.")
 
 
 class QueueListView(View):
@@ -138,10 +142,10 @@ class QueueListView(View):
 class BrokerView(View):
     broker: str
     kind: str
-    url: str = Field(description="Without its secrets.")
+    url: str = Field(description="The URL, without its secrets.")
     required: bool
     up: bool
-    detail: str | None = Field(description="What is wrong, when it is down.")
+    detail: str | None = Field(description="The error, when the broker is down.")
     warnings: list[str]
     capabilities: CapabilitiesView
 
@@ -160,12 +164,12 @@ class BrokerStateView(View):
 class ProbeView(View):
     status: Literal["ok"]
     brokers: list[BrokerStateView] | None = Field(
-        default=None, description="With `verbose`, for who may manage queues there."
+        default=None, description="Only with `verbose`, and for callers that may manage queues on these brokers."
     )
 
 
 class PeekedMessageView(View):
-    """`envelope` is the stored body; `body_base64` stands in its place when that is no JSON."""
+    """`envelope` is the stored body. `body_base64` replaces it when the body is not a JSON object."""
 
     headers: dict[str, str]
     envelope: dict[str, Any] | None
@@ -177,7 +181,7 @@ class PeekedListView(View):
 
 
 class DeadLetterView(View):
-    """`record` is the stored record; `record_base64` stands in its place when that is no JSON."""
+    """`record` is the stored record. `record_base64` replaces it when the record is not a JSON object."""
 
     id: str | None
     job: str | None
@@ -197,7 +201,7 @@ class DeadLetterPageView(View):
 
 
 class ProjectionView(View):
-    """`envelope` is the canonical body, byte for byte: what a publish would write, or a consumer would read."""
+    """`envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it."""
 
     queue: str
     broker: str

@@ -54,7 +54,7 @@ def test_a_damaged_file_is_refused_in_words(here, content):
     here.state_dir.mkdir()
     (here.state_dir / KEY_FILE).write_text(content)
     for refuses in (token_keys, check_token_keys):
-        with pytest.raises(ConfigError, match="holds no key of 32 bytes"):
+        with pytest.raises(ConfigError, match="does not contain a key of 32 bytes"):
             refuses(here)
 
 
