@@ -1,4 +1,4 @@
-"""Concurrent single calls on one queue become one native batch."""
+"""Batches concurrent calls on one queue into native batches."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from typing import Generic, NamedTuple, TypeVar
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, Overloaded
 
 BATCH_BYTES = 4_194_304
-"""A batch of large items is cut short, because the event loop writes it in one piece."""
+"""Most bytes of one batch: the event loop writes a batch in one piece."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 GRACE_SECONDS = 0.5
-"""How much longer a call is left to its batch, which says more precisely what became of it."""
+"""Time beyond the budget in which a call still waits for its batch, whose error is more precise."""
 
 
 class Budget(NamedTuple):
-    """A call to ``broker`` takes at most so many ``seconds``."""
+    """The time-out of a call to ``broker``, in ``seconds``."""
 
     broker: str
     seconds: float
 
 
 _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
-"""What is to be done, its result to be, and when it was submitted."""
+"""The item, the future of its result, and the loop time at which it was submitted."""
 
 
 class Batcher(Generic[Item, Result]):
-    """Merges calls: one batch is in flight at a time, and what arrives meanwhile is the next one.
+    """Merges calls into batches. One batch is in flight at a time; calls that arrive meanwhile form the next batch.
 
-    An idle coalescer flushes in the same turn of the event loop, so that a lone call waits for nobody. A call has one
-    budget of time, from its ``submit`` to its result, however long the batch before its own takes.
+    An idle batcher flushes in the same turn of the event loop, so a single call does not wait. The time budget of a
+    call runs from ``submit`` to its result and includes the wait for earlier batches.
     """
 
     def __init__(
@@ -46,10 +46,9 @@ class Batcher(Generic[Item, Result]):
         size: Callable[[Item], int] = lambda item: 0,
         budget: Budget | None = None,
     ) -> None:
-        """``max_items`` of a batch; ``max_wait_seconds``: calls that would wait longer for their batch are refused.
-
-        ``size``: the bytes of an item, of which a batch has at most BATCH_BYTES unless one item has more. ``budget``:
-        the time of a call; None: it has no bound.
+        """``max_items``: most items of a batch. ``max_wait_seconds``: calls that would wait longer for their batch are
+        refused. ``size``: the bytes of an item; a batch has at most BATCH_BYTES unless a single item has more.
+        ``budget``: the time-out of a call; None: no time-out.
         """
         self._flush = flush
         self._size = size
@@ -70,7 +69,7 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def crowded(self) -> bool:
-        """Whether one more call would wait too long, as long as batches take: one in flight, or the last."""
+        """Whether one more call would wait too long, estimated from the duration of the current or the last batch."""
         waiting = len(self._pending)
         if waiting <= self._max_items:
             return False
@@ -80,9 +79,9 @@ class Batcher(Generic[Item, Result]):
         return waiting / self._max_items * took > self._max_wait_seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
-        """The item's result to be; an error that hit the whole batch is a result as well. Raises Overloaded.
+        """The future of the item's result. An error of the whole batch is a result, too. Raises Overloaded.
 
-        Cancelling the future does not take the item out of its batch.
+        Cancelling the future does not remove the item from its batch.
         """
         if self.crowded:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
@@ -129,7 +128,7 @@ class Batcher(Generic[Item, Result]):
             self._in_flight = []
 
     def _expire(self) -> None:
-        """End the calls whose time is over: nothing was written of one that still waits for its batch."""
+        """End the calls past their budget. Of a call that is not in a batch yet nothing was written."""
         self._timer = None
         budget, loop = self._budget, asyncio.get_running_loop()
         assert budget is not None
@@ -148,7 +147,7 @@ class Batcher(Generic[Item, Result]):
             self._timer = loop.call_at(min(left) + budget.seconds + GRACE_SECONDS, self._expire)
 
     def _fitting(self) -> int:
-        """How many of those that wait make up the next batch."""
+        """Number of waiting calls that form the next batch."""
         left = BATCH_BYTES
         for count, (item, _, _) in enumerate(islice(self._pending, self._max_items)):
             left -= self._size(item)

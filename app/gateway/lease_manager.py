@@ -1,4 +1,4 @@
-"""Who keeps the leases of a queue, its broker or this process; and so how they end."""
+"""Lease managers: keep the leases of a queue in its broker or in this process, and end them accordingly."""
 
 from __future__ import annotations
 
@@ -23,52 +23,53 @@ from app.observe.logs import get_logger
 from app.runtime import turns
 
 LEASE_EXPIRED = "lease expired"
-"""What stands for the consumer's error where it never said anything."""
+"""The error of an attempt that ended without a report from the consumer."""
 
 log = get_logger("babelgate.keeping")
 
 EXPIRING = 100
-"""Leases of one queue that run out in one go, at most: the copies of a lost fleet are no burst of any size."""
+"""Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
+copies."""
 
 _TRY_AGAIN_MS = 5_000
-"""How long after a lease ran out for which neither a copy nor a give-back went through."""
+"""Pause before the next attempt to end an expired lease for which neither a copy nor a give-back succeeded."""
 
 
 class FailedDelivery(Struct, frozen=True):
-    """A delivery to deliver again, and its ``failure``."""
+    """A delivery to be delivered again, and its ``failure``."""
 
     handle: str
     failure: LastFailure
 
 
 class LeaseManager(Protocol):
-    """Ends and prolongs the leases of one queue; no call brings more than the broker takes at once.
+    """Ends and extends the leases of one queue. A call has at most as many items as the broker's native batch.
 
-    Outcomes stand in the order of what was asked; a BabelgateError that is raised is everybody's.
+    Outcomes are in the order of the items. A BabelgateError that is raised applies to all items.
     """
 
     @property
     def busy(self) -> bool:
-        """Whether it holds anything."""
+        """Whether this process keeps leases of the queue."""
 
     @property
     def held(self) -> int | None:
-        """How many leases it keeps; None where the broker keeps them."""
+        """Number of leases that this process keeps; None where the broker keeps them."""
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
-        """Deliveries that were reserved just now, with their deadlines."""
+        """Start the leases of reserved deliveries; returns the deliveries with their deadlines."""
 
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Done with these; acked twice is done."""
+        """Remove these messages. A second ack of the same message succeeds."""
 
     async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
-        """Available again after ``delay_seconds``, and counted."""
+        """Make available again after ``delay_seconds``; counts as a failed attempt."""
 
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Available again at once, and uncounted."""
+        """Make available again at once; not counted."""
 
     async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
-        """To the dead-letter queue."""
+        """Move to the dead-letter queue."""
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         """The new deadlines in Unix ms, counted from now."""
@@ -77,11 +78,11 @@ class LeaseManager(Protocol):
         """Wait until nothing is in flight."""
 
     async def close(self) -> None:
-        """Let no lease run out any more; what is held stays with the broker."""
+        """Stop expiring leases; deliveries that are still held stay with the broker."""
 
 
 def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
-    """What is known of the message of ``delivery``, with its reconciled ``attempts``."""
+    """The facts of the message of ``delivery``, with its reconciled ``attempts``."""
     return Facts(
         attempts,
         received.id,
@@ -97,14 +98,14 @@ def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
 def lease_manager_of(
     route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
 ) -> LeaseManager:
-    """The lease manager of ``route``. Raises UnsupportedByBroker when nobody can keep them."""
+    """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
     if route.capabilities.lease_keeper == "gateway":
         return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
     return BrokerLeaseManager(route)
 
 
 class BrokerLeaseManager:
-    """The broker keeps deadlines and bodies: every verb is its own, from any process."""
+    """For brokers that keep deadlines and bodies: every operation is one native call, possible from any process."""
 
     busy = False
     held = None
@@ -139,10 +140,10 @@ class BrokerLeaseManager:
 
 
 class GatewayLeaseManager:
-    """This process keeps deadlines and bodies, and settles for others.
+    """For brokers that bind a delivery to a connection: this process keeps deadlines and bodies.
 
-    What the broker cannot do with a delivery is done by a copy: publish, confirm, then ack the original. Stopped
-    between the last two the message is there twice, and never not at all. A lease that runs out is a failed attempt.
+    An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
+    process that stops before the ack leaves the message twice; it is never lost. An expired lease is a failed attempt.
     """
 
     def __init__(self, route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe) -> None:
@@ -153,29 +154,29 @@ class GatewayLeaseManager:
         self._observe = observe
         connections = offering(route, Outstanding)
         outstanding = partial(connections.outstanding, route.native)
-        self._holder = LeaseTable(broker_usage, clock, outstanding, self._due)
+        self._table = LeaseTable(broker_usage, clock, outstanding, self._due)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether it holds anything."""
-        return len(self._holder) > 0 or self._expiring is not None
+        """Whether leases are held or being expired."""
+        return len(self._table) > 0 or self._expiring is not None
 
     @property
     def held(self) -> int:
-        """How many leases it keeps."""
-        return len(self._holder)
+        """Number of leases held."""
+        return len(self._table)
 
     def keep(self, deliveries: Sequence[Delivery], lease_seconds: float) -> Sequence[Delivery]:
         since = self._clock()
         deadline = since + round(lease_seconds * 1000)
         kept = [replace(delivery, lease_expires_at=deadline) for delivery in deliveries]
         for delivery in kept:
-            self._holder.hold(delivery, since, deadline)
+            self._table.hold(delivery, since, deadline)
         return kept
 
     async def ack(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._holder.settle(handles, self._ack, acking=True)
+        return await self._table.settle(handles, self._ack, acking=True)
 
     async def release(self, failed: Sequence[FailedDelivery], delay_seconds: float) -> Sequence[Outcome]:
         failures = {each.handle: each.failure for each in failed}
@@ -183,57 +184,57 @@ class GatewayLeaseManager:
         async def again(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
             return await self._again([(held, failures[held.handle]) for held in claimed], delay_seconds)
 
-        return await self._holder.settle([each.handle for each in failed], again)
+        return await self._table.settle([each.handle for each in failed], again)
 
     async def give_back(self, handles: Sequence[str]) -> Sequence[Outcome]:
-        return await self._holder.settle(handles, self._give_back)
+        return await self._table.settle(handles, self._give_back)
 
     async def dead_letter(self, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         by_handle = {letter.handle: letter for letter in letters}
 
-        async def publish_dead_letters(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            return await self._bury([(held, by_handle[held.handle]) for held in claimed])
+        async def move(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+            return await self._dead_letter([(held, by_handle[held.handle]) for held in claimed])
 
-        return await self._holder.settle([letter.handle for letter in letters], publish_dead_letters)
+        return await self._table.settle([letter.handle for letter in letters], move)
 
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
-        found = await self._holder.find(handles)
+        found = await self._table.find(handles)
         deadline = self._clock() + round(lease_seconds * 1000)
         return [LeaseLost() if held is None else self._prolong(held, deadline) for held in found]
 
     async def idle(self) -> None:
         if self._expiring is not None:
             await asyncio.wait([self._expiring])
-        await self._holder.idle()
+        await self._table.idle()
 
     async def close(self) -> None:
-        self._holder.close()
+        self._table.close()
         await self.idle()
 
     async def expire(self) -> None:
-        """End the leases that have run out by now: each counts as a failed attempt, and the message comes again."""
+        """End all leases past their deadline: each is a failed attempt, and its message becomes available again."""
         facts: dict[str, Facts] = {}
 
-        async def lapse(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            read = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
-            known = [self._facts(held.delivery, each) for held, each in zip(claimed, read, strict=True)]
+        async def end_expired(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
+            inspected = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
+            known = [self._facts(held.delivery, each) for held, each in zip(claimed, inspected, strict=True)]
             for held, each in zip(claimed, known, strict=True):
                 if not held.expired:
                     held.expired = True
                     facts[held.handle] = each
-            return await self._lapse(claimed, [each.attempts for each in known])
+            return await self._end_expired(claimed, [each.attempts for each in known])
 
-        while handles := self._holder.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
-            outcomes = await self._holder.settle(handles, lapse, expiring=True)
-            # Once each: what could not be returned to the broker yet has run out as well. A lost one ended before.
-            lapsed = [
+        while handles := self._table.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
+            outcomes = await self._table.settle(handles, end_expired, expiring=True)
+            # Each lease is reported once, also if its message could not be returned yet. A lost lease ended earlier.
+            expired = [
                 facts.pop(handle)
                 for handle, outcome in zip(handles, outcomes, strict=True)
                 if handle in facts and not isinstance(outcome, LeaseLost)
             ]
-            if lapsed:
+            if expired:
                 route = self._route
-                self._observe(Event("lease_expired", route.queue, route.broker, len(lapsed), messages=lapsed))
+                self._observe(Event("lease_expired", route.queue, route.broker, len(expired), messages=expired))
 
     def _due(self) -> None:
         if self._expiring is None:
@@ -257,7 +258,7 @@ class GatewayLeaseManager:
                 reason=f"The broker {self._route.broker!r} leaves this lease {left:.15g} s more, all extends included.",
                 maximum=left,
             )
-        self._holder.prolong(held, deadline)
+        self._table.prolong(held, deadline)
         return deadline
 
     async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
@@ -272,10 +273,10 @@ class GatewayLeaseManager:
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
         return await publish_again(self._route, failed, delay_seconds)
 
-    async def _lapse(self, claimed: Sequence[HeldLease], attempts: Sequence[int | None]) -> Sequence[Outcome]:
-        """End leases that ran out: by a counted copy; where that cannot be, as they are.
+    async def _end_expired(self, claimed: Sequence[HeldLease], attempts: Sequence[int | None]) -> Sequence[Outcome]:
+        """End expired leases: by a counted copy, else by returning the original uncounted.
 
-        ``attempts``: the failed ones before this; None for a body that no copy can count in.
+        ``attempts``: the failed attempts before this one; None for a body in which they cannot be counted.
         """
         failed = [
             (held, LastFailure(before + 1, LEASE_EXPIRED))
@@ -284,10 +285,10 @@ class GatewayLeaseManager:
         ]
         outcomes: dict[str, Outcome] = {}
         if failed:
-            outcomes |= await _each([held for held, _ in failed], self._again(failed, 0))
+            outcomes |= await _outcomes_by_handle([held for held, _ in failed], self._again(failed, 0))
         rest = [held for held in claimed if outcomes.get(held.handle, LeaseLost) is not None and not held.copied]
         if rest:
-            outcomes |= await _each(rest, self._give_back(rest))
+            outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
         for held in rest:
             held.deadline = self._clock() + _TRY_AGAIN_MS
         return [outcomes[held.handle] for held in claimed]
@@ -303,14 +304,14 @@ class GatewayLeaseManager:
             return Facts(size=len(delivery.body))
         return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 
-    async def _bury(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
+    async def _dead_letter(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
         if isinstance(self._binding, DeadLetters):
             return await self._binding.dead_letter(self._native, [letter for _, letter in letters])
         return await publish_dead_letters(self._route, letters)
 
 
-async def _each(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
-    """The outcomes of ``call`` by handle; a failure is everybody's."""
+async def _outcomes_by_handle(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:
+    """The outcomes of ``call`` by handle. An error of ``call`` applies to all."""
     outcomes: Sequence[Outcome]
     try:
         outcomes = await call

@@ -1,4 +1,4 @@
-"""Deliveries whose leases this process keeps: who may end them, and when they run out."""
+"""The table of leases that this process keeps: settles each lease once, and signals expired ones."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from app.gateway.admission import Admission
 from app.runtime.background import BackgroundTasks
 
 REMEMBERED = 100_000
-"""Acked handles that a process remembers for each broker, the newest: a second ack of one of them is done as well."""
+"""Number of newest acked handles that a process remembers per broker, so that a second ack succeeds."""
 
 _STALE_DEADLINES = 1_000
-"""Deadlines of leases that ended which are kept before they are swept out, beside as many as there are leases."""
+"""Deadlines of ended leases in the heap, beyond the number of held leases, before the heap is rebuilt."""
 
 PendingSettle = asyncio.Future[Outcome]
-"""A settle under way; its result is what the settle came to."""
+"""A settle in progress; its result is the outcome."""
 
 EndLeases = Callable[[Sequence["HeldLease"]], Awaitable[Sequence[Outcome]]]
-"""Ends leases at the broker: one outcome per delivery, or a BabelgateError for all of them."""
+"""Ends leases at the broker: returns one outcome per delivery, or raises a BabelgateError for all."""
 
 
 class BrokerUsage:
-    """What a process holds of one broker, over all queues: ``count`` deliveries whose bodies have ``size`` bytes."""
+    """The leases that a process keeps of one broker, over all queues: their ``count``, and the ``size`` in bytes of the
+    bodies."""
 
     def __init__(self, broker: str, admission: Admission) -> None:
         self._broker = broker
@@ -38,25 +39,25 @@ class BrokerUsage:
         self._acked: OrderedDict[str, None] = OrderedDict()
 
     def check(self) -> None:
-        """Raise Overloaded when no more is to be handed out."""
+        """Raise Overloaded when no more deliveries may be handed out."""
         self._admission.check_handing_out(self._broker, self.count, self.size)
 
     def remember(self, handle: str) -> None:
-        """It was acked."""
+        """Record that ``handle`` was acked."""
         self._acked[handle] = None
         if len(self._acked) > REMEMBERED:
             self._acked.popitem(last=False)
 
     def was_acked(self, handle: str) -> bool:
-        """Whether it was acked, as far back as is remembered."""
+        """Whether ``handle`` is among the remembered acked handles."""
         return handle in self._acked
 
 
 class HeldLease:
-    """A delivery, the ``number``-th of its queue. ``since`` and ``deadline`` are Unix ms.
+    """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (Unix ms).
 
-    ``copied``: a copy of it has taken its place already. ``expired``: its lease is over, and ``deadline`` says when to
-    try again to return it to the broker.
+    ``copied``: a copy of the message has been published. ``expired``: the lease is over, and ``deadline`` is the time
+    of the next attempt to return the delivery to the broker.
     """
 
     __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
@@ -77,17 +78,17 @@ class HeldLease:
         return self.delivery.handle
 
     def is_over(self, now: int) -> bool:
-        """Whether its lease has ended at ``now`` (Unix ms) by its deadline."""
+        """Whether the lease has passed its deadline at ``now`` (Unix ms)."""
         return self.expired or self.deadline <= now
 
 
 class LeaseTable:
-    """The held deliveries of one queue, by handle.
+    """The held leases of one queue, by handle.
 
-    To settle one is to claim it first: of two verbs one acts, two acks share one outcome, and a lease that runs out
-    while it is claimed waits for what the claim comes to. A claim that failed while the delivery is outstanding still
-    puts it back, and its lease goes on until its deadline. After that nobody settles it. ``due`` is called in the event
-    loop when a lease has run out, and then again only after :meth:`overdue` has told all of them.
+    A settle first claims the lease. Of two concurrent operations one acts, two acks share one outcome, and a lease
+    that expires while it is claimed waits for the outcome of the claim. If a settle fails and the delivery is still
+    outstanding, the lease continues until its deadline. After the deadline it can only expire. ``due`` is called in
+    the event loop when a lease has expired, and again only after :meth:`overdue` has returned all expired leases.
     """
 
     def __init__(
@@ -105,27 +106,27 @@ class LeaseTable:
         self._numbers = itertools.count()
         self._deadlines: list[tuple[int, int, str]] = []
         self._timer: asyncio.TimerHandle | None = None
-        self._rings_at = 0
+        self._wakes_at = 0
         self._closed = False
-        self._ending: BackgroundTasks[Sequence[Outcome]] = BackgroundTasks()
+        self._settling: BackgroundTasks[Sequence[Outcome]] = BackgroundTasks()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def hold(self, delivery: Delivery, since: int, deadline: int) -> None:
-        """Hold a delivery from ``since`` to ``deadline`` (Unix ms)."""
+        """Add the lease of ``delivery``, from ``since`` to ``deadline`` (Unix ms)."""
         held = self._held[delivery.handle] = HeldLease(delivery, next(self._numbers), since, deadline)
         self._usage.count += 1
         self._usage.size += len(delivery.body)
         self._watch(held)
 
     def prolong(self, held: HeldLease, deadline: int) -> None:
-        """Set another deadline, in Unix ms."""
+        """Set a new deadline, in Unix ms."""
         held.deadline = deadline
         self._watch(held)
 
     async def find(self, handles: Sequence[str]) -> list[HeldLease | None]:
-        """Those that are held and outstanding, None for the others and past the deadline; waits for what is claimed."""
+        """The live leases of ``handles``, None for all others; waits for claims in progress."""
         while claims := [held.claim for held in map(self._held.get, handles) if held is not None and held.claim]:
             await asyncio.wait(claims)
         now = self._clock()
@@ -140,15 +141,15 @@ class LeaseTable:
     async def settle(
         self, handles: Sequence[str], act: EndLeases, *, acking: bool = False, expiring: bool = False
     ) -> list[Outcome]:
-        """One outcome per handle: of ``act``, which gets those that are held; LeaseLost for the others.
+        """One outcome per handle: that of ``act`` for held leases, LeaseLost for all others.
 
-        A lease whose deadline has passed is lost, except to who ends it for that reason (``expiring``).
-        What another settle has claimed is waited for. Once begun ``act`` runs to its end, even if the caller goes.
+        A lease past its deadline is LeaseLost unless ``expiring`` is set. Leases claimed by another settle are waited
+        for. ``act`` runs to its end even if the caller is cancelled.
         """
         outcomes: list[Outcome] = [None] * len(handles)
         left = list(range(len(handles)))
         while left:
-            mine: list[int] = []
+            positions: list[int] = []
             claims: list[tuple[int, PendingSettle, bool]] = []
             claimed: list[HeldLease] = []
             now = self._clock()
@@ -163,24 +164,24 @@ class LeaseTable:
                     outcomes[position] = LeaseLost()
                 else:
                     held.claim, held.acking = asyncio.get_running_loop().create_future(), acking
-                    mine.append(position)
+                    positions.append(position)
                     claimed.append(held)
             if claimed:
-                ending = self._ending.start(self._end(claimed, act))
-                for position, outcome in zip(mine, await asyncio.shield(ending), strict=True):
+                ending = self._settling.start(self._end(claimed, act))
+                for position, outcome in zip(positions, await asyncio.shield(ending), strict=True):
                     outcomes[position] = outcome
             if claims:
                 await asyncio.wait([claim for _, claim, _ in claims])
             left = []
-            for position, claim, joined in claims:
-                if joined and not claim.cancelled():
+            for position, claim, shared in claims:
+                if shared and not claim.cancelled():
                     outcomes[position] = claim.result()
                 else:
                     left.append(position)
         return outcomes
 
     def overdue(self, limit: int) -> list[str]:
-        """Up to ``limit`` handles whose lease has run out and that nobody has claimed, earliest first."""
+        """Up to ``limit`` handles of unclaimed leases past their deadline, earliest first."""
         now = self._clock()
         found: list[str] = []
         while self._deadlines and len(found) < limit and self._deadlines[0][0] <= now:
@@ -193,12 +194,12 @@ class LeaseTable:
         return found
 
     async def idle(self) -> None:
-        """Wait until no settle is under way."""
-        while self._ending:
-            await self._ending.wait()
+        """Wait until no settle is in progress."""
+        while self._settling:
+            await self._settling.wait()
 
     def close(self) -> None:
-        """No lease runs out any more."""
+        """Stop signalling expired leases."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -223,7 +224,7 @@ class LeaseTable:
                 claim.set_result(outcome)
             return outcomes
         finally:
-            # After an error that nobody foresaw: the leases go on.
+            # After an unexpected error the leases continue.
             for held in claimed:
                 if held.claim is not None:
                     held.claim.cancel()
@@ -236,13 +237,13 @@ class LeaseTable:
             self._usage.size -= len(held.delivery.body)
 
     def _watch(self, held: HeldLease) -> None:
-        """Wake up at its deadline."""
+        """Schedule a wake-up at the deadline of ``held``."""
         if len(self._deadlines) > 2 * len(self._held) + _STALE_DEADLINES:
             self._deadlines = [(each.deadline, each.number, handle) for handle, each in self._held.items()]
             heapq.heapify(self._deadlines)
         else:
             heapq.heappush(self._deadlines, (held.deadline, held.number, held.handle))
-        if self._timer is None or held.deadline < self._rings_at:
+        if self._timer is None or held.deadline < self._wakes_at:
             self._set_timer()
 
     def _set_timer(self) -> None:
@@ -250,10 +251,10 @@ class LeaseTable:
             self._timer.cancel()
             self._timer = None
         if self._deadlines and not self._closed:
-            self._rings_at = self._deadlines[0][0]
-            delay = max(self._rings_at - self._clock(), 0) / 1000
-            self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+            self._wakes_at = self._deadlines[0][0]
+            delay = max(self._wakes_at - self._clock(), 0) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         self._timer = None
         self._due()

@@ -1,6 +1,6 @@
-"""Copy, confirm, ack: how a delivery is moved where the broker cannot do it in one step.
+"""Moves deliveries where the broker cannot: publish a copy, wait for the confirm, ack the original.
 
-Stopped between the last two the message is there twice, and never not at all.
+A process that stops between confirm and ack leaves the message twice; it is never lost.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, chunks, offering
 from app.runtime import turns
 
-Why = TypeVar("Why", LastFailure, DeadLetterRequest)
-"""What a copy is made for: a failure, or a dead-letter block."""
+Reason = TypeVar("Reason", LastFailure, DeadLetterRequest)
+"""The reason for a copy: a failed attempt, or a request to dead-letter."""
 
 
 async def publish_again(
     route: Route, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float
 ) -> Sequence[Outcome]:
-    """Put counted copies of ``failed`` on their queue, due after ``delay_seconds``, in place of the originals.
+    """Replace the ``failed`` deliveries with counted copies on their queue, due after ``delay_seconds``.
 
-    One outcome each: LeaseLost where the broker has the original back, else the error of the publish or of the ack.
+    One outcome each: LeaseLost if the broker has taken the original back, else the outcome of the publish or the ack.
     """
 
     def copy(each: tuple[HeldLease, LastFailure]) -> Outgoing:
@@ -37,15 +37,15 @@ async def publish_again(
             carried=held.delivery.carried,
         )
 
-    return await _replaced(route, failed, copy, to_dead=False)
+    return await _replace_all(route, failed, copy, to_dead=False)
 
 
 async def publish_dead_letters(
     route: Route, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]
 ) -> Sequence[Outcome]:
-    """Put dead-letter records in the dead-letter queue in place of the originals; outcomes as of a retry.
+    """Replace deliveries with records in the dead-letter queue; outcomes as of :func:`publish_again`.
 
-    Raises UnsupportedByBroker where the broker has no such queue.
+    Raises UnsupportedByBroker if the broker has no dead-letter queue.
     """
 
     def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
@@ -57,17 +57,17 @@ async def publish_dead_letters(
             carried=held.delivery.carried,
         )
 
-    return await _replaced(route, letters, record, to_dead=True)
+    return await _replace_all(route, letters, record, to_dead=True)
 
 
-async def _replaced(
+async def _replace_all(
     route: Route,
-    originals: Sequence[tuple[HeldLease, Why]],
-    copy: Callable[[tuple[HeldLease, Why]], Outgoing],
+    originals: Sequence[tuple[HeldLease, Reason]],
+    copy: Callable[[tuple[HeldLease, Reason]], Outgoing],
     *,
     to_dead: bool,
 ) -> Sequence[Outcome]:
-    """Put a ``copy`` of each in its place, as many at a time as the broker takes."""
+    """Replace each of ``originals`` with its ``copy``, in native batches."""
     outcomes: list[Outcome] = []
     for chunk in chunks(originals, route.capabilities.max_batch, _size):
         copies = await turns.mapped(copy, chunk, size=_size)
@@ -79,8 +79,8 @@ async def _replaced(
 
 
 def _size(each: tuple[HeldLease, LastFailure | DeadLetterRequest]) -> int:
-    held, why = each
-    error = why.error if isinstance(why, LastFailure) else why.block["error"]
+    held, reason = each
+    error = reason.error if isinstance(reason, LastFailure) else reason.block["error"]
     return len(held.delivery.body) + len(error or "")
 
 
@@ -89,7 +89,7 @@ async def _replace(
 ) -> Sequence[Outcome]:
     write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
     outcomes: list[Outcome] = [LeaseLost()] * len(originals)
-    # What the broker has back already is somebody else's: a copy would be a second message.
+    # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
     outstanding = offering(route, Outstanding).outstanding(route.native, [held.handle for held in originals])
     written = [position for position, is_out in enumerate(outstanding) if is_out]
     if not written:
