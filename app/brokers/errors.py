@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
 
@@ -50,6 +51,6 @@ def nothing_written(error: BrokerError) -> BrokerError:
     return error
 
 
-def failure_for_each(error: BabelgateError, count: int) -> list[BabelgateError]:
-    """The outcomes of a call for ``count`` items that failed as a whole with ``error``, which loses its frames."""
+def failure_for_each(error: BabelgateError, count: int) -> list[Any]:
+    """``count`` times ``error``, without its frames: the outcomes of a call that failed for all of its items."""
     return [error.without_frames()] * count

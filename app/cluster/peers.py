@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from app.brokers.errors import failure_for_each
 from app.cluster.client import ANSWER_SECONDS, Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.discovery import Addresses
 from app.cluster.signing import Signer
@@ -82,7 +83,7 @@ class Peers:
                     try:
                         answers += await self._call(owner, route.broker, body, count)
                     except BabelgateError as error:
-                        answers += [error.without_frames()] * count
+                        answers += failure_for_each(error, count)
                 return answers
 
             line = self._lines[key] = Batcher(flush, _MAX_CALLS, _WAIT_SECONDS)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import islice
 from typing import Generic, NamedTuple, TypeVar
 
+from app.brokers.errors import failure_for_each
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, Overloaded
 
 BATCH_BYTES = 4_194_304
@@ -115,7 +116,7 @@ class Batcher(Generic[Item, Result]):
                     if len(results) != len(batch):
                         raise ValueError(f"{len(batch)} items went out and {len(results)} results came back")
                 except BabelgateError as error:
-                    results = [error.without_frames()] * len(batch)
+                    results = failure_for_each(error, len(batch))
                 except Exception as error:
                     _fail([future for _, future, _ in batch], error)
                     continue

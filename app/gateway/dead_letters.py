@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from app import envelope
+from app.brokers.batching import batches
 from app.brokers.binding import NO_HEADERS, DeadRecord, DeadStore, Outcome, Outgoing
+from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import DeadSummary, Limits, Poison
 from app.errors import BabelgateError
+from app.gateway.batcher import BATCH_BYTES
 from app.gateway.model import DeadLetter, DeadLetterFilter, RedriveResult
-from app.gateway.routing import PAGE_BYTES, Route, affordable, chunks, offering
+from app.gateway.routing import PAGE_BYTES, Route, affordable, offering
 from app.observe.events import Event, Facts, Observe
 from app.runtime import turns
 
@@ -104,7 +107,8 @@ async def redrive(
             ready, complete, reached_end = ready[: limit - redriven], False, True
         if dry_run:
             redriven += len(ready)
-        for slice_ in [] if dry_run else chunks(ready, target.capabilities.max_batch, lambda each: _size(each.record)):
+        slices = batches(ready, target.capabilities.max_batch, BATCH_BYTES, lambda each: _size(each.record))
+        for slice_ in () if dry_run else slices:
             sent, refused = await _send(target, slice_)
             problems += refused
             if sent:
@@ -151,7 +155,7 @@ async def _send(target: Route, ready: Sequence[_Ready]) -> tuple[list[_Ready], l
         messages = [each.outgoing for each in ready]
         outcomes = await target.binding.publish(target.native, messages) if messages else []
     except BabelgateError as error:
-        outcomes = [error.without_frames()] * len(ready)
+        outcomes = failure_for_each(error, len(ready))
     sent: list[_Ready] = []
     refused: list[dict[str, Any]] = []
     for each, outcome in zip(ready, outcomes, strict=True):

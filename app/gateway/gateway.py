@@ -20,6 +20,7 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from app.brokers.binding import Binding, DeadStore, Peeked, Purges
+from app.brokers.errors import failure_for_each
 from app.clock import Clock, now_ms
 from app.envelope import Limits, Poison, canonical, inspect
 from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
@@ -201,7 +202,7 @@ class Gateway:
             try:
                 await self._capacity()
             except Overloaded as error:
-                return [error.without_frames()] * len(bodies)
+                return failure_for_each(error, len(bodies))
         return await self._publisher.several(runtime, bodies, trace)
 
     async def validate(

@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from app.brokers.binding import Binding, Outcome, Outgoing
+from app.brokers.errors import failure_for_each
 from app.brokers.idempotency_store import (
     MAX_ANSWER_BYTES,
     TOKEN_BYTES,
@@ -266,7 +267,7 @@ class IdempotentPublisher:
             if granted:
                 outcomes = await self._send([messages[index][0] for index in granted])
         except BabelgateError as error:
-            outcomes = [error.without_frames()] * len(granted)
+            outcomes = failure_for_each(error, len(granted))
         settlements = []
         for index, outcome in zip(granted, outcomes, strict=True):
             claim = messages[index][1]
@@ -283,7 +284,7 @@ class IdempotentPublisher:
         try:
             claimed = list(await store.reserve(claims, token, self._keys.policy.terms))
         except BabelgateError as error:
-            claimed = [error.without_frames()] * len(claims)
+            claimed = failure_for_each(error, len(claims))
         unneeded: list[KeySettlement] = []
         for index, result in enumerate(claimed):
             if isinstance(result, OutcomeUnknown):

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from app import envelope
 from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome, Outstanding
+from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
@@ -316,5 +317,5 @@ async def _outcomes_by_handle(held: Sequence[HeldLease], call: Awaitable[Sequenc
     try:
         outcomes = await call
     except BabelgateError as error:
-        outcomes = [error.without_frames()] * len(held)
+        outcomes = failure_for_each(error, len(held))
     return {each.handle: outcome for each, outcome in zip(held, outcomes, strict=True)}

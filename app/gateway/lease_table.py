@@ -9,6 +9,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 from app.brokers.binding import Delivery, Outcome
+from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.admission import Admission
@@ -210,7 +211,7 @@ class LeaseTable:
             try:
                 outcomes = await act(claimed)
             except BabelgateError as error:
-                outcomes = [error.without_frames()] * len(claimed)
+                outcomes = failure_for_each(error, len(claimed))
             outstanding = self._outstanding([held.handle for held in claimed])
             for held, outcome, is_out in zip(claimed, outcomes, outstanding, strict=True):
                 claim, held.claim = held.claim, None

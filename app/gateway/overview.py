@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 
+from app.brokers.batching import batches
 from app.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
 from app.brokers.registry import driver
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo
-from app.gateway.routing import Route, Router, affordable, chunks, offering
+from app.gateway.routing import Route, Router, affordable, offering
 from app.runtime import turns
 
 _ASKED_AT_ONCE = 100
@@ -44,7 +45,7 @@ class Overview:
         rights = await turns.mapped(caller.rights, known)
         names = [name for name, held in zip(known, rights, strict=True) if held]
         found: list[QueueInfo] = []
-        for some in chunks(names, _ASKED_AT_ONCE):
+        for some in batches(names, _ASKED_AT_ONCE):
             found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in some))
         return found
 

@@ -8,14 +8,17 @@ from functools import partial
 from msgspec.structs import replace
 
 from app import envelope
+from app.brokers.batching import batches
+from app.brokers.errors import failure_for_each
 from app.brokers.idempotency_store import KeyClaim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.errors import BabelgateError
+from app.gateway.batcher import BATCH_BYTES
 from app.gateway.idempotency import KeyedResult, chosen_key, claim, fingerprint
 from app.gateway.model import Projection, Receipt, Replay
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime
-from app.gateway.routing import Route, chunks
+from app.gateway.routing import Route
 from app.gateway.spans import carrying, sending
 from app.observe.tracing.trace import Trace
 from app.runtime import turns
@@ -84,7 +87,7 @@ class Publisher:
                 ready = [
                     (index, replace(pending, outgoing=span.carrying(pending.outgoing))) for index, pending in ready
                 ]
-            for chunk in chunks(ready, runtime.route.capabilities.max_batch, _size):
+            for chunk in batches(ready, runtime.route.capabilities.max_batch, BATCH_BYTES, _size):
                 await self._publish(runtime, chunk, results)
             span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
@@ -142,7 +145,7 @@ class Publisher:
             else:
                 outcomes = await runtime.publish(pendings)
         except BabelgateError as error:
-            outcomes = [error.without_frames()] * len(chunk)
+            outcomes = failure_for_each(error, len(chunk))
         for (index, pending), outcome in zip(chunk, outcomes, strict=True):
             results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
 

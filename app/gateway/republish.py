@@ -9,10 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
+from app.brokers.batching import batches
 from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
+from app.brokers.errors import failure_for_each
 from app.errors import BabelgateError, LeaseLost
+from app.gateway.batcher import BATCH_BYTES
 from app.gateway.lease_table import HeldLease
-from app.gateway.routing import Route, chunks, offering
+from app.gateway.routing import Route, offering
 from app.runtime import turns
 
 Reason = TypeVar("Reason", LastFailure, DeadLetterRequest)
@@ -69,12 +72,12 @@ async def _replace_all(
 ) -> Sequence[Outcome]:
     """Replace each of ``originals`` with its ``copy``, in native batches."""
     outcomes: list[Outcome] = []
-    for chunk in chunks(originals, route.capabilities.max_batch, _size):
+    for chunk in batches(originals, route.capabilities.max_batch, BATCH_BYTES, _size):
         copies = await turns.mapped(copy, chunk, size=_size)
         try:
             outcomes += await _replace(route, [held for held, _ in chunk], copies, to_dead=to_dead)
         except BabelgateError as error:
-            outcomes += [error.without_frames()] * len(chunk)
+            outcomes += failure_for_each(error, len(chunk))
     return outcomes
 
 
@@ -107,7 +110,7 @@ async def _replace(
         try:
             acked = await route.binding.ack(route.native, [originals[position].handle for position in confirmed])
         except BabelgateError as error:
-            acked = [error.without_frames()] * len(confirmed)
+            acked = failure_for_each(error, len(confirmed))
         for position, outcome in zip(confirmed, acked, strict=True):
             outcomes[position] = outcome
     return outcomes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -22,7 +22,6 @@ from app.brokers.binding import (
 from app.envelope.contract import INT64_MAX
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.authorization import pattern
-from app.gateway.batcher import BATCH_BYTES
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
@@ -200,16 +199,3 @@ def affordable(count: int, size: int, room: int = PAGE_BYTES) -> int:
     """How many messages to ask for, so that they fit ``room`` bytes if they are like the ``count`` of ``size`` bytes
     that were read before; a few where none were."""
     return max(room * count // max(size, 1), 1) if count else _FIRST
-
-
-def chunks(items: Sequence[Each], size: int, weigh: Callable[[Each], int] = lambda item: 0) -> Iterator[Sequence[Each]]:
-    """``items`` in slices of at most ``size``, a broker's batch limit, and of at most BATCH_BYTES as ``weigh`` tells
-    the bytes of an item; an item that has more is alone."""
-    start = weight = 0
-    for end, item in enumerate(items):
-        weight += weigh(item)
-        if end > start and (end - start == size or weight > BATCH_BYTES):
-            yield items[start:end]
-            start, weight = end, weigh(item)
-    if start < len(items):
-        yield items[start:]

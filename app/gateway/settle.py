@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from app import envelope
+from app.brokers.batching import batches
 from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
@@ -15,7 +16,7 @@ from app.gateway.ack_tokens import NO_FACTS, Lease, TokenSealer
 from app.gateway.lease_manager import FailedDelivery
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.queue_runtime import QueueRuntime
-from app.gateway.routing import Route, chunks
+from app.gateway.routing import Route
 from app.observe.events import Event, EventKind, Facts, Observe
 
 TokenOutcome = Outcome | int
@@ -184,7 +185,7 @@ async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[T
     After a batch without an answer the remaining batches are not sent: each could take the whole time-out.
     """
     outcomes: list[TokenOutcome] = []
-    for chunk in chunks(leases, route.capabilities.max_batch):
+    for chunk in batches(leases, route.capabilities.max_batch):
         if outcomes and isinstance(outcomes[-1], BrokerUnavailable | OutcomeUnknown):
             reason = "it did not answer for the tokens before this one, so this one was not sent"
             outcomes += [BrokerUnavailable(route.broker, reason)] * len(chunk)

@@ -6,9 +6,10 @@ import math
 
 import pytest
 
+from app.brokers.batching import batches
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.batcher import BATCH_BYTES
-from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable, chunks
+from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
 from tests.harness.memory import MemoryBinding, lacking
 
 FIRST, SECOND = MemoryBinding("first"), MemoryBinding("second")
@@ -141,7 +142,7 @@ def test_a_refusal_tells_long_times_apart() -> None:
 
 @pytest.mark.parametrize(("count", "sizes"), [(0, []), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
 def test_chunks_keep_all_in_order(count: int, sizes: list[int]) -> None:
-    parts = list(chunks(range(count), 3))
+    parts = list(batches(range(count), 3))
     assert [len(part) for part in parts] == sizes
     assert [item for part in parts for item in part] == list(range(count))
 
@@ -164,7 +165,7 @@ def test_what_a_body_and_its_broker_say_is_added_within_an_int64(said: int, coun
     ],
 )
 def test_chunks_of_large_items_are_short(weights: list[int], sizes: list[int]) -> None:
-    parts = list(chunks(weights, 3, lambda weight: weight))
+    parts = list(batches(weights, 3, BATCH_BYTES, lambda weight: weight))
     assert [len(part) for part in parts] == sizes
     assert [weight for part in parts for weight in part] == weights
 
