@@ -30,10 +30,10 @@ Operation = Literal["send", "receive", "ack", "nack", "reject", "extend"]
 
 
 class Facts(Struct, frozen=True, array_like=True, gc=False):
-    """What is known of one message; ack tokens carry it, so that whoever settles knows it too.
+    """The known facts of one message. Ack tokens carry them, so that every process that settles the message has them.
 
-    ``attempts`` as handed out. ``created_at`` is Unix ms, ``size`` the bytes of the body. ``traceparent``: the W3C
-    context the message travelled with.
+    ``attempts`` is the count at delivery, ``created_at`` is Unix ms, ``size`` is the body's length in bytes, and
+    ``traceparent`` is the W3C context that travelled with the message.
     """
 
     attempts: int | None = None
@@ -49,11 +49,11 @@ class Facts(Struct, frozen=True, array_like=True, gc=False):
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
-    ``reason``: why a message was dead-lettered, the code of a poison one, or what became of a forwarded settle
-    (``settled``, ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). Where only the receiver can settle, tokens
-    are counted as ``settled_here`` or ``forwarded`` by the process that was asked, besides what their owner tells.
-    ``messages`` holds the facts of each, where they are known; ``bodies`` their bodies in the same order, where they
-    are at hand. ``lease_seconds`` of a delivery; ``to_queue`` of what was redriven.
+    ``reason`` is why a message was dead-lettered, the code of a poison message, or the result of a forwarded settle
+    (``settled``, ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). If only the receiver can settle, the
+    process that got the request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of
+    each message, and ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries,
+    ``to_queue`` for redriven messages.
     """
 
     kind: EventKind
@@ -68,9 +68,10 @@ class Event(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """One call to a broker took ``seconds``, for ``count`` messages: sent, received (0: none was there) or settled.
+    """One call to a broker, of ``seconds`` duration, that sent, received or settled ``count`` messages.
 
-    ``error``: the class of what it raised, in snake case. ``coalesced``: concurrent calls of clients made it up.
+    A receive with ``count`` 0 found no message. ``error`` is the class of the raised error, in snake case.
+    ``coalesced`` is true if the call combines concurrent calls of clients.
     """
 
     operation: Operation
@@ -83,21 +84,23 @@ class Call(Struct, frozen=True):
 
 
 Observe = Callable[[Event | Call], None]
-"""Takes each event and each call as it happens; must not block, and must not raise."""
+"""Receives each event and each call at once; must not block and must not raise."""
 
 
 _throttled = LogThrottle(get_logger("babelgate.observe"))
 
 
 def fan_out(observers: Sequence[Observe]) -> Observe:
-    """One observer that tells all of ``observers``; what one of them raises is logged, because what was reported has
-    happened, and its caller is to be told that."""
+    """Return an observer that calls all ``observers``.
+
+    An exception of one of them is logged and not raised, because the reported operation has already succeeded.
+    """
 
     def observe(reported: Event | Call) -> None:
         for each in observers:
             try:
                 each(reported)
             except Exception:
-                _throttled.warning("not all was observed", queue=reported.queue, exc_info=True)
+                _throttled.warning("an observer failed", queue=reported.queue, exc_info=True)
 
     return observe

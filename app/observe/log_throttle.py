@@ -1,4 +1,4 @@
-"""Warnings that may come with every message: told once in a while, with a count."""
+"""Limits warnings that may occur for every message to one line in a while, with a count."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from structlog.stdlib import BoundLogger
 
 SECONDS = 10.0
-"""At most one line of a kind and a queue in this time."""
+"""At most one line for each event and queue in this time."""
 MAX_KINDS = 1_000
-"""Pairs of line and queue that are remembered; past that, all are forgotten, which costs a few lines more."""
+"""Pairs of event and queue that are remembered. Beyond that all are forgotten, which costs a few extra lines."""
 
 
 class LogThrottle:
-    """Writes to ``log``: the first line of a kind at once, then one every ten seconds at most."""
+    """Writes the first warning of an event and queue at once, and then at most one every ten seconds."""
 
     def __init__(self, log: BoundLogger, clock: Callable[[], float] = time.monotonic) -> None:
         """``clock``: seconds."""
@@ -24,8 +24,10 @@ class LogThrottle:
         self._written: dict[tuple[str, str], tuple[float, int]] = {}
 
     def warning(self, event: str, *, queue: str = "", count: int = 1, **values: Any) -> None:
-        """It happened to ``count`` messages. The line's ``count`` is how many since the line before; its other values
-        are those of the last."""
+        """Report that ``event`` occurred for ``count`` messages of ``queue``.
+
+        The line's ``count`` covers all messages since the previous line; its other ``values`` are those of this call.
+        """
         now = self._clock()
         last = self._written.get((event, queue))
         if last is not None and now - last[0] < SECONDS:

@@ -25,11 +25,11 @@ from app.errors import BrokerError, ConfigError
 from app.masking import mask_text
 
 MAX_VALUE = 1_000
-"""Characters of one value in a line; what is longer ends in ``…``."""
+"""Maximum characters of one value in a line; a longer value is cut and ends in ``…``."""
 MAX_FRAMES = 12
-"""Innermost calls that are written of an exception."""
+"""Innermost frames that are written for an exception."""
 MAX_CAUSES = 4
-"""Exceptions that are written of a chain."""
+"""Exceptions that are written for a chain of causes."""
 _ROOT = Path(__file__).parents[2]
 _OWN = frozenset({"exception", "_record"})
 _PLAIN = (int, float, type(None))
@@ -42,7 +42,7 @@ Format = Literal["auto", "json", "console"]
 
 
 def get_logger(name: str) -> BoundLogger:
-    """A logger of ours, below ``babelgate``: ``log.warning("what happened", key=value)``."""
+    """Return a logger below ``babelgate``: ``log.warning("event", key=value)``."""
     logger: BoundLogger = structlog.wrap_logger(
         logging.getLogger(name),
         processors=[structlog.stdlib.filter_by_level, *CHAIN, ProcessorFormatter.wrap_for_formatter],
@@ -54,9 +54,9 @@ def get_logger(name: str) -> BoundLogger:
 
 
 def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
-    """Write the lines of this process to ``stream`` (None: stdout); calling it again replaces what was set.
+    """Write the log lines of this process to ``stream`` (None: stdout). A second call replaces the first.
 
-    ``level``: debug, info, warning or error. Libraries say nothing below info: their debug lines may quote messages.
+    ``level`` is debug, info, warning or error. Libraries never log below info: their debug lines may quote messages.
     """
     stream = sys.stdout if stream is None else stream
     if isinstance(stream, io.TextIOWrapper):
@@ -65,48 +65,48 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     handler.setFormatter(formatter(format, stream.isatty()))
     logging.basicConfig(level=max(level.upper(), "INFO", key=logging.getLevelName), handlers=[handler], force=True)
     logging.getLogger("babelgate").setLevel(level.upper())
-    # One line per call to a peer or to a management API would be the access log that is off by default.
+    # httpx logs one line for each call to a peer or a management API.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    # It quotes the tracestate of a request that is malformed, each time.
+    # This logger quotes each malformed tracestate of a request.
     logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
     logging.captureWarnings(True)
-    # A line that cannot be written would be quoted on standard error, as it was before any processing.
+    # Otherwise logging would write a failed line to standard error, unmasked.
     logging.raiseExceptions = False
 
 
 def formatter(format: Format, terminal: bool) -> logging.Formatter:
-    """What renders records of the standard library, ours among them."""
+    """Return the formatter for all records of the standard library's logging, which include structlog's."""
     render = _console(terminal) if is_console(format, terminal) else [_json]
     return ProcessorFormatter(foreign_pre_chain=CHAIN, processors=[ProcessorFormatter.remove_processors_meta, *render])
 
 
 def is_console(format: Format, terminal: bool) -> bool:
-    """Whether lines are for people."""
+    """Return whether lines are written as readable text rather than JSON."""
     return format == "console" or (format == "auto" and terminal)
 
 
 def json_line(level: str, name: str, event: str, fields: Fields) -> bytes:
-    """A whole line, of ``fields`` that need no processing: for what is written with every request."""
+    """Return a complete JSON line of ``fields`` that need no processing; fast enough for every request."""
     return _encode(_line(level, name, event, fields)) + b"\n"
 
 
 def add_origin(logger: Any, method: str, fields: Fields) -> Fields:
-    """Who tells it, when, and how bad it is; the first fields of a line."""
+    """Add the first fields of a line: timestamp, level, logger and event."""
     record: logging.LogRecord | None = fields.pop("_record", None)
     structured = fields.pop("_from_structlog", True)
     name = logger.name if record is None else record.name
     event = fields.pop("event")
     if name == "asyncio":
-        # Its further lines quote the exception and the future that held it.
+        # The further lines of asyncio quote the exception and its future.
         event = event.partition("\n")[0]
-    # structlog calls the method it was asked for, the standard library has levels alone.
+    # structlog passes the name of the method; the standard library knows only levels.
     level = "error" if method == "exception" else method
     first = _line(level, name, event, fields)
     return first if record is None else first | {"_record": record, "_from_structlog": structured}
 
 
 def add_exception(logger: Any, method: str, fields: Fields) -> Fields:
-    """The exception of ``exc_info``, as class, place and causes.
+    """Replace ``exc_info`` by ``exception``: class, place and causes.
 
     The text of an unexpected exception may quote a message (``invalid literal for int(): '…'``), so it is written at
     level debug only. The texts of broker, configuration and operating system errors never quote a message.
@@ -120,7 +120,7 @@ def add_exception(logger: Any, method: str, fields: Fields) -> Fields:
 
 
 def mask_values(logger: Any, method: str, fields: Fields) -> Fields:
-    """Values without the secrets of URLs, and of bounded length."""
+    """Mask secrets in URLs, and cut long values."""
     for key, value in fields.items():
         if type(value) is str:
             if len(value) > MAX_VALUE or "://" in value:
@@ -131,7 +131,7 @@ def mask_values(logger: Any, method: str, fields: Fields) -> Fields:
 
 
 CHAIN: list[Any] = [add_origin, add_exception, mask_values]
-"""What every line goes through, ours or a library's."""
+"""The processors of every line, of babelgate and of libraries."""
 
 
 def _line(level: str, name: str, event: str, fields: Fields) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _encode(fields: Fields) -> bytes:
     try:
         return _encoder.encode(fields)
     except UnicodeEncodeError:
-        # Half a surrogate pair, which JSON can name and UTF-8 cannot.
+        # An unpaired surrogate, which JSON can escape and UTF-8 cannot encode.
         return json.dumps(fields, default=str, separators=(",", ":")).encode()
 
 
@@ -185,7 +185,7 @@ def _json(logger: Any, method: str, fields: Fields) -> str:
 
 
 def _readable(logger: Any, method: str, fields: Fields) -> Fields:
-    """An exception as lines; control characters, which a terminal would obey, escaped."""
+    """Render an exception as lines, and escape control characters, which a terminal would execute."""
     written = fields.pop("exception", None)
     for key, value in fields.items():
         if isinstance(value, str) and not value.isprintable():

@@ -1,8 +1,8 @@
-"""What OpenTelemetry's standard variables ask for: exporters, and the resource that all signals tell of.
+"""Creates exporters and the resource from OpenTelemetry's standard environment variables.
 
 The variables and their defaults: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/.
-One default is not the standard's: nothing is sent unless a variable names an exporter or an endpoint, because a
-collector that nobody runs would cost every process a thread and a line in the log for each attempt.
+One default differs from the standard: nothing is sent unless a variable names an exporter or an endpoint. A missing
+collector would cost every process a thread, and a log line for each attempt.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Signal = Literal["traces", "metrics"]
 
 FLUSH_SECONDS = 3.0
-"""What is left unsent at the end of a process may take so long; then it is lost."""
+"""Maximum time to send remaining data at the end of a process; after that the data is lost."""
 
 _KNOWN = ("otlp", "console", "none")
 _PROTOCOLS = {"http/protobuf": "http", "grpc": "grpc"}
@@ -35,9 +35,9 @@ _CLASSES = {"traces": "OTLPSpanExporter", "metrics": "OTLPMetricExporter"}
 
 
 def exporters_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The exporters for ``signal``, each ``otlp`` or ``console``; none: it is off.
+    """Return the exporters for ``signal``, each ``otlp`` or ``console``; an empty list means off.
 
-    Raises ConfigError, which names the variable, for one that is unknown or whose packages are not installed.
+    Raises ConfigError naming the variable, if an exporter is unknown or its packages are not installed.
     """
     if environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return []
@@ -58,26 +58,26 @@ def exporters_for(signal: Signal, environ: Mapping[str, str] = os.environ) -> li
 
 
 def otlp_exporter(signal: Signal, environ: Mapping[str, str] = os.environ) -> Any:
-    """The OTLP exporter for ``signal``, which reads the variables of its own. Raises ConfigError."""
+    """Return the OTLP exporter for ``signal``, which reads its own variables. Raises ConfigError."""
     with as_config_errors("OTEL_EXPORTER_OTLP_…"):
         return _exporter_class(signal, f"OTEL_{signal.upper()}_EXPORTER", environ)()
 
 
 @contextlib.contextmanager
 def as_config_errors(variable: str) -> Iterator[None]:
-    """Raise what the SDK refuses of its variables as ConfigError, naming the one in its text, else ``variable``."""
+    """Translate errors of the SDK to ConfigError, naming the variable in the error's text, else ``variable``."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
-        # Whatever its class: those of the gRPC exporter have no ancestor of their own.
+        # Any class: the errors of the gRPC exporter have no common base class.
         named = re.search(r"OTEL_[A-Z_]+", str(error))
         raise ConfigError(key=named[0] if named else variable, reason=str(error).rstrip(".")) from None
 
 
 def resource(environ: Mapping[str, str] = os.environ) -> Resource:
-    """What tells this process from others: ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` win over our own."""
+    """Return the attributes of this process; ``OTEL_SERVICE_NAME`` and ``OTEL_RESOURCE_ATTRIBUTES`` override them."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     own = {"service.name": "babelgate", "service.version": __version__, "service.instance.id": str(uuid.uuid4())}
@@ -85,7 +85,7 @@ def resource(environ: Mapping[str, str] = os.environ) -> Resource:
 
 
 async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS) -> None:
-    """Run ``shutdown``, which may block, for at most ``seconds``: a collector that hangs does not keep the process."""
+    """Run the blocking ``shutdown`` for at most ``seconds``, so that a hanging collector cannot keep the process."""
     loop = asyncio.get_running_loop()
     done = asyncio.Event()
 
@@ -93,10 +93,10 @@ async def bounded(shutdown: Callable[[], object], seconds: float = FLUSH_SECONDS
         try:
             shutdown()
         finally:
-            with contextlib.suppress(RuntimeError):  # who waited is gone, and its loop with it
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(done.set)
 
-    # A thread of an executor would be waited for at the end of the process.
+    # The interpreter waits for the threads of an executor at exit, but not for a daemon thread.
     threading.Thread(target=run, name="otel-shutdown", daemon=True).start()
     try:
         async with asyncio.timeout(seconds):

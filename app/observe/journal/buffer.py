@@ -1,4 +1,4 @@
-"""What happened, as lines that wait in memory for the disk; bounded."""
+"""Encodes events as journal lines, in a bounded buffer in memory."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _EVENTS: Mapping[EventKind, JournalEvent] = {
     "redriven": "redriven",
     "poison": "poison",
 }
-"""The transitions that have a record; the others are about leases and processes, not about messages."""
+"""The events that have a record. The others concern leases and processes, not messages."""
 _OUTCOMES: Mapping[EventKind, str] = {"acked": "acked", "nacked": "nacked", "rejected": "rejected"}
 _UNKNOWN = Facts()
 
 
 class Buffer:
-    """The lines of one process, in order; one thread observes, another takes.
+    """The lines of one process, in order. One thread adds them, another takes them.
 
-    Holds ``limit`` bytes at most, and one line more. What is too much is counted, and a gap tells of it as soon as
-    there is room. Its lock is never held during I/O.
+    The buffer grows to ``limit`` bytes plus one line. Further records are dropped and counted, and a gap record reports
+    them when there is space again. The lock is never held during I/O.
     """
 
     def __init__(self, node: str, epoch: str, limit: int, clock: Clock, *, bodies: bool = False) -> None:
-        """``bodies``: whether records hold them, where an event does."""
+        """``bodies``: whether records include the bodies of events."""
         self.limit = limit
         self.seq = 0
-        """Of the last record: how many there are."""
+        """``seq`` of the last record, which is the number of records."""
         self.dropped = 0
-        """How many were lost, all gaps together."""
+        """Number of lost records, in all gaps."""
         self._node = node
         self._epoch = epoch
         self._clock = clock
@@ -59,7 +59,7 @@ class Buffer:
         return len(self._lines) + self._taken
 
     def observe(self, reported: Event | Call) -> None:
-        """Add a record of each message of an event; blocks for no I/O, never raises."""
+        """Add a record for each message of an event. Never blocks on I/O and never raises."""
         if isinstance(reported, Call):
             return
         kind = reported.kind
@@ -74,10 +74,10 @@ class Buffer:
         lease_seconds, outcome = reported.lease_seconds, _OUTCOMES.get(kind, reported.reason)
         to_queue = reported.to_queue or UNSET
         with self._lock:
-            lines, room = self._lines, self.limit - self._taken
+            lines, space = self._lines, self.limit - self._taken
             for facts in messages:
                 body = None if bodies is None else next(bodies, None)
-                if len(lines) >= room:
+                if len(lines) >= space:
                     self._drop(at)
                     continue
                 if self._lost:
@@ -112,14 +112,14 @@ class Buffer:
                     encode_into(_legible(record), lines)
 
     def take(self) -> bytes | bytearray:
-        """All lines, whole; they take room until :meth:`written`. Empty: there are none."""
+        """Take all complete lines. They count towards the limit until :meth:`written`."""
         with self._lock:
             lines, self._lines = self._lines, bytearray()
             self._taken += len(lines)
         return lines
 
     def written(self, count: int) -> None:
-        """``count`` bytes of what was taken are on their way to the disk: there is room again."""
+        """Free ``count`` bytes of taken lines, which were handed to the system."""
         with self._lock:
             self._taken -= count
             if self._lost and self.size < self.limit:
@@ -146,7 +146,7 @@ class Buffer:
 
 
 def _legible(record: Record) -> Record:
-    """``record`` with ``?`` for what is no Unicode: JSON can spell half a surrogate pair, UTF-8 cannot."""
+    """Return ``record`` with ``?`` for unpaired surrogates, which JSON can escape and UTF-8 cannot encode."""
     found = {name: getattr(record, name) for name in record.__struct_fields__}
     texts = {name: text.encode("utf-8", "replace").decode() for name, text in found.items() if isinstance(text, str)}
     return structs.replace(record, **texts)

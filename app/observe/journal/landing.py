@@ -1,4 +1,4 @@
-"""Carries closed segments to where they land, for as long as it takes."""
+"""Lands closed segments, retrying until it succeeds."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.runtime.backoff import Backoff
 FIRST_RETRY_SECONDS = 0.5
 LAST_RETRY_SECONDS = 30.0
 ADOPT_SECONDS = 60.0
-"""How often to look for what processes left that died since."""
+"""Interval of the search for segments of dead processes."""
 
 log = get_logger("babelgate.journal")
 
 
 class Landing:
-    """One thread. What cannot land stays in ``directory``, closed, and is tried again with growing pauses."""
+    """A thread that lands segments. A failed segment stays in ``directory`` and is retried with growing pauses."""
 
     def __init__(self, directory: Path, store: Store) -> None:
         self.landed = 0
-        """Segments that are where they belong."""
+        """Number of landed segments."""
         self.failed = 0
-        """Attempts that failed."""
+        """Number of failed attempts."""
         self._directory = directory
         self._store = store
         self._waiting: deque[Path] = deque()
@@ -39,23 +39,23 @@ class Landing:
 
     @property
     def waiting(self) -> int:
-        """How many segments have yet to land."""
+        """Number of segments that have not landed yet."""
         return len(self._waiting)
 
     def start(self) -> None:
-        """Begin, with what dead processes left."""
+        """Start the thread, which first lands the segments of dead processes."""
         self._thread.start()
 
     def add(self, path: Path) -> None:
-        """Land the segment at ``path`` too. Never blocks for long."""
+        """Add the segment at ``path``. Never waits for I/O."""
         with self._changed:
             self._waiting.append(path)
             self._changed.notify()
 
     def stop(self, seconds: float) -> bool:
-        """Land what is there, each tried once more, for ``seconds`` at most; whether nothing is under way any more.
+        """Try each waiting segment once more, for ``seconds`` at most; return whether the thread has ended.
 
-        An upload that hangs is left behind: it ends with the process, and so does the claim to its segment.
+        An upload that hangs ends with the process, and so does the lock of its segment.
         """
         with self._changed:
             self._until = time.monotonic() + seconds
@@ -85,19 +85,19 @@ class Landing:
                 self._land()
 
     def _wait(self, seconds: float, *, unless_added: bool = True) -> None:
-        """Until it is to stop, or something was added."""
+        """Wait until the thread must stop, or a segment was added."""
         with self._changed:
             self._changed.wait_for(
                 lambda: self._until is not None or (unless_added and bool(self._waiting)), max(seconds, 0)
             )
 
     def _land(self) -> bool:
-        """Try the first that waits; one that failed goes behind the others."""
+        """Try the first waiting segment; after a failure it becomes the last."""
         path = self._waiting[0]
         try:
             self._put(path)
         except Exception as error:
-            # The libraries of stores raise what they like; whatever it was, the segment is still there.
+            # Store libraries raise any class of error. The segment is still in the directory.
             self.failed += 1
             log.warning("a segment did not land", file=path.name, waiting=len(self._waiting), error=error)
             self._waiting.rotate(-1)
@@ -111,13 +111,13 @@ class Landing:
         if not path.exists():
             log.error("a segment is gone before it landed", file=path.name)
         else:
-            # Until it has landed, it is to outlast a power cut here.
+            # The segment must survive a power cut until it has landed.
             sync(path)
             self._store.put(path, segment.landed(first_at(path, segment)))
             path.unlink()
             self.landed += 1
         if segment.owner in self._adopted:
-            with self._changed:  # the writer adds to them
+            with self._changed:  # the writer adds segments concurrently
                 left = sum(each.name.startswith(segment.owner) for each in self._waiting)
             if left == 1:
                 self._adopted.pop(segment.owner).release()

@@ -15,9 +15,9 @@ from app.runtime.files import FileLock
 
 
 class Segments:
-    """Appends lines to files of one process, one after the other. For one thread.
+    """Appends lines to the segments of one process, one segment at a time. For one thread.
 
-    A file that is complete loses the ending ``.open``; ``closed`` is told of it.
+    A complete segment loses the suffix ``.open`` and is passed to ``closed``.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Segments:
         self._opened_at = 0.0
 
     def append(self, lines: bytes | bytearray) -> None:
-        """Hand whole lines to the system, in one piece or not at all; opens a file where none is.
+        """Write complete lines, all or none; opens a segment if none is open.
 
-        Raises OSError: the file then ends where it did before, and the same lines may be appended again.
+        Raises OSError; then the file is unchanged, and the same lines may be appended again.
         """
         if self._descriptor is None:
             self._descriptor = self._open()
@@ -59,19 +59,19 @@ class Segments:
         self._size += len(lines)
 
     def close_due(self) -> None:
-        """Close the file when it is large or old enough. Raises OSError."""
+        """Close the segment if it is large or old enough. Raises OSError."""
         if self._descriptor is not None and (
             self._size >= self._max_bytes or self._clock() - self._opened_at >= self._max_seconds
         ):
             self.close()
 
     def close(self) -> None:
-        """Close the file, where one is open; one that holds nothing goes away. Raises OSError."""
+        """Close the open segment, if any, and remove it if it is empty. Raises OSError."""
         if self._descriptor is None:
             return
         descriptor, self._descriptor = self._descriptor, None
         complete = self._directory / self._next.file_name
-        # Whatever fails from here on, the next file has another name; what is left of this one lands later.
+        # If a later step fails, the next segment still has a new name, and this one is landed by a later start.
         self._next = Segment(self._next.node, self._next.epoch, self._next.number + 1)
         os.close(descriptor)
         if not self._size:
@@ -89,12 +89,12 @@ class Segments:
 
 
 def make_private(directory: Path) -> None:
-    """Make ``directory``, for its owner only, and those above it. Raises OSError."""
+    """Create ``directory``, for its owner only, and its parents. Raises OSError."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
 def sync(path: Path) -> None:
-    """Have the system write a file, or the names in a directory, to the disk. Raises OSError."""
+    """Fsync a file or a directory. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -103,9 +103,9 @@ def sync(path: Path) -> None:
 
 
 def trim(path: Path) -> int:
-    """Cut a file that nobody writes any more behind its last line that is whole and a record; the bytes cut off.
+    """Cut the segment of a dead process after its last complete record; return the number of bytes cut.
 
-    After a power cut a file may end in garbage, of which a line feed may be part. Raises OSError.
+    After a power cut a file may end in garbage, which may contain line feeds. Raises OSError.
     """
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
@@ -120,7 +120,7 @@ def trim(path: Path) -> int:
 
 
 def first_at(path: Path, segment: Segment) -> int:
-    """The ``at`` of the first record of a file; of one whose first line is no record, the start of its process."""
+    """Return the ``at`` of the first line, or the start of its process if that line is not a record."""
     with path.open("rb") as file:
         try:
             return decode(file.readline()).at
@@ -142,9 +142,9 @@ log = get_logger("babelgate.journal")
 
 
 class SegmentLock:
-    """The right to the segments of one process; it ends with the process that holds it, however that ends.
+    """The exclusive right to the segments of one process, which ends with the process that has it.
 
-    A lock of flock(2): ``directory`` lies on a disk of this host.
+    A flock(2) lock, so ``directory`` must be on a disk of this host.
     """
 
     def __init__(self, owner: str, lock: FileLock) -> None:
@@ -153,14 +153,14 @@ class SegmentLock:
 
     @classmethod
     def take(cls, directory: Path, owner: str) -> SegmentLock | None:
-        """The claim to what ``owner`` wrote; None: it is alive, or another took its claim. Raises OSError."""
+        """Lock the segments of ``owner``; None if it is alive, or another process has the lock. Raises OSError."""
         return cls._taken(directory, owner, wait=False)
 
     @classmethod
     def own(cls, directory: Path, owner: str) -> SegmentLock:
-        """The lock of this process, before it writes anything. Raises OSError.
+        """Lock the segments of this process, before it writes any. Raises OSError.
 
-        Blocks for the moment in which another that looks for orphans may hold it, between the file and the lock.
+        Blocks briefly if another process that looks for orphans has the lock.
         """
         lock = cls._taken(directory, owner, wait=True)
         assert lock is not None
@@ -185,15 +185,15 @@ class SegmentLock:
             lock.close()
 
     def release(self) -> None:
-        """Nothing is left of these segments here. Raises OSError."""
+        """Remove the lock file and unlock, after all segments have landed. Raises OSError."""
         self._lock.path.unlink(missing_ok=True)
         self._lock.close()
 
 
 def orphans(directory: Path) -> Iterator[tuple[SegmentLock, list[Path]]]:
-    """The segments of each process that is dead, trimmed and closed, with the lock to them. Raises OSError.
+    """Yield the segments of each dead process, trimmed and closed, and their lock. Raises OSError.
 
-    Those of one process come in order. A lock without segments is released already, and does not come.
+    The segments of a process are in order. The lock of a process without segments is released and not yielded.
     """
     owners = {found.owner for path in directory.iterdir() if (found := parse_segment(path.name))}
     owners |= {path.name.removesuffix(_LOCK) for path in directory.glob(f"*{_LOCK}")}
@@ -212,7 +212,7 @@ def orphans(directory: Path) -> Iterator[tuple[SegmentLock, list[Path]]]:
 
 
 def _closed(path: Path) -> Path | None:
-    """The complete file of a dead process; None where nothing of it can be read."""
+    """Trim and rename a segment of a dead process; None if it has no complete record."""
     if path.suffix != OPEN:
         return path
     cut = trim(path)

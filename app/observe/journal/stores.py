@@ -1,4 +1,4 @@
-"""Where closed segments land: a directory, or what fsspec leads to. A reader never sees half a file."""
+"""Stores for landed segments: a directory, or a store of fsspec. A reader never sees an incomplete file."""
 
 from __future__ import annotations
 
@@ -26,31 +26,33 @@ Compression = Literal["gzip", "zstd"]
 _KEY = "journal.landing"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _OBJECT_STORES = frozenset({"s3", "s3a", "gs", "gcs", "az", "abfs", "abfss", "oss"})
-"""Where an object is there once it is complete: https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html
-("never adds partial objects"); the others say the same of theirs."""
+"""Stores where an object appears only when it is complete, as documented by their vendors, for example
+https://docs.aws.amazon.com/AmazonS3/latest/API/API_PutObject.html ("never adds partial objects")."""
 _INCOMING = ".incoming"
-"""Below the landing folder: files under way to it. Spark and Hive pass over names that begin with a dot."""
+"""Folder for incomplete files, below the landing folder. Spark and Hive ignore names that begin with a dot."""
 _CHUNK = 1 << 20
 _LEVELS: Mapping[Compression, int] = {"gzip": 1, "zstd": 3}
 """gzip's level 6 takes 2.5 times the CPU of level 1 for 12 % less on lines of a journal."""
 
 
 class Store(Protocol):
-    """A landing place. For one thread; every call may block for as long as its network does."""
+    """A landing place. For one thread; every call may block as long as the network does."""
 
     def check(self) -> None:
-        """Raise ConfigError naming ``journal.landing`` when it cannot work here; makes nothing, asks nobody."""
+        """Raise ConfigError naming ``journal.landing`` if the store cannot work. Creates nothing, uses no network."""
 
     def prepare(self) -> None:
-        """Make what it needs. Raises ConfigError naming ``journal.landing``."""
+        """Create the directories it needs. Raises ConfigError naming ``journal.landing``."""
 
     def put(self, source: Path, name: str) -> None:
-        """Compress ``source`` to ``name`` (``/`` separates, without the ending of the compression), durably, and in one
-        step for whoever reads; replaces what is there. Raises an error of the store's own."""
+        """Compress ``source`` to ``name`` (``/`` separates, without the suffix of the compression).
+
+        The write is durable, atomic for readers, and replaces an existing file. Raises any error of the store.
+        """
 
 
 def store(landing: str, compression: Compression) -> Store:
-    """The store that ``landing`` names: a path, or a URL. Raises ConfigError naming ``journal.landing``."""
+    """Return the store for ``landing``, a path or a URL. Raises ConfigError naming ``journal.landing``."""
     scheme = _SCHEME.match(landing)
     if scheme is None:
         return Directory(Path(landing), compression)
@@ -60,7 +62,7 @@ def store(landing: str, compression: Compression) -> Store:
 
 
 class Directory:
-    """A directory of this machine. Files are fsynced before they get their names, and the directories after."""
+    """A local directory. Files are fsynced before they are renamed, and the directories afterwards."""
 
     def __init__(self, path: Path, compression: Compression) -> None:
         self._path = path
@@ -95,7 +97,7 @@ class Directory:
 
 
 class Remote:
-    """A store of fsspec, with the credentials that its library finds in the environment."""
+    """A store of fsspec. Its library reads credentials from the environment."""
 
     def __init__(self, url: str, scheme: str, compression: Compression) -> None:
         fsspec = _fsspec(url)
@@ -110,10 +112,10 @@ class Remote:
         self._connected: tuple[Any, str] | None = None
 
     def check(self) -> None:
-        """All that can be said without asking has been."""
+        """Do nothing: the constructor has checked all that needs no network."""
 
     def prepare(self) -> None:
-        """Asks nobody: a store may be down when a gateway starts."""
+        """Do nothing: a gateway may start while its store is down."""
 
     def put(self, source: Path, name: str) -> None:
         name += COMPRESSED[self._compression]
@@ -125,7 +127,7 @@ class Remote:
             packed.unlink(missing_ok=True)
 
     def _upload(self, packed: Path, name: str) -> None:
-        # A connection that failed may be broken for good, and fsspec keeps what it has made.
+        # After a failure connect anew, because fsspec caches connections, even broken ones.
         (files, root), self._connected = self._connected or self._connect(self._url, skip_instance_cache=True), None
         target = f"{root}/{name}"
         if self._atomic:
@@ -140,7 +142,7 @@ class Remote:
 
 
 def compress(source: Path, target: Path, compression: Compression) -> None:
-    """Write ``source``, compressed and fsynced, to ``target``: the same bytes each time. Raises OSError."""
+    """Compress ``source`` to ``target`` and fsync it. The output is deterministic. Raises OSError."""
     with source.open("rb") as plain, target.open("wb") as packed:
         _pack(plain, packed, compression)
         packed.flush()

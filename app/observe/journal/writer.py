@@ -1,4 +1,4 @@
-"""The journal of one process: events go in, segments land. Two threads do the I/O, the event loop none."""
+"""The journal of one process: buffers events and lands segments. Two threads do all I/O."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from app.observe.logs import get_logger
 from app.runtime.files import check_writable
 
 WRITE_SECONDS = 0.1
-"""How often lines go from memory to the system."""
+"""Interval of writes from memory to the open segment."""
 CAPACITY_SECONDS = 5.0
-"""How long a verb may wait for room."""
+"""Maximum wait of an operation for space in the buffer."""
 CLOSE_SECONDS = 5.0
-"""How long a process that ends may take to land its last segment."""
+"""Maximum time to land the last segment when the process ends."""
 _NO_NODE = re.compile(r"[^A-Za-z0-9._-]|^[._-]+")
 
 log = get_logger("babelgate.journal")
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """What a configuration says of the journal; see the section ``journal`` for what each means."""
+    """The settings of the journal, as described in the configuration section ``journal``."""
 
     landing: str
     open_directory: Path
@@ -51,10 +51,11 @@ class Options(Struct, frozen=True, kw_only=True):
 
 
 class JournalStats(Struct, frozen=True):
-    """``records`` there are, gaps included; ``dropped`` are not among them. ``buffer_bytes`` wait for the disk.
+    """Counts of one journal.
 
-    ``segments`` have landed, ``waiting_segments`` are closed and have not. ``errors``: writes and landings that failed
-    and are tried again.
+    ``records`` includes gaps and excludes ``dropped`` records. ``buffer_bytes`` wait for the disk. ``segments`` have
+    landed; ``waiting_segments`` are closed and have not landed. ``errors`` counts failed writes and landings, which are
+    retried.
     """
 
     records: int
@@ -66,8 +67,10 @@ class JournalStats(Struct, frozen=True):
 
 
 class Journal:
-    """``observe`` takes every event, from the thread of the event loop. Start it before the first, close it after the
-    last."""
+    """A journal. ``observe`` takes every event, in the thread of the event loop.
+
+    Start the journal before the first event, and close it after the last.
+    """
 
     def __init__(self, options: Options, clock: Clock = now_ms) -> None:
         """Raises ConfigError naming a key of ``journal``."""
@@ -81,7 +84,7 @@ class Journal:
         self._segments = Segments(
             options.open_directory, node, epoch, options.segment_bytes, options.segment_seconds, self._landing.add
         )
-        # Callers wait from half of it on, so that what is under way already still finds room.
+        # Callers wait from half of the limit on, so that requests in progress still have space.
         self._crowded = options.buffer_bytes / 2 if options.wait else math.inf
         self._waiting = 0
         self._has_capacity = asyncio.Event()
@@ -94,12 +97,12 @@ class Journal:
         self.observe = self._buffer.observe
 
     def check(self) -> None:
-        """Raise ConfigError naming a key of ``journal`` where it could not start; makes nothing."""
+        """Raise ConfigError naming a key of ``journal`` if the journal could not start. Creates nothing."""
         self._store.check()
         check_writable(self._directory, "journal.open_directory")
 
     def start(self) -> None:
-        """Make the directories and begin to write; what dead processes left begins to land. In the event loop.
+        """Create the directories, and start the threads that write and land. Call it in the event loop.
 
         Raises ConfigError naming ``journal.open_directory`` or ``journal.landing``.
         """
@@ -110,11 +113,11 @@ class Journal:
 
     @property
     def crowded(self) -> bool:
-        """Whether a verb has to wait for :meth:`capacity`: always false where records are rather dropped."""
+        """Whether an operation must wait for :meth:`capacity`. Always false if the journal drops records instead."""
         return self._buffer.size >= self._crowded
 
     async def capacity(self, seconds: float = CAPACITY_SECONDS) -> None:
-        """Wait until a verb may add records, for ``seconds`` at most; at once where it may. Raises Overloaded."""
+        """Wait until the buffer has space, for ``seconds`` at most. Raises Overloaded."""
         self._waiting += 1
         try:
             async with asyncio.timeout(seconds):
@@ -127,7 +130,7 @@ class Journal:
             self._waiting -= 1
 
     def stats(self) -> JournalStats:
-        """What it has done so far, and what waits."""
+        """Return the current counts."""
         landing = self._landing
         return JournalStats(
             self._buffer.seq,
@@ -139,9 +142,9 @@ class Journal:
         )
 
     async def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what is in memory, close the segment and land it, for ``seconds`` at most; idempotent.
+        """Write the buffer, close the segment and land it, for ``seconds`` at most. Idempotent.
 
-        What could not land stays in the open directory for the next start.
+        Segments that did not land stay in the open directory for the next start.
         """
         if self._loop is not None and not self._stopping.is_set():
             self._stopping.set()
@@ -162,14 +165,14 @@ class Journal:
             lines = self._write(lines)
         lines = self._write(lines)
         if not lines:
-            # A gap that was told of when the last lines found room.
+            # A gap record may have been added when the last lines were written.
             lines = self._write(lines)
         if lines:
             log.error("the end of the journal could not be written", bytes=len(lines))
         self._attempt(self._segments.close)
 
     def _write(self, lines: bytes | bytearray) -> bytes | bytearray:
-        """Write ``lines``, else what is in memory; what could not be written."""
+        """Write ``lines``, or the buffer if there are none; return the lines that could not be written."""
         lines = lines or self._buffer.take()
         if lines and self._attempt(lambda: self._segments.append(lines)):
             self._buffer.written(len(lines))
@@ -178,7 +181,7 @@ class Journal:
                 self._failing = False
                 log.info("the journal is written again", dropped=self._buffer.dropped)
             if self._waiting and self._loop is not None:
-                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+                with contextlib.suppress(RuntimeError):  # the loop is closed
                     self._loop.call_soon_threadsafe(self._has_capacity.set)
         self._attempt(self._segments.close_due)
         return lines
@@ -202,5 +205,5 @@ class Journal:
 
 
 def host_node() -> str:
-    """The host's name, as the name of a node."""
+    """Return the host name, as a valid node name."""
     return _NO_NODE.sub("", socket.gethostname())[:64] or "gateway"

@@ -1,4 +1,4 @@
-"""Snapshots as Prometheus reads them: its own text format, or OpenMetrics with units and exemplars."""
+"""Renders snapshots for Prometheus: in its text format, or as OpenMetrics with units and exemplars."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _Bucket = tuple[str, float] | tuple[str, float, PrometheusExemplar]
 
 
 def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
-    """``snapshot`` as ``accept`` (the header) asks for it, and its content type."""
+    """Render ``snapshot`` in the format that the header ``accept`` prefers; return the text and its content type."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Collected(snapshot))
     if _wants_openmetrics(accept):
@@ -82,7 +82,7 @@ def _buckets(bounds: list[str], value: Distribution) -> list[_Bucket]:
 
 
 def _wants_openmetrics(accept: str) -> bool:
-    """Whether OpenMetrics is asked for by name, and the text format not before it."""
+    """Return whether ``accept`` names OpenMetrics with at least the quality of the text format."""
     wanted = plain = 0.0
     for entry in accept.split(","):
         media, *parameters = (part.strip().lower() for part in entry.split(";"))

@@ -1,4 +1,4 @@
-"""What is counted, in plain cells: an observation costs a fraction of a microsecond; and copies of them to pass on."""
+"""Counters and histograms that cost a fraction of a microsecond for each observation, and snapshots of them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from app.observe.metrics.catalogue import CATALOGUE, Metric
 
 Labels = tuple[str, ...]
 Sampled = tuple[str, str]
-"""The trace id and the span id of a sampled request, in hex."""
+"""The trace id and the span id of a sampled request, in hexadecimal."""
 
 
 class Exemplar(Struct, frozen=True, array_like=True):
-    """One measured ``value`` and the trace it was measured in. ``at`` is Unix seconds."""
+    """One measured ``value`` and its trace. ``at`` is Unix seconds."""
 
     trace_id: str
     span_id: str
@@ -26,8 +26,11 @@ class Exemplar(Struct, frozen=True, array_like=True):
 
 
 class Distribution(Struct, array_like=True):
-    """``counts`` of values per bucket, one more than there are bounds, their ``sum``, and the newest exemplar of a
-    bucket by its position."""
+    """The state of a histogram.
+
+    ``counts`` has one entry for each bucket (one more than bounds), ``sum`` is the sum of all values, and
+    ``exemplars`` has the newest exemplar of a bucket by its index.
+    """
 
     counts: list[int]
     sum: float
@@ -36,11 +39,11 @@ class Distribution(Struct, array_like=True):
 
 Value = float | Distribution
 Snapshot = dict[str, dict[Labels, Value]]
-"""By the metric's name in OpenTelemetry, then by its labels' values."""
+"""Values by the metric's name in OpenTelemetry, then by the values of its labels."""
 
 
 class Count:
-    """A number that only grows."""
+    """A number that never decreases."""
 
     __slots__ = ("value",)
 
@@ -48,12 +51,12 @@ class Count:
         self.value = 0.0
 
     def read(self) -> float:
-        """The number."""
+        """Return the number."""
         return self.value
 
 
 class Histogram:
-    """How many values lie up to each of ``bounds``."""
+    """Counts of values in buckets with the upper ``bounds``."""
 
     __slots__ = ("_bounds", "_counts", "_exemplars", "_sum")
 
@@ -64,7 +67,7 @@ class Histogram:
         self._exemplars: dict[int, Exemplar] = {}
 
     def observe(self, value: float, sampled: Sampled | None = None) -> None:
-        """Count ``value``."""
+        """Add ``value``."""
         bucket = bisect_left(self._bounds, value)
         self._counts[bucket] += 1
         self._sum += value
@@ -72,12 +75,12 @@ class Histogram:
             self._exemplars[bucket] = Exemplar(*sampled, value, time.time())
 
     def read(self) -> Distribution:
-        """A copy."""
+        """Return a copy."""
         return Distribution(self._counts.copy(), self._sum, self._exemplars.copy())
 
 
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
-    """The sum of ``snapshots``, which are left as they are."""
+    """Return the sum of ``snapshots``, without changing them."""
     total: Snapshot = {}
     for snapshot in snapshots:
         for name, several in snapshot.items():
@@ -113,13 +116,13 @@ _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encode(snapshot: Snapshot) -> bytes:
-    """The text of ``snapshot``."""
-    # One by one: who calls this in a thread keeps the interpreter for no longer than one of them takes.
+    """Encode ``snapshot`` as JSON."""
+    # One series at a time: a call in a thread keeps the interpreter lock only as long as one series takes.
     return b"[%b]" % b",".join(_encoder.encode(_Series(name, list(s.items()))) for name, s in snapshot.items())
 
 
 def decode(text: bytes) -> Snapshot:
-    """What :func:`encode` wrote, of any process of this version. Raises msgspec.MsgspecError."""
+    """Decode the JSON that :func:`encode` wrote in any process of this version. Raises msgspec.MsgspecError."""
     snapshot: Snapshot = {}
     for series in map(_decoder.decode, _raw_decoder.decode(text)):
         metric = _METRICS.get(series.name)

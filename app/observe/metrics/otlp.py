@@ -1,4 +1,4 @@
-"""Snapshots over OTLP, by the exporters that OpenTelemetry's variables ask for."""
+"""Sends snapshots with the exporters that OpenTelemetry's variables configure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERVAL = "OTEL_METRIC_EXPORT_INTERVAL"
 _DEFAULT_MILLISECONDS = 60_000
 _COLLECT_SECONDS = 10.0
 _NUMBERS = frozenset({"http.response.status_code"})
-"""Attributes that are numbers by the conventions."""
+"""Attributes that are integers in the conventions."""
 
 Collect = Callable[[], Awaitable[Snapshot]]
 
@@ -32,20 +32,20 @@ log = get_logger("babelgate.otlp")
 
 
 def check(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise ConfigError for variables that :func:`otlp_metrics` would refuse; sends nothing."""
+    """Raise ConfigError for variables that :func:`otlp_metrics` would refuse. Sends nothing."""
     exporters, _ = _exporters(environ)
     for exporter in exporters:
         exporter.shutdown()
 
 
 def otlp_metrics(collect: Collect, environ: Mapping[str, str] = os.environ) -> OtlpMetrics | None:
-    """What sends the snapshots of ``collect``; None where nobody asked for it. Raises ConfigError."""
+    """Return the sender of ``collect``'s snapshots; None if no exporter is configured. Raises ConfigError."""
     exporters, interval_seconds = _exporters(environ)
     return OtlpMetrics(collect, exporters, resource(environ), interval_seconds) if exporters else None
 
 
 def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], float]:
-    """Those that are asked for, and the seconds between two exports. Raises ConfigError naming a variable."""
+    """Return the configured exporters, and the seconds between two exports. Raises ConfigError naming a variable."""
     given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
     if not given.isdecimal() or int(given) == 0:
         raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
@@ -59,7 +59,7 @@ def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], fl
 
 
 class OtlpMetrics:
-    """Sends the numbers of this process from a thread of its own; no failure of a collector reaches anybody else."""
+    """Sends the metrics of this process from its own thread. Failures of a collector are only logged."""
 
     def __init__(
         self, collect: Collect, exporters: Iterable[sdk.MetricExporter], resource: Resource, interval_seconds: float
@@ -74,19 +74,19 @@ class OtlpMetrics:
         self._thread: threading.Thread | None = None
 
     async def start(self) -> None:
-        """Begin."""
+        """Start the thread. Call it in the event loop."""
         loop = asyncio.get_running_loop()
         self._thread = threading.Thread(target=self._run, args=(loop,), name="otlp-metrics", daemon=True)
         self._thread.start()
 
     async def close(self) -> None:
-        """Send the last numbers, for at most 3 s; idempotent."""
+        """Send the last metrics, for at most 3 s. Idempotent."""
         thread, self._thread = self._thread, None
         if thread is not None:
             try:
                 self._last = await self._collect()
             except Exception:
-                log.exception("numbers not collected")
+                log.exception("metrics not collected")
             self._stop.set()
             await bounded(thread.join)
 
@@ -97,10 +97,10 @@ class OtlpMetrics:
                 self._export(collecting.result(_COLLECT_SECONDS))
             except TimeoutError:
                 collecting.cancel()
-                log.warning("numbers not collected in time")
+                log.warning("metrics not collected in time")
             except Exception:
-                # A cancelled collection among them: the next one may go well.
-                log.exception("numbers not collected")
+                # Includes a cancelled collection; the next one may succeed.
+                log.exception("metrics not collected")
         if self._last is not None:
             self._export(self._last)
         for exporter in self._exporters:
@@ -112,7 +112,7 @@ class OtlpMetrics:
             try:
                 exporter.export(data)
             except Exception:
-                log.exception("numbers not exported")
+                log.exception("metrics not exported")
 
 
 async def _awaited(collect: Collect) -> Snapshot:
@@ -120,7 +120,7 @@ async def _awaited(collect: Collect) -> Snapshot:
 
 
 def metrics_data(snapshot: Snapshot, resource: Resource, since: int, now: int) -> sdk.MetricsData:
-    """``snapshot`` in the SDK's terms, cumulative from ``since``; both times are Unix ns."""
+    """Convert ``snapshot`` to the SDK's data, cumulative from ``since`` to ``now`` (Unix ns)."""
     from opentelemetry.sdk.metrics import export as sdk
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
@@ -158,7 +158,7 @@ def _histogram(metric: Metric, labels: Labels, value: Value, since: int, now: in
         sum=value.sum,
         bucket_counts=value.counts,
         explicit_bounds=metric.bounds,
-        # Nobody keeps them; where they are None they are not sent.
+        # Not recorded; None is not sent.
         min=None,  # type: ignore[arg-type]
         max=None,  # type: ignore[arg-type]
         exemplars=[_exemplar(each) for each in value.exemplars.values()],

@@ -1,4 +1,4 @@
-"""The numbers of one process, fed by what the gateway and the HTTP side report."""
+"""Counts the events and calls of one process, which the gateway and the HTTP layer report."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ from app.observe.metrics.catalogue import (
 from app.observe.metrics.instruments import Count, Histogram, Labels, Sampled, Snapshot, Value
 
 MAX_QUEUES = 1000
-"""Past so many queues the rest share the label ``_other``: every label value is a time series that is never freed."""
+"""Queues with their own label; all others share ``_other``, because a time series is never freed."""
 
 CLIENT_GONE = "client_gone"
-"""The error of a request for which nobody was left to answer."""
+"""The error of a request whose client disconnected before the answer."""
 
 # https://www.rfc-editor.org/rfc/rfc9110#section-9 and RFC 5789, as the conventions of OpenTelemetry have it.
 _METHODS = frozenset({"CONNECT", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT", "TRACE"})
@@ -51,7 +51,7 @@ _PLAIN = {
     "lease_expired": LEASE_EXPIRED,
     "settled_here": LOCAL_SETTLES,
 }
-# What is there from the first event of a queue on, because of what begins with 1 Prometheus cannot tell the increase.
+# Series that start with 0 at the first event of a queue: Prometheus sees no increase in a series that starts with 1.
 _FROM_THE_START: tuple[tuple[Metric, Labels], ...] = (
     *((metric, ()) for metric in (PUBLISHED, DELIVERED, REDRIVEN, LEASE_EXPIRED, POISON)),
     *((SETTLED, (outcome,)) for outcome in OUTCOMES),
@@ -66,10 +66,10 @@ class _CallInstruments(NamedTuple):
 
 
 class Metrics:
-    """Counters and histograms. An instance belongs to one thread, that of the event loop."""
+    """The counters and histograms of one process. An instance belongs to the thread of the event loop."""
 
     def __init__(self, clock: Clock = now_ms, systems: Mapping[str, str] | None = None) -> None:
-        """``systems``: the kind of each broker (``redis``)."""
+        """``systems`` is the kind of each broker (``redis``), by its name."""
         self._clock = clock
         self._systems = systems or {}
         self._errors = frozenset(_codes(BabelgateError)) | {CLIENT_GONE}
@@ -83,15 +83,18 @@ class Metrics:
 
     @property
     def queues(self) -> Iterable[str]:
-        """Those that have a label of their own."""
+        """The queues with their own label."""
         return self._queues
 
     def label(self, queue: str) -> str:
-        """The value of the label for ``queue``."""
+        """Return the label value of ``queue``."""
         return queue if queue in self._queues else OTHER
 
     def register(self, queue: str, broker: str) -> str:
-        """The label for ``queue``, which gets its own as long as there is room, and its counters with it."""
+        """Return the label value of ``queue``, after giving it its own label if fewer than MAX_QUEUES have one.
+
+        Creates the counters of a new queue.
+        """
         if queue not in self._queues:
             if len(self._queues) >= MAX_QUEUES:
                 queue = OTHER
@@ -112,7 +115,7 @@ class Metrics:
         instruments = self._by_event.get(key)
         if instruments is None:
             instruments = self._event_instruments(reported)
-            # Nothing is kept of a queue without a label, or a reason nobody declared: the cache is as small as these.
+            # Cache only labelled queues and declared reasons, so that the cache is bounded.
             if reported.queue in self._queues and (reported.reason is None or reported.reason in _KEPT):
                 self._by_event[key] = instruments
         for instrument in instruments:
@@ -130,7 +133,7 @@ class Metrics:
         seconds: float,
         sampled: Sampled | None = None,
     ) -> None:
-        """Count one HTTP request. ``route`` is a template, ``status`` 0 where nothing was answered."""
+        """Count one HTTP request. ``route`` is a template; ``status`` is 0 if there was no answer."""
         if method not in _METHODS:
             method = OTHER_VALUE
         key = (method, route, status, scheme, error)
@@ -143,16 +146,16 @@ class Metrics:
         instrument.observe(seconds, sampled)
 
     def snapshot(self) -> Snapshot:
-        """A copy of all numbers."""
+        """Return a copy of all values."""
         return dict(map(self.read, self.names))
 
     @property
     def names(self) -> Iterable[str]:
-        """The metrics that there are, by their names in OpenTelemetry."""
+        """The names of all metrics in OpenTelemetry."""
         return (*self._counts, *self._histograms)
 
     def read(self, name: str) -> tuple[str, dict[Labels, Value]]:
-        """``name``, and a copy of its numbers."""
+        """Return ``name`` and a copy of its values."""
         instruments: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
         return name, {at: instrument.read() for at, instrument in instruments.items()}
 
@@ -179,7 +182,7 @@ class Metrics:
         now = self._clock()
         for facts in event.messages:
             if facts.created_at is not None:
-                # The clock of whoever made the message may be ahead.
+                # The clock of the producer may be ahead.
                 instrument.observe(max(now - facts.created_at, 0) / 1000)
 
     def _event_instruments(self, event: Event) -> tuple[Count, ...]:

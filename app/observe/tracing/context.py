@@ -16,22 +16,22 @@ from msgspec import Struct
 TRACEPARENT, TRACESTATE, BAGGAGE = "traceparent", "tracestate", "baggage"
 
 MAX_TRACESTATE_CHARACTERS = 512
-"""What everybody has to carry (Trace Context, 3.3.1.5). A longer one is left out whole."""
+"""The length that every program must propagate (Trace Context, 3.3.1.5). A longer value is dropped."""
 MAX_BAGGAGE_CHARACTERS = 8192
-"""What everybody has to carry (Baggage, 3.3.2). A longer one is left out whole."""
+"""The length that every program must propagate (Baggage, 3.3.2). A longer value is dropped."""
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
 _TEXT = re.compile(r"[\t\x20-\x7e]+")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 SAMPLED = 0x01
 _FLAGS = 0x03
-"""Those that this version knows: sampled, and random trace id."""
+"""The flags of this version: sampled, and random trace id."""
 
 
 class Context(Struct, frozen=True, gc=False):
-    """A span that others are children of: its ids, as 32 and 16 hexadecimal digits, and the header that names it.
+    """The context of a parent span: its ids, as 32 and 16 hexadecimal digits, and the ``traceparent`` header for it.
 
-    ``flags`` None: the ids come from a formula, and nobody has decided yet whether the trace is sampled.
+    ``flags`` is None if the ids were derived from a ``trace_id``, so that sampling is not decided yet.
     """
 
     trace_id: str
@@ -42,50 +42,50 @@ class Context(Struct, frozen=True, gc=False):
 
     @property
     def sampled(self) -> bool | None:
-        """Whether whoever made it sampled it; None where nobody has decided."""
+        """Whether the span is sampled; None if not decided yet."""
         return None if self.flags is None else bool(self.flags & SAMPLED)
 
 
 def context_of(trace_id: str, span_id: str, flags: int | None, tracestate: str = "") -> Context:
-    """The context of a span. One that nobody decided on counts as sampled for others, as in the SDKs."""
-    told = SAMPLED if flags is None else flags & _FLAGS
-    return Context(trace_id, span_id, flags, f"00-{trace_id}-{span_id}-{told:02x}", tracestate)
+    """Return the context of a span. Without a decision (``flags`` None) the header says sampled, as in the SDKs."""
+    sent = SAMPLED if flags is None else flags & _FLAGS
+    return Context(trace_id, span_id, flags, f"00-{trace_id}-{span_id}-{sent:02x}", tracestate)
 
 
 def parse(traceparent: str | None, tracestate: str = "") -> Context | None:
-    """The context that ``traceparent`` names; None where it is missing or malformed."""
+    """Parse ``traceparent``; None if it is missing or malformed."""
     found = _TRACEPARENT.fullmatch(traceparent) if traceparent else None
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
     if trace_id == _NO_TRACE or span_id == _NO_SPAN:
         return None
-    # A later version is read as this one, whatever it has to say behind the fields.
+    # A later version is read as version 00; its additional fields are ignored.
     if version == "ff" or (version == "00" and more is not None):
         return None
     return context_of(trace_id, span_id, int(flags, 16), tracestate)
 
 
 def of_trace_id(trace_id: str | None) -> Context | None:
-    """The context that an envelope's ``trace_id`` gives; None where that is missing."""
+    """Return the context derived from an envelope's ``trace_id``; None if that is missing."""
     if not trace_id:
         return None
     return context_of(f"{trace_id_of(trace_id):032x}", f"{parent_id_of(trace_id):016x}", None)
 
 
 def of_message(traceparent: str | None, trace_id: str | None) -> Context | None:
-    """The context of a message: the one that travelled with it, else the one that its ``trace_id`` gives."""
+    """Return the context that travelled with a message, else the one derived from its ``trace_id``."""
     return parse(traceparent) or of_trace_id(trace_id)
 
 
 def plain(text: str, most: int) -> str:
-    """The value of a header; empty where it is no plain text, or longer than ``most`` characters."""
+    """Return a header value, stripped; empty if it is not printable ASCII or is longer than ``most`` characters."""
     text = text.strip()
     return text if len(text) <= most and _TEXT.fullmatch(text) else ""
 
 
 def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[str, str]:
-    """The headers by which somebody goes on from a message with these ``headers`` and ``trace_id``."""
+    """Return the trace headers that a consumer continues with, for a message with ``headers`` and ``trace_id``."""
     travelled = parse(headers.get(TRACEPARENT))
     context = travelled or of_trace_id(trace_id)
     if context is None:
@@ -99,7 +99,10 @@ def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[s
 
 
 def with_context(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
-    """The headers of a message whose ``own`` ones win: a ``traceparent`` of its own comes without another's state."""
+    """Add ``context`` and ``baggage`` to the ``own`` headers of a message, which take precedence.
+
+    If the message has its own ``traceparent``, no ``tracestate`` of ``context`` is added.
+    """
     headers: dict[str, str] = {}
     if context is not None and TRACEPARENT not in own:
         headers[TRACEPARENT] = context.traceparent
@@ -111,30 +114,29 @@ def with_context(own: Mapping[str, str], context: Context | None, baggage: str) 
 
 
 def trace_id_of(trace_id: str) -> int:
-    """The 128-bit trace id: the 16 bytes of a UUID, hyphens or not; of any other text, the first 16 of its SHA-256."""
+    """Return the 128-bit trace id: the 16 bytes of a UUID with or without hyphens, else the first 16 of a SHA-256."""
     digits = trace_id.replace("-", "")
     if len(digits) == 32:
         try:
             raw = bytes.fromhex(digits)
         except ValueError:
             raw = b""
-        # It takes blanks between the bytes, which the contract does not.
+        # bytes.fromhex accepts blanks between the bytes; the contract does not.
         if len(raw) == 16 and (number := int.from_bytes(raw, "big")):
             return number
     return int.from_bytes(_digest(trace_id)[:16], "big") or 1
 
 
 def parent_id_of(trace_id: str) -> int:
-    """The 64-bit id of the span that stands for whoever began the trace, where no context travelled."""
+    """Return the 64-bit id of the assumed root span, for a trace without a travelled context."""
     return int.from_bytes(_digest(f"babelqueue-span:{trace_id}")[:8], "big") or 1
 
 
 def uuid_of(digits: str) -> str:
-    """A trace id of 32 hexadecimal digits as the text of a UUID: what an envelope's ``trace_id`` is to be for a trace
-    that there is already."""
+    """Format a trace id of 32 hexadecimal digits as a UUID, for an envelope's ``trace_id`` in an existing trace."""
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def _digest(text: str) -> bytes:
-    # A foreign body may hold an unpaired surrogate.
+    # A foreign body may contain an unpaired surrogate.
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()

@@ -1,8 +1,8 @@
-"""Which requests are sampled, decided before anything is made for a span. Pure.
+"""Decides which requests are sampled, before a span is created. Pure.
 
-The standard's samplers (https://opentelemetry.io/docs/specs/otel/trace/sdk/#sampling), by ``OTEL_TRACES_SAMPLER`` and
-``OTEL_TRACES_SAMPLER_ARG``. Where a formula gives the trace and no context travelled, nobody has decided before: the
-root sampler does, on a hash of the trace id, so that every gateway with the same ratio decides alike.
+Implements the standard's samplers (https://opentelemetry.io/docs/specs/otel/trace/sdk/#sampling), selected by
+``OTEL_TRACES_SAMPLER`` and ``OTEL_TRACES_SAMPLER_ARG``. If the trace is derived from a ``trace_id`` and no context
+travelled, the root sampler decides on a hash of the trace id. So all gateways with the same ratio decide alike.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _PARENT_BASED = "parentbased_"
 
 
 def randomness(trace_id: int) -> int:
-    """A number from 0 to 2^64 - 1, evenly spread whatever the trace id: the first 8 bytes of the SHA-256 of its 16.
+    """Return a number from 0 to 2^64 - 1, uniform for any kind of trace id: the first 8 bytes of its SHA-256.
 
-    The trace id of an envelope is often a UUID, in which some bits are fixed (RFC 9562, sections 4.1 and 4.2).
+    The trace id of an envelope is often a UUID, which has fixed bits (RFC 9562, sections 4.1 and 4.2).
     """
     return int.from_bytes(hashlib.sha256(trace_id.to_bytes(16, "big")).digest()[:8], "big")
 
@@ -32,26 +32,26 @@ def randomness(trace_id: int) -> int:
 class Sampling(Struct, frozen=True):
     """A root is sampled when the :func:`randomness` of its trace id is below ``bound``, from 0 (none) to 2^64 (all).
 
-    With ``parent_based`` a child is sampled when its parent is; otherwise it is decided as for a root.
+    With ``parent_based`` a child is sampled if its parent is; otherwise the rule for roots applies.
     """
 
     bound: int
     parent_based: bool
 
     def root(self, trace_id: int) -> bool:
-        """Whether a trace that begins here is sampled."""
-        # No hash for 0 and 1: most processes have one of them.
+        """Return whether a new trace is sampled."""
+        # Most processes have the ratio 0 or 1, which needs no hash.
         return self.bound == _LIMIT or (self.bound > 0 and randomness(trace_id) < self.bound)
 
     def child(self, parent: Context) -> bool:
-        """Whether a child of ``parent``, on which somebody has decided, is sampled."""
+        """Return whether a child of ``parent``, whose sampling is decided, is sampled."""
         return bool(parent.sampled) if self.parent_based else self.root(int(parent.trace_id, 16))
 
 
 def sampling(environ: Mapping[str, str] = os.environ) -> Sampling:
-    """The sampler that the variables name; ``parentbased_always_on`` where they name none.
+    """Return the sampler that the variables name; ``parentbased_always_on`` by default.
 
-    Raises ConfigError for an unknown one, and for a ratio that is none.
+    Raises ConfigError for an unknown sampler or an invalid ratio.
     """
     name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
     root = name.removeprefix(_PARENT_BASED)

@@ -1,4 +1,4 @@
-"""Spans by OpenTelemetry's SDK. Imported only where tracing is on."""
+"""Records spans with OpenTelemetry's SDK. Imported only if tracing is on."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Kind = Literal["SERVER", "CLIENT", "PRODUCER"]
 
 SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
 MAX_VALUE = 256
-"""Characters of an attribute: an id of a foreign message may have any length."""
+"""Maximum characters of an attribute: an id of a foreign message may have any length."""
 
 
 class RecordedSpan:
-    """A span that is being recorded. ``context`` names it."""
+    """A span that is being recorded, and its ``context``."""
 
     __slots__ = ("context", "span")
 
@@ -48,21 +48,21 @@ class RecordedSpan:
         self.context = context_of(f"{found.trace_id:032x}", f"{found.span_id:016x}", int(found.trace_flags), state)
 
     def add(self, attributes: Attributes) -> None:
-        """Set more attributes."""
+        """Add attributes."""
         self.span.set_attributes(_plain(attributes))
 
     def fail(self, error_type: str, detail: str | None = None) -> None:
-        """Say that it failed."""
+        """Mark the span as failed."""
         self.span.set_attribute("error.type", error_type)
         self.span.set_status(Status(StatusCode.ERROR, detail))
 
     def end(self) -> None:
-        """Hand it over; from then on it is no longer changed."""
+        """End the span and pass it to the exporters. It must not be changed afterwards."""
         self.span.end()
 
 
 class SpanRecorder:
-    """Makes spans and sends them to exporters. Whether to make one has been decided before."""
+    """Creates spans and sends them to exporters. The caller has already decided on sampling."""
 
     def __init__(self, provider: TracerProvider, ids: RootIds) -> None:
         self._provider = provider
@@ -80,40 +80,40 @@ class SpanRecorder:
         *,
         root: int = 0,
     ) -> RecordedSpan:
-        """A span that began at ``began`` (Unix ns); without a parent it is the root of the trace ``root``."""
+        """Start a span that began at ``began`` (Unix ns). Without a parent it is the root of the trace ``root``."""
         self._ids.root = root
         span = self._tracer.start_span(
             name,
             _parent(parent),
             SpanKind[kind],
             _plain(attributes),
-            [Link(_remote(context), _plain(told)) for context, told in links],
+            [Link(_remote(context), _plain(linked)) for context, linked in links],
             began,
         )
         assert isinstance(span, Span)
         return RecordedSpan(span)
 
     def discard(self) -> None:
-        """End it before anything was recorded."""
+        """Shut down without having recorded a span."""
         self._provider.shutdown()
 
     async def close(self) -> None:
-        """Send what is left, for at most 3 s; idempotent."""
+        """Send the remaining spans, for at most 3 s. Idempotent."""
         await otel.bounded(self._provider.shutdown)
 
 
 class RootIds(RandomIdGenerator):
-    """Random ids, but the trace id of a root is the one on which was decided."""
+    """Generates random ids, except that a root gets the trace id on which sampling was decided."""
 
     root = 0
 
     def generate_trace_id(self) -> int:
-        """The trace id of the span that is being made."""
+        """Return the trace id of the span that is being created."""
         return self.root or super().generate_trace_id()
 
 
 def create_recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.environ) -> SpanRecorder:
-    """The recorder for ``exporters``, as :func:`app.observe.otel.exporters_for` names them. Raises ConfigError."""
+    """Return a recorder for the ``exporters`` of :func:`app.observe.otel.exporters_for`. Raises ConfigError."""
     ids = RootIds()
     with otel.as_config_errors("OTEL_…"):
         provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
@@ -125,7 +125,7 @@ def create_recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.en
 
 
 def _parent(parent: RecordedSpan | Context | None) -> SdkContext:
-    # Never what happens to be current: our callers say what they mean.
+    # Never the SDK's current context: callers pass the parent.
     if parent is None:
         return SdkContext()
     span = parent.span if isinstance(parent, RecordedSpan) else NonRecordingSpan(_remote(parent))
@@ -139,7 +139,7 @@ def _remote(context: Context) -> SpanContext:
 
 
 def _plain(attributes: Attributes) -> Attributes:
-    """As they can be sent: one with half a character would take the whole batch with it."""
+    """Replace unpaired surrogates and cut long values: one bad value would fail the export of the whole batch."""
     return {name: _text(value) if isinstance(value, str) else value for name, value in attributes.items()}
 
 

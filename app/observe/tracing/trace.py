@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 RawHeaders = Sequence[tuple[bytes, bytes]]
 
 TRACEPARENT, TRACESTATE, BAGGAGE = w3c.TRACEPARENT.encode(), w3c.TRACESTATE.encode(), w3c.BAGGAGE.encode()
-"""The names as they stand in requests."""
+"""The header names as bytes, as in requests."""
 _OFF = Sampling(0, parent_based=False)
 _NO_SYSTEMS: Mapping[str, Mapping[str, Any]] = {}
 
 
 class Tracing:
-    """The tracing of one process: without a recorder it is off."""
+    """The tracing of one process; without a recorder it is off."""
 
     def __init__(
         self,
@@ -39,27 +39,27 @@ class Tracing:
         sampling: Sampling = _OFF,
         systems: Mapping[str, Mapping[str, Any]] = _NO_SYSTEMS,
     ) -> None:
-        """``systems``: per broker the attributes that say what it is and where."""
+        """``systems`` has the attributes of each broker (its kind and address), by its name."""
         self.recorder = recorder
         self.sampling = sampling
         self.systems = systems
 
     def of_peer(self, traceparent: str | None) -> Trace | None:
-        """The trace that a peer goes on with, which has decided that it is sampled; None where it has none."""
+        """Return the trace of a request from a peer; None if the peer has no sampled trace."""
         context = parse(traceparent) if self.recorder is not None else None
         return _PeerTrace(self, context) if context is not None and context.sampled else None
 
     async def close(self) -> None:
-        """Send what is left, for at most 3 s."""
+        """Send the remaining spans, for at most 3 s."""
         if self.recorder is not None:
             await self.recorder.close()
 
 
 class Trace:
-    """What one request is a part of.
+    """The place of one request in a trace.
 
-    ``context``: the one that came with it, None where none did; ``baggage``: likewise, or empty. ``is_undecided``:
-    whether it is sampled is not known yet.
+    ``context`` is the context that came with the request, or None; ``baggage`` is its baggage, or empty.
+    ``is_undecided`` is true while sampling is not decided.
     """
 
     __slots__ = ("_span", "baggage", "began", "context", "is_undecided", "tracing")
@@ -74,20 +74,20 @@ class Trace:
 
     @property
     def trace_id(self) -> str | None:
-        """What the ``trace_id`` of an envelope is to be that has none, so that it is of this trace; None: any."""
+        """The ``trace_id`` for a new envelope, so that it belongs to this trace; None if any will do."""
         return None if self.context is None else uuid_of(self.context.trace_id)
 
     @property
     def is_open(self) -> bool:
-        """Whether it is sampled, or may turn out to be."""
+        """Whether the request is sampled, or sampling is not decided yet."""
         return self.is_undecided or self._span is not None
 
     def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> RecordedSpan | Context | None:
-        """What the request's spans are children of; None where it is not sampled. Decided once.
+        """Return the parent of the request's spans; None if the request is not sampled. The first call decides.
 
-        The request's context is the parent. Without one it is that of the one message that the request is about:
-        ``traceparent`` as it travelled with it, else what its ``trace_id`` gives, on which the root sampler decides.
-        Without a message a trace begins.
+        The parent is the request's context. Without one it is the context of the single message of the request:
+        ``traceparent``, which travelled with it, else the context derived from its ``trace_id``, on which the root
+        sampler decides. Without a message a new trace begins.
         """
         if self.is_undecided:
             self.is_undecided = False
@@ -108,31 +108,31 @@ class Trace:
         return self._span
 
     def decline(self) -> None:
-        """Not worth a span."""
+        """Decide that the request is not sampled."""
         self.is_undecided = False
 
     def _begin(self, parent: Context | None, root: int) -> RecordedSpan | Context | None:
-        """The span of the request itself, or what stands in its place."""
+        """Start the span of the request itself, if it has one; return the parent of its spans."""
         return parent
 
 
 class _PeerTrace(Trace):
-    """What a peer has sampled: its span is the parent."""
+    """The trace of a request that a peer has sampled; the peer's span is the parent."""
 
     def decide(self, traceparent: str | None = None, trace_id: str | None = None) -> RecordedSpan | Context | None:
         return self.context
 
 
 def travels(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a request with these ``headers`` comes with something that travels on."""
+    """Return whether ``headers`` contain a trace context or baggage."""
     return TRACEPARENT in headers or BAGGAGE in headers
 
 
 def of_request(headers: Mapping[bytes, bytes], lines: RawHeaders) -> tuple[Context | None, str]:
-    """The context and the baggage of a request: ``headers`` by name, and all their ``lines``."""
+    """Return the context and the baggage of a request, from its ``headers`` by name and all its header ``lines``."""
     given = headers.get(TRACEPARENT)
     if len(headers) < len(lines):
-        # With two of them nobody can tell which one is meant.
+        # Two traceparent headers are ambiguous, so both are ignored.
         if sum(name == TRACEPARENT for name, _ in lines) > 1:
             given = None
         state, baggage = _joined(lines, TRACESTATE), _joined(lines, BAGGAGE)
@@ -153,13 +153,13 @@ def _plain(value: bytes, most: int) -> str:
 
 
 _SYSTEMS = {"sqs": "aws_sqs"}
-"""Brokers that the conventions know by another name than we do."""
+"""Brokers whose name in the conventions differs from ours."""
 
 
 def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Tracing:
-    """Off, without anything imported for it, unless an exporter or an endpoint is named. Raises ConfigError.
+    """Return the tracing that the environment configures: off, and without imports, unless it names an exporter.
 
-    ``brokers``: the kind of each (``redis``), and its URL without secrets.
+    ``brokers`` has the kind (``redis``) and the masked URL of each broker, by its name. Raises ConfigError.
     """
     exporters = otel.exporters_for("traces", environ)
     if not exporters:
@@ -172,7 +172,7 @@ def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[st
 
 
 def check_env(environ: Mapping[str, str] = os.environ) -> None:
-    """Raise ConfigError for variables that :func:`tracing_from_env` would refuse; sends nothing."""
+    """Raise ConfigError for variables that :func:`tracing_from_env` would refuse. Sends nothing."""
     made = tracing_from_env({}, environ).recorder
     if made is not None:
         made.discard()
@@ -181,7 +181,7 @@ def check_env(environ: Mapping[str, str] = os.environ) -> None:
 def _place(kind: str, url: str) -> Mapping[str, str | int]:
     parts = urlsplit(url)
     place: dict[str, str | int] = {"messaging.system": _SYSTEMS.get(kind, kind)}
-    # An embedded broker is a file, and nowhere.
+    # An embedded broker is a file without an address.
     if kind != "sqlite" and parts.hostname:
         place["server.address"] = parts.hostname
         if parts.port:

@@ -35,4 +35,4 @@ async def test_an_observer_that_fails_is_nobodys_answer(caplog: pytest.LogCaptur
         ("delivered", receipt.id),
     ]
     assert message.trace_id == receipt.trace_id
-    assert "not all was observed" in caplog.text and "RuntimeError" in caplog.text
+    assert "an observer failed" in caplog.text and "RuntimeError" in caplog.text
