@@ -1,4 +1,4 @@
-"""What one process takes on at a time: bounded amounts, so that load becomes refusals and not memory."""
+"""Admission control: bounds the requests and bytes in flight in one process and refuses the excess."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from app.errors import Overloaded
 
 @dataclass(frozen=True)
 class Bounds:
-    """How much one process takes on at a time.
+    """Upper bounds of one process.
 
-    With several brokers one gets at most half of each, so that one that hangs leaves room for the queues of the others.
+    With several brokers, each broker gets at most half of each bound, so that a broker that hangs leaves capacity for
+    the queues of the others.
     """
 
     max_publishes_in_flight: int = 10_000
@@ -27,10 +28,10 @@ class Bounds:
 
 
 class Pool:
-    """An amount of ``what``, of which at most ``limit`` is taken at a time, and at most ``share`` for one broker.
+    """A bounded amount of ``what``: at most ``limit`` is taken at a time, and at most ``share`` for one broker.
 
-    A broker for which nothing is taken gets what it asks for, however much: the largest request is served, and nobody
-    waits for another broker's answers.
+    A broker for which nothing is taken gets any amount, so that the largest request is served and no request waits for
+    the answers of another broker.
     """
 
     def __init__(self, what: str, limit: int, brokers: int = 1) -> None:
@@ -41,11 +42,11 @@ class Pool:
         self._by_broker: defaultdict[str, int] = defaultdict(int)
 
     def of(self, broker: str) -> int:
-        """What is taken for ``broker``."""
+        """The amount taken for ``broker``."""
         return self._by_broker.get(broker, 0)
 
     def check(self, broker: str, amount: int) -> None:
-        """Raise Overloaded when ``amount`` more is too much."""
+        """Raise Overloaded when ``amount`` more would exceed a bound."""
         taken = self._by_broker[broker]
         if taken and (taken + amount > self.share or self.taken + amount > self.limit):
             bound = self.share if taken + amount > self.share else self.limit
@@ -54,22 +55,22 @@ class Pool:
             )
 
     def add(self, broker: str, amount: int) -> None:
-        """Take ``amount``, or give it back where it is negative."""
+        """Take ``amount``; a negative one is given back."""
         self.taken += amount
         self._by_broker[broker] += amount
 
 
 SMALL_BYTES = 65_536
-"""So much of a body has come with its head: to refuse a settle that is no larger would save nothing."""
+"""Bodies up to this size have mostly arrived together with the request's head, so refusing them saves no memory."""
 
 
 class Permit:
-    """What one request has taken; a context manager that gives it back."""
+    """The amounts taken by one request; a context manager that gives them back."""
 
     __slots__ = ("_broker", "_bytes", "_count", "_free", "_size")
 
     def __init__(self, broker: str, count: Pool | None, data: Pool, free: int = 0) -> None:
-        """``free``: so many bytes are there whether there is room for them or not."""
+        """``free``: this many bytes are granted without a check."""
         self._broker = broker
         self._count = count
         self._bytes = data
@@ -78,18 +79,18 @@ class Permit:
 
     @property
     def size(self) -> int:
-        """The bytes it has."""
+        """The bytes taken."""
         return self._size
 
     def grow(self, size: int) -> None:
-        """Have ``size`` bytes in all; never fewer than before. Raises Overloaded."""
+        """Raise the total to ``size`` bytes; a smaller ``size`` is ignored. Raises Overloaded."""
         if size > self._size:
             if size > self._free:
                 self._bytes.check(self._broker, size - self._size)
             self.hold(size)
 
     def hold(self, size: int) -> None:
-        """Have ``size`` bytes in all, which are there whether there is room for them or not."""
+        """Set the total to ``size`` bytes without a check."""
         self._bytes.add(self._broker, size - self._size)
         self._size = size
 
@@ -105,7 +106,7 @@ class Permit:
 
 
 class Admission:
-    """Takes on requests, or refuses them before anything is spent on them."""
+    """Admits requests or refuses them before they use resources."""
 
     def __init__(self, bounds: Bounds | None = None, brokers: int = 1) -> None:
         self._bounds = bounds = bounds or Bounds()
@@ -117,38 +118,40 @@ class Admission:
         self._unread_bytes = Pool("bytes that clients have not read yet", bounds.max_unread_bytes_in_flight, brokers)
 
     def publish(self, broker: str, size: int) -> Permit:
-        """Room for a publish whose body has ``size`` bytes as far as is known. Raises Overloaded."""
+        """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""
         self._publishes.check(broker, 1)
-        return self._ticket(broker, self._publishes, self._publish_bytes, size)
+        return self._permit(broker, self._publishes, self._publish_bytes, size)
 
     def other(self, broker: str, size: int) -> Permit:
-        """Room for a call of ``size`` bytes that is neither, so that no publish keeps a lease from ending; a small one
-        is never refused. Raises Overloaded."""
-        ticket = Permit(broker, None, self._other_bytes, SMALL_BYTES)
-        ticket.grow(size)
-        return ticket
+        """A permit for any other call of ``size`` bytes, with bounds of its own so that publishes cannot block settles.
+
+        A small call is never refused. Raises Overloaded.
+        """
+        permit = Permit(broker, None, self._other_bytes, SMALL_BYTES)
+        permit.grow(size)
+        return permit
 
     def publishing(self, broker: str) -> int:
-        """How many publishes are served for ``broker``."""
+        """Number of publishes in flight for ``broker``."""
         return self._publishes.of(broker)
 
     def receive(self, broker: str) -> Permit:
-        """Room for a receive, which grows by the bytes of its answer. Raises Overloaded."""
+        """A permit for a receive; the bytes of its answer are added later. Raises Overloaded."""
         self._receives.check(broker, 1)
-        return self._ticket(broker, self._receives, self._unread_bytes, 0)
+        return self._permit(broker, self._receives, self._unread_bytes, 0)
 
     def check_handing_out(self, broker: str, count: int, size: int) -> None:
-        """Raise Overloaded when consumers of ``broker`` are to read, or to settle, before they get more.
+        """Raise Overloaded while consumers of ``broker`` have too many unread answers or unsettled leases.
 
-        ``count`` and ``size`` are the leases that this process keeps for them, and their bytes.
+        ``count``: the leases that this process keeps for them. ``size``: the bytes of their bodies.
         """
         self._unread_bytes.check(broker, 1)
         if count * self._brokers >= self._bounds.max_held_leases or size * self._brokers >= self._bounds.max_held_bytes:
             raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already")
 
     @staticmethod
-    def _ticket(broker: str, count: Pool, data: Pool, size: int) -> Permit:
-        ticket = Permit(broker, count, data)
-        ticket.grow(size)
+    def _permit(broker: str, count: Pool, data: Pool, size: int) -> Permit:
+        permit = Permit(broker, count, data)
+        permit.grow(size)
         count.add(broker, 1)
-        return ticket
+        return permit

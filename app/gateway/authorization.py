@@ -1,4 +1,4 @@
-"""Who may do what to which queue."""
+"""Rights of callers on queues."""
 
 from __future__ import annotations
 

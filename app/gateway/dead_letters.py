@@ -1,4 +1,4 @@
-"""Dead letters at rest: listing them, and sending them back."""
+"""Lists dead letters and redrives them to a queue."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from app.runtime import turns
 DEFAULT_REDRIVE_LIMIT = 1000
 _PAGE = 100
 _MAX_SCANNED = 10_000
-"""Records that one listing looks at: a filter that matches little answers with a cursor instead of taking minutes."""
+"""Most records read by one listing. With a filter that matches few, the listing ends early and returns a cursor."""
 _MAX_ERRORS = 20
 
 
-def matches(summary: DeadSummary, where: DeadLetterFilter) -> bool:
-    """Whether all conditions hold; ``after`` is inclusive, ``before`` exclusive, both against ``failed_at``."""
-    if where.job is not None and summary.job != where.job:
+def matches(summary: DeadSummary, matching: DeadLetterFilter) -> bool:
+    """Whether ``summary`` meets all conditions; ``after`` is inclusive and ``before`` exclusive for ``failed_at``."""
+    if matching.job is not None and summary.job != matching.job:
         return False
-    if where.reason is not None and summary.reason != where.reason:
+    if matching.reason is not None and summary.reason != matching.reason:
         return False
-    if where.trace_id is not None and summary.trace_id != where.trace_id:
+    if matching.trace_id is not None and summary.trace_id != matching.trace_id:
         return False
-    if where.before is not None and (summary.failed_at is None or summary.failed_at >= where.before):
+    if matching.before is not None and (summary.failed_at is None or summary.failed_at >= matching.before):
         return False
-    return where.after is None or (summary.failed_at is not None and summary.failed_at >= where.after)
+    return matching.after is None or (summary.failed_at is not None and summary.failed_at >= matching.after)
 
 
 async def list_dead(
-    route: Route, where: DeadLetterFilter, limit: int, cursor: str | None
+    route: Route, matching: DeadLetterFilter, limit: int, cursor: str | None
 ) -> tuple[list[DeadLetter], str | None]:
     """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
     store = offering(route, DeadStore)
     views: list[DeadLetter] = []
     scanned = scanned_bytes = held_bytes = 0
     while len(views) < limit and scanned < _MAX_SCANNED and held_bytes < PAGE_BYTES:
-        # Never more than is still wanted: the cursor points behind a page, not into it.
+        # Never more than is still needed: the cursor points behind a page, not into it.
         count = min(limit - len(views), affordable(scanned, scanned_bytes, PAGE_BYTES - held_bytes))
         records, cursor = await store.read_dead(route.native, cursor, count)
         scanned += len(records)
         scanned_bytes += sum(map(_size, records))
-        for record, summary in zip(records, await turns.mapped(_described, records, _size), strict=True):
-            if matches(summary, where):
+        for record, summary in zip(records, await turns.mapped(_summary, records, _size), strict=True):
+            if matches(summary, matching):
                 views.append(_view(record, summary))
                 held_bytes += _size(record)
         if cursor is None:
@@ -63,7 +63,7 @@ async def list_dead(
 async def redrive(
     source: Route,
     target: Route,
-    where: DeadLetterFilter,
+    matching: DeadLetterFilter,
     limit: int | None,
     dry_run: bool,
     clock: Clock,
@@ -71,8 +71,8 @@ async def redrive(
 ) -> RedriveResult:
     """Send matching dead letters of ``source`` to ``target``: publish, confirm, then remove.
 
-    Stopped half way, what was published and not yet removed is a dead letter still, and may be sent twice; nothing is
-    lost, and another call goes on. What is dead-lettered while it runs is left for the next call.
+    If the process stops between publish and removal, the dead letter remains and another redrive sends it twice; none
+    is lost. Messages that are dead-lettered while it runs are left for the next call.
     """
     store = offering(source, DeadStore)
     limit = DEFAULT_REDRIVE_LIMIT if limit is None else limit
@@ -89,8 +89,8 @@ async def redrive(
         scanned_bytes += sum(map(_size, records))
         ready: list[_Ready] = []
         problems: list[dict[str, Any]] = []
-        for record, summary in zip(records, await turns.mapped(_described, records, _size), strict=True):
-            if not matches(summary, where):
+        for record, summary in zip(records, await turns.mapped(_summary, records, _size), strict=True):
+            if not matches(summary, matching):
                 continue
             if (summary.failed_at or 0) > started:
                 complete = False
@@ -98,7 +98,7 @@ async def redrive(
             matched += 1
             try:
                 size = _size(record)
-                outgoing = await turns.run(_revived, record, summary, source, target, started, size=size)
+                outgoing = await turns.run(_redriven_message, record, summary, source, target, started, size=size)
             except Poison as poison:
                 problems.append({"id": summary.id, "code": poison.code, "detail": poison.detail})
             else:
@@ -112,11 +112,11 @@ async def redrive(
             sent, refused = await _send(target, slice_)
             problems += refused
             if sent:
-                # They are sent, whatever becomes of their removal.
+                # They are sent, even if their removal fails.
                 observe(_redriven(source, target, sent))
             _, cursor = await store.remove_dead(source.native, [each.record for each in sent], cursor)
             redriven += len(sent)
-            if not sent:  # the target is down, or refuses all: more of the same would change nothing
+            if not sent:  # the target is down or refuses all, so stop
                 complete, reached_end = False, True
                 break
         failed += len(problems)
@@ -125,22 +125,22 @@ async def redrive(
 
 
 class _Ready(NamedTuple):
-    """A dead letter, what it says of itself, and the message to publish in its place."""
+    """A dead letter, its summary, and the message to publish."""
 
     record: DeadRecord
     summary: DeadSummary
     outgoing: Outgoing
 
 
-def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Route, now: int) -> Outgoing:
-    """The message to publish again. Raises Poison for a record that holds no valid envelope, or one past its time."""
+def _redriven_message(record: DeadRecord, summary: DeadSummary, source: Route, target: Route, now: int) -> Outgoing:
+    """The message to publish. Raises Poison for a record without a valid envelope, or with an expired one."""
     body = envelope.redriven(record.body)
     ttl = target.policy.ttl_seconds
     if ttl is not None and target.policy.has_expired(envelope.inspect(body, Limits()).created_at, now):
         raise Poison(
             "message_expired", f"The message is older than the {ttl:g} seconds that {target.queue!r} keeps it."
         )
-    # Where the headers came from they can go back to, even if the API lets none in.
+    # Headers can go back to the queue that they came from, even if the API accepts none for it.
     home = target.binding is source.binding and target.native == source.native
     kept = target.capabilities.headers or home
     return Outgoing(
@@ -149,7 +149,7 @@ def _revived(record: DeadRecord, summary: DeadSummary, source: Route, target: Ro
 
 
 async def _send(target: Route, ready: Sequence[_Ready]) -> tuple[list[_Ready], list[dict[str, Any]]]:
-    """Publish; those that the broker has confirmed, and what became of the others."""
+    """Publish ``ready``; return the confirmed ones, and the errors of the others."""
     outcomes: Sequence[Outcome]
     try:
         messages = [each.outgoing for each in ready]
@@ -180,7 +180,7 @@ def _redriven(source: Route, target: Route, sent: Sequence[_Ready]) -> Event:
     return Event("redriven", source.queue, source.broker, len(facts), messages=facts, to_queue=target.queue)
 
 
-def _described(record: DeadRecord) -> DeadSummary:
+def _summary(record: DeadRecord) -> DeadSummary:
     return envelope.describe_dead(record.body)
 
 

@@ -1,7 +1,7 @@
-"""Settling where the deliveries are: who gets which tokens of a call, and one answer made of all their answers.
+"""Forwards settlements to the replicas that own the leases, and merges their answers.
 
 On a broker that binds a delivery to a connection, only the replica that handed it out can settle it. A token names that
-replica; what this one did not hand out itself goes to its owner, all owners at once.
+replica, its owner. Tokens of other owners are forwarded, to all owners at once.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from app.gateway.settle import Settler, check
 from app.observe.events import Event, Observe
 
 Answer = Sequence[SettleResult] | BabelgateError
-"""One owner's results, or what is wrong for all its tokens."""
+"""The results of one owner, or an error that applies to all its tokens."""
 
 _CLOCKS_DIFFER_MS = 60_000
-"""How far the clocks of two replicas may be apart."""
+"""Largest assumed difference between the clocks of two replicas."""
 
 
 class Forwarder(Protocol):
-    """The way to the other replicas."""
+    """Forwards settlements to other replicas."""
 
     async def settle(
         self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
     ) -> Sequence[SettleResult]:
-        """Have the replica of incarnation ``owner`` settle; its results as ``Gateway.settle`` gives them.
+        """Have the replica of incarnation ``owner`` settle; returns results as ``Gateway.settle`` does.
 
-        ``traceparent``: the span that its own is to be a child of, where the settle is traced.
-        Raises LeaseLost when there is no such replica (any more), OwnerUnreachable when that cannot be told,
-        OutcomeUnknown when it was asked and did not answer, and whatever it raised for the whole call.
+        ``traceparent``: the parent of the owner's span, if the settle is traced.
+        Raises LeaseLost when the replica does not exist (any more), OwnerUnreachable when that is unknown,
+        OutcomeUnknown when it was called and did not answer, and the error that the owner raised for the whole call.
         """
 
 
 class NoPeers:
-    """Knows nobody: a delivery that was not handed out here is out of reach."""
+    """A forwarder without peers: every lease of another replica is lost."""
 
     async def settle(
         self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
@@ -55,7 +55,10 @@ class NoPeers:
 
 
 class Forwarding:
-    """Settles here what can be: all of it on brokers where any replica can, else what ``incarnation`` handed out."""
+    """Settles in this process what it can, and forwards the rest.
+
+    Where any replica can settle, nothing is forwarded; else the tokens of other incarnations are.
+    """
 
     def __init__(
         self,
@@ -76,17 +79,17 @@ class Forwarding:
     async def settle(
         self, runtime: QueueRuntime, settlement: Settlement, traceparent: str | None = None
     ) -> list[SettleResult]:
-        """What cannot be settled here goes through the forwarder. Results and errors as of ``Settler.settle``."""
+        """Settle here or through the forwarder; results and errors as of ``Settler.settle``."""
         route = runtime.route
         if route.capabilities.ack_scope == "anywhere":
             return await self._settler.settle(runtime, settlement)
         owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent)
-        results = self._known_as_over(route, settlement, results)
+        results = self._with_expired_as_lost(route, settlement, results)
         self._report(route, owners, results)
         return results
 
     async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
-        """For a peer: what cannot be settled here is LeaseLost, for it is forwarded once only."""
+        """Settle for a peer. Leases of other replicas are LeaseLost: a settlement is forwarded only once."""
         if runtime.route.capabilities.ack_scope == "anywhere":
             return await self._settler.settle(runtime, settlement)
         return (await self._settle(runtime, settlement, NoPeers()))[1]
@@ -108,8 +111,8 @@ class Forwarding:
                     return await self._settler.settle(runtime, part)
                 return await forwarder.settle(owner, route, part, traceparent)
             except LeaseLost as error:
-                # There is no such replica, and so nobody else who would report it.
-                self._lost(route, sum(of.count(owner) for of in owners.values()))
+                # The owner does not exist, so this process reports the lost leases.
+                self._report_lost(route, sum(of.count(owner) for of in owners.values()))
                 return error
             except BabelgateError as error:
                 return error
@@ -117,41 +120,48 @@ class Forwarding:
         parts, owners = split(settlement, owner)
         if parts.keys() <= {self._incarnation}:
             return owners, await self._settler.settle(runtime, settlement)
-        # Wrong for the whole call, before any owner acts on its part.
+        # An error that applies to the whole call is raised before any owner acts on its part.
         check(route, settlement)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
         return owners, merge(owners, answers)
 
-    def _known_as_over(self, route: Route, settlement: Settlement, results: list[SettleResult]) -> list[SettleResult]:
-        """Results in which no owner counts as unreachable whose lease cannot live any more, wherever that owner is."""
+    def _with_expired_as_lost(
+        self, route: Route, settlement: Settlement, results: list[SettleResult]
+    ) -> list[SettleResult]:
+        """Replace OwnerUnreachable with LeaseLost where the lease must have expired."""
         if not any(isinstance(result.error, OwnerUnreachable) for result in results):
             return results
-        asks: Sequence[Sequence[Nack | Reject | Extend]] = (settlement.nacks, settlement.rejects, settlement.extends)
-        tokens = itertools.chain(settlement.acks, *(ask.ack_tokens for several in asks for ask in several))
-        known = [
+        requests: Sequence[Sequence[Nack | Reject | Extend]] = (
+            settlement.nacks,
+            settlement.rejects,
+            settlement.extends,
+        )
+        tokens = itertools.chain(settlement.acks, *(request.ack_tokens for several in requests for request in several))
+        replaced = [
             replace(result, error=LeaseLost())
-            if isinstance(result.error, OwnerUnreachable) and self._is_over(token, route)
+            if isinstance(result.error, OwnerUnreachable) and self._must_have_expired(token, route)
             else result
             for token, result in zip(tokens, results, strict=True)
         ]
-        self._lost(route, sum(one is not other for one, other in zip(known, results, strict=True)))
-        return known
+        self._report_lost(route, sum(one is not other for one, other in zip(replaced, results, strict=True)))
+        return replaced
 
-    def _is_over(self, token: str, route: Route) -> bool:
-        able = route.capabilities
-        # Who keeps leases here bounds them from the receive on, extends included; so the first deadline is no later.
-        longest = round(able.max_lease_seconds * 1000) + _CLOCKS_DIFFER_MS
+    def _must_have_expired(self, token: str, route: Route) -> bool:
+        capabilities = route.capabilities
+        # A lease that a gateway keeps is bounded from its receive on, all extends included.
+        longest = round(capabilities.max_lease_seconds * 1000) + _CLOCKS_DIFFER_MS
         return (
-            able.lease_keeper == "gateway" and self._clock() > self._sealer.open(token, route.queue).deadline + longest
+            capabilities.lease_keeper == "gateway"
+            and self._clock() > self._sealer.open(token, route.queue).deadline + longest
         )
 
-    def _lost(self, route: Route, count: int) -> None:
-        """Report the leases of replicas that are no more."""
+    def _report_lost(self, route: Route, count: int) -> None:
+        """Report lost leases of replicas that do not exist any more."""
         if count:
             self._observe(Event("lease_lost", route.queue, route.broker, count))
 
     def _report(self, route: Route, owners: Mapping[Action, Sequence[str]], results: Sequence[SettleResult]) -> None:
-        """Count the forwarded; the owner, where there is one, reports what became of each lease."""
+        """Report how many tokens were settled here and forwarded. The owner reports the outcome of each lease."""
         forwarded: Counter[str] = Counter()
         for owner, result in zip(itertools.chain.from_iterable(owners.values()), results, strict=True):
             if owner != self._incarnation:
@@ -163,37 +173,37 @@ class Forwarding:
 
 
 def split(settlement: Settlement, owner: Callable[[str], str]) -> tuple[dict[str, Settlement], dict[Action, list[str]]]:
-    """The part of each owner, tokens in their order; and per action the ``owner`` of each token."""
+    """The part of each owner, with tokens in order, and per action the ``owner`` of each token."""
     acks: defaultdict[str, list[str]] = defaultdict(list)
-    asks: defaultdict[str, defaultdict[Action, list[Any]]] = defaultdict(lambda: defaultdict(list))
+    requests: defaultdict[str, defaultdict[Action, list[Any]]] = defaultdict(lambda: defaultdict(list))
     owners: dict[Action, list[str]] = {"ack": [], "nack": [], "reject": [], "extend": []}
     for token in settlement.acks:
-        of = owner(token)
-        owners["ack"].append(of)
-        acks[of].append(token)
-    asked: tuple[tuple[Action, Sequence[Nack | Reject | Extend]], ...] = (
+        owned_by = owner(token)
+        owners["ack"].append(owned_by)
+        acks[owned_by].append(token)
+    by_action: tuple[tuple[Action, Sequence[Nack | Reject | Extend]], ...] = (
         ("nack", settlement.nacks),
         ("reject", settlement.rejects),
         ("extend", settlement.extends),
     )
-    for action, several in asked:
-        for ask in several:
+    for action, several in by_action:
+        for request in several:
             shares: defaultdict[str, list[str]] = defaultdict(list)
-            for token in ask.ack_tokens:
-                of = owner(token)
-                owners[action].append(of)
-                shares[of].append(token)
+            for token in request.ack_tokens:
+                owned_by = owner(token)
+                owners[action].append(owned_by)
+                shares[owned_by].append(token)
             for of, tokens in shares.items():
-                asks[of][action].append(replace(ask, ack_tokens=tokens))
+                requests[of][action].append(replace(request, ack_tokens=tokens))
     parts = {
-        of: Settlement(acks[of], asks[of]["nack"], asks[of]["reject"], asks[of]["extend"])
-        for of in dict.fromkeys((*acks, *asks))
+        of: Settlement(acks[of], requests[of]["nack"], requests[of]["reject"], requests[of]["extend"])
+        for of in dict.fromkeys((*acks, *requests))
     }
     return parts, owners
 
 
 def merge(owners: Mapping[Action, Sequence[str]], answers: Mapping[str, Answer]) -> list[SettleResult]:
-    """One result per token, indexed as the whole call's: the reverse of ``split`` for what each owner answered."""
+    """One result per token, with indexes of the whole call: the reverse of ``split``."""
     each: dict[str, Iterator[SettleResult]] = {
         owner: iter(answer) for owner, answer in answers.items() if not isinstance(answer, BabelgateError)
     }

@@ -1,4 +1,4 @@
-"""What a process does by itself: bring brokers up that were down, and end the retention of dead letters."""
+"""Background work of one gateway: opens brokers that were down at the start, and removes what is past its retention."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LAST_REOPEN_SECONDS = 10.0
 
 
 class Maintenance:
-    """The background work of one gateway."""
+    """Runs the background work."""
 
     def __init__(
         self,
@@ -31,14 +31,14 @@ class Maintenance:
         clock: Clock,
         sweep_keys: Callable[[], Awaitable[None]],
     ) -> None:
-        """``routes``: those whose retention this process looks after; ``sweep_keys`` ends that of idempotency keys."""
+        """``routes``: those whose retention this process applies. ``sweep_keys``: removes expired idempotency keys."""
         self._routes = routes
         self._clock = clock
         self._sweep_keys = sweep_keys
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
-        """Begin; needs a running loop."""
+        """Start the work; needs a running event loop."""
         self._tasks.start(self._retain())
 
     def reopen(self, binding: Binding) -> None:
@@ -46,11 +46,11 @@ class Maintenance:
         self._tasks.start(self._reopen(binding))
 
     async def stop(self) -> None:
-        """End all work; idempotent."""
+        """Stop all work; idempotent."""
         await self._tasks.cancel()
 
     async def expire(self) -> int:
-        """Remove dead letters past their queue's retention now; the number removed."""
+        """Remove dead letters past their queue's retention; return the number removed."""
         removed = 0
         for route in await self._routes():
             retention = route.policy.dead_letter_retention_seconds
@@ -59,7 +59,7 @@ class Maintenance:
             try:
                 removed += await route.binding.purge_dead(route.native, self._clock() - round(retention * 1000))
             except (BrokerUnavailable, OutcomeUnknown) as error:
-                # A lost broker has lines of its own.
+                # Outages of brokers are logged elsewhere.
                 log.debug("dead letters not expired", queue=route.queue, broker=route.broker, error=error)
             except BabelgateError as error:
                 log.warning("dead letters not expired", queue=route.queue, broker=route.broker, error=error)

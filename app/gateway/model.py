@@ -1,4 +1,4 @@
-"""What the gateway takes and gives: plain values, no behaviour."""
+"""The values that the gateway's operations take and return; no behaviour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Receipt(Struct, frozen=True):
 
 
 class Replay(Receipt, frozen=True):
-    """The receipt that the first call with an idempotency key got; nothing was written now."""
+    """The receipt of the first call with an idempotency key, returned to a repeated call, which wrote nothing."""
 
 
 class Message(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Message(Struct, frozen=True):
 
 
 class Nack(Struct, frozen=True):
-    """Tokens to hand back. ``delay_seconds`` None: the queue's backoff."""
+    """Tokens of failed attempts, to be delivered again. ``delay_seconds`` None: the queue's backoff."""
 
     ack_tokens: Sequence[str]
     delay_seconds: float | None = None
@@ -69,7 +69,7 @@ class Extend(Struct, frozen=True):
 
 
 class Settlement(Struct, frozen=True):
-    """What one settle call asks for. ``index`` in the results counts within each action's tokens, in order."""
+    """The request of one settle call. ``index`` in the results counts within the tokens of each action, in order."""
 
     acks: Sequence[str] = ()
     nacks: Sequence[Nack] = ()
@@ -78,7 +78,7 @@ class Settlement(Struct, frozen=True):
 
 
 class SettleResult(Struct, frozen=True):
-    """The fate of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
+    """The outcome of one token. ``error`` None: settled. ``lease_expires_at`` (Unix ms) after an extend."""
 
     index: int
     action: Action
@@ -99,9 +99,9 @@ class Projection:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterFilter:
-    """Which dead letters: all given conditions hold.
+    """Selects dead letters that meet all given conditions.
 
-    ``before`` (exclusive) and ``after`` (inclusive) are Unix ms, held against ``failed_at``.
+    ``before`` (exclusive) and ``after`` (inclusive) bound ``failed_at``, in Unix ms.
     """
 
     job: str | None = None
@@ -113,7 +113,7 @@ class DeadLetterFilter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter as listed. ``record`` is the stored bytes, which a foreign program may have put there."""
+    """A listed dead letter. ``record``: the stored bytes, which may come from a foreign program."""
 
     id: str | None
     job: str | None
@@ -128,10 +128,10 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class RedriveResult:
-    """What a redrive did: looked at ``scanned`` records, of which ``matched`` the filter and were ``redriven``.
+    """The result of a redrive: ``scanned`` records were read, ``matched`` the filter, and were ``redriven``.
 
-    ``failed`` ones hold no envelope or were refused by the broker, and stay dead letters; ``errors`` are the first of
-    them. ``complete``: all dead letters were looked at, so that nothing else that matches is left.
+    ``failed`` records hold no envelope or were refused by the broker; they stay dead letters. ``errors``: the first of
+    these failures. ``complete``: all dead letters were read, so none that matches is left.
     """
 
     scanned: int
@@ -145,8 +145,8 @@ class RedriveResult:
 
 @dataclass(frozen=True, slots=True)
 class KeysInfo:
-    """How the idempotency keys of a queue are kept: by which ``broker``, and with the message ``in_one_transaction`` or
-    beside it."""
+    """How the idempotency keys of a queue are kept: the ``broker``, and whether key and message are written
+    ``in_one_transaction``."""
 
     broker: str
     in_one_transaction: bool
@@ -156,7 +156,7 @@ class KeysInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue as operators see it. ``idempotency`` None: nobody keeps keys for it."""
+    """A queue as operators see it. ``idempotency`` None: no store keeps keys for it."""
 
     queue: str
     broker: str

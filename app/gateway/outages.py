@@ -1,7 +1,7 @@
-"""Logs the outages of brokers: a few lines each, however many calls fail.
+"""Logs outages of brokers: a few lines per outage, independent of the number of failed calls.
 
-A broker is lost when a call ends without its answer. It is back when it answers a ping and no call has failed for as
-long as a call may take: by then every call from before has ended.
+A broker is lost when a call ends without its answer. It is back when it answers a ping and no call has failed for the
+duration of a call's time-out, because by then every earlier call has ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LOOK_SECONDS = 1.0
 """How often a lost broker is pinged."""
 
 REMIND_SECONDS = 60.0
-"""How often an outage that goes on is logged."""
+"""How often a continuing outage is logged."""
 
 log = get_logger("babelgate.outages")
 
@@ -32,7 +32,7 @@ class _Outage:
         self.calls = 0
         self.reason = ""
         self.answers_since: float | None = None
-        """The first ping that was answered since a call or a ping failed."""
+        """Time of the first answered ping since the last failed call or ping."""
 
 
 class Outages:
@@ -46,14 +46,14 @@ class Outages:
         self._closed = False
 
     def ended(self, broker: str, outcome: object) -> None:
-        """A call to ``broker`` has ended with ``outcome``: BrokerUnavailable and OutcomeUnknown are its loss."""
+        """Record the ``outcome`` of a call to ``broker``. BrokerUnavailable and OutcomeUnknown mean that it is lost."""
         if isinstance(outcome, BrokerUnavailable | OutcomeUnknown):
             self.found(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:
                 outage.calls += 1
 
     def found(self, broker: str, error: BrokerError) -> None:
-        """``broker`` was found lost, otherwise than by a call of a client."""
+        """Record that ``broker`` is lost, without counting a failed call."""
         outage = self._lost.get(broker)
         if outage is None:
             if self._closed:
@@ -65,7 +65,7 @@ class Outages:
         outage.answers_since = None
 
     async def look(self, broker: str) -> bool:
-        """Ping ``broker``, which is lost; whether it is back."""
+        """Ping a lost broker; return whether it is back."""
         outage, binding = self._lost[broker], self._bindings[broker]
         try:
             await binding.ping()
@@ -89,7 +89,7 @@ class Outages:
         return False
 
     async def close(self) -> None:
-        """Look no more; idempotent."""
+        """Stop watching; idempotent."""
         self._closed = True
         await self._watching.cancel()
 

@@ -1,4 +1,4 @@
-"""Queues and brokers as operators see them."""
+"""Information about queues and brokers for operators."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from app.gateway.model import BrokerInfo, QueueInfo
 from app.gateway.routing import Route, Router, affordable, offering
 from app.runtime import turns
 
-_ASKED_AT_ONCE = 100
-"""Queues whose brokers are asked for their counts at a time."""
+_QUERIED_AT_ONCE = 100
+"""Number of queues whose counts are read from the brokers at a time."""
 
 
 class Overview:
-    """What a gateway tells its operators. Every verb but ``missing`` checks the right of its Caller (Forbidden)."""
+    """The read operations for operators. All but ``missing`` check the right of their Caller (raise Forbidden)."""
 
     def __init__(
         self,
@@ -40,37 +40,37 @@ class Overview:
         self._urls = urls
 
     async def queues(self, caller: Caller) -> list[QueueInfo]:
-        """Configured queues and those that brokers list, as far as the caller has any right on them, by name."""
+        """The queues, configured or listed by a broker, on which the caller has any right; sorted by name."""
         known = await known_queues(self._router, self._bindings)
         rights = await turns.mapped(caller.rights, known)
-        names = [name for name, held in zip(known, rights, strict=True) if held]
+        names = [name for name, granted in zip(known, rights, strict=True) if granted]
         found: list[QueueInfo] = []
-        for some in batches(names, _ASKED_AT_ONCE):
-            found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in some))
+        for batch in batches(names, _QUERIED_AT_ONCE):
+            found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in batch))
         return found
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
-        """One queue. Raises the broker's error."""
+        """One queue. Raises Forbidden, QueueNotFound, and the broker's error."""
         caller.require_any(queue)
         return await self._info(self._router.route(queue), strict=True)
 
     async def brokers(self, caller: Caller) -> list[BrokerInfo]:
-        """The brokers of :meth:`managed`, each asked for at most 2 s; needs the right to manage some queue."""
+        """The brokers of :meth:`managed`, each queried for at most 2 s; needs the right to manage some queue."""
         caller.require_anywhere(Right.MANAGE)
         names = self.managed(caller)
-        asked = (
+        queries = (
             broker_info(binding, self._urls.get(name, ""), name in self._required)
             for name, binding in self._bindings.items()
             if name in names
         )
-        return list(await asyncio.gather(*asked))
+        return list(await asyncio.gather(*queries))
 
     def managed(self, caller: Caller) -> frozenset[str]:
-        """The brokers of the queues that ``caller`` may manage, and all of them for who may manage every queue.
+        """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.
 
-        It looks at the names and patterns of the routes and of the caller's rights, and not at queues. A pattern counts
-        when the caller may manage all queues that it stands for; its broker is that of the first route that takes all
-        of them. A route that shares only some names with a right does not count.
+        Only names and patterns of the routes and of the caller's rights are compared, not queues. A pattern counts
+        when the caller may manage all queues that match it; its broker is that of the first route that matches all of
+        them. A route that shares only some names with a right does not count.
         """
         if Right.MANAGE in caller.rights("*"):
             return frozenset(self._bindings)
@@ -79,7 +79,7 @@ class Overview:
         return frozenset(rule.binding.name for rule in rules if rule is not None)
 
     async def _info(self, route: Route, *, strict: bool) -> QueueInfo:
-        """The queue with its counts; with a broker down, all unknown unless ``strict`` (raises BrokerError)."""
+        """The queue with its counts. If its broker is down: raises BrokerError if ``strict``, else without counts."""
         try:
             stats = await route.binding.stats(route.native)
         except BrokerError:
@@ -90,7 +90,7 @@ class Overview:
         return QueueInfo(route.queue, route.broker, native, stats, route.capabilities, policy, keys)
 
     async def missing(self) -> list[str]:
-        """The required brokers that do not answer; asks no other, for at most 2 s."""
+        """The required brokers that do not answer a ping; takes at most 2 s."""
 
         async def answers(name: str) -> bool:
             try:
@@ -128,7 +128,7 @@ async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[
 
 
 def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
-    """Whether a queue of this name leads to the native queue of the same name."""
+    """Whether the route of the queue of this name leads to the native queue of the same name."""
     try:
         route = router.route(native_name)
     except (QueueNotFound, InvalidParameter):
@@ -137,7 +137,7 @@ def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
 
 
 async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:
-    """The broker, asked for at most 2 s whether it is up and how it is set up."""
+    """The broker with its state and warnings, queried for at most 2 s."""
     detail, warnings = None, []
     try:
         await binding.ping()

@@ -1,4 +1,4 @@
-"""What a route asks for against what its broker can do: refused before anything is served."""
+"""Checks the configured routes against the capabilities of their brokers, at start-up."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from app.errors import ConfigError
 from app.gateway.routing import Route, Router, Rule
 
 SAMPLE = "sample"
-"""Stands for a queue of a pattern or of the default route."""
+"""Name of a sample queue for a pattern or the default route."""
 
 
 def check(router: Router) -> list[tuple[str, Route]]:
-    """Each configured rule, in the order in which it is looked up, as its key and the route that it yields.
+    """The configured rules in look-up order, each as its configuration key and its route.
 
     For a pattern or the default the route is that of a sample queue. Raises ConfigError naming the key of an option
-    that is unknown to the binding, of a capability that the broker lacks, or of a second way to one native queue.
+    that the binding does not know, of a capability that the broker lacks, or of a second route to one native queue.
     """
     exact = [rule for rule in router.rules if "*" not in rule.match]
     patterns = [rule for rule in router.rules if "*" in rule.match]
@@ -28,7 +28,7 @@ def check(router: Router) -> list[tuple[str, Route]]:
             continue
         native = (route.broker, route.native.name)
         if native in taken:
-            reason = f"{taken[native]} has the native queue {route.native.name!r} of {route.broker!r} already"
+            reason = f"{taken[native]} already uses the native queue {route.native.name!r} of {route.broker!r}"
             raise ConfigError(key=f"{key}.native_name", reason=reason)
         taken[native] = key
     return routes
@@ -38,7 +38,8 @@ def _route(key: str, rule: Rule) -> Route:
     many = "*" in rule.match or key == "default"
     if many and "{queue}" not in rule.native_name:
         raise ConfigError(
-            key=f"{key}.native_name", reason="must hold {queue}, or its queues would share one native queue"
+            key=f"{key}.native_name",
+            reason="must contain {queue}; otherwise all its queues would share one native queue",
         )
     try:
         route = rule.route(rule.match.replace("*", SAMPLE) if key != "default" else SAMPLE)
@@ -62,16 +63,19 @@ def _route(key: str, rule: Rule) -> Route:
 
 
 def _lack(route: Route) -> str | None:
-    """What the broker cannot do and nobody else can do for it: who keeps no body writes no copy."""
+    """The capability that the broker lacks and that the gateway cannot replace; None if there is none.
+
+    A copy needs the body, so the gateway replaces nothing where the broker keeps the leases.
+    """
     able, binding = route.capabilities, route.binding
     if able.lease_keeper == "broker":
         if not able.native_release:
-            return "keeps its leases and counts no failed delivery"
+            return "keeps its leases but does not count failed deliveries"
         if not isinstance(binding, DeadLetters):
-            return "keeps its leases and dead-letters nothing in one step"
+            return "keeps its leases but cannot dead-letter in one step"
     else:
         if not isinstance(binding, Outstanding):
-            return "leaves its leases to the gateway and does not tell which deliveries are out"
+            return "leaves its leases to the gateway but does not report which deliveries are outstanding"
         if not isinstance(binding, DeadLetters | PublishesDeadLetters):
             return "has no dead-letter queue"
     return None

@@ -1,4 +1,4 @@
-"""Queue names to routes: pure."""
+"""Maps queue names to routes; pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.gateway.authorization import pattern
 QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
 PAGE_BYTES = 16_777_216
-"""Messages that one call looks at together have at most so many bytes, unless a single one has more."""
+"""Most bytes of the messages that one call reads together, unless a single message has more."""
 _FIRST = 8
 
 Each = TypeVar("Each")
@@ -53,7 +53,7 @@ class Policy:
         return self.backoff_seconds[min(max(attempts, 1), len(self.backoff_seconds)) - 1]
 
     def has_expired(self, created_at: int | None, now: int) -> bool:
-        """Whether a message of ``created_at`` is older than ``ttl_seconds`` at ``now`` (Unix ms); unknown is not."""
+        """Whether a message is older than ``ttl_seconds`` at ``now`` (Unix ms); False if ``created_at`` is unknown."""
         return self.ttl_seconds is not None and created_at is not None and now - created_at > self.ttl_seconds * 1000
 
 
@@ -85,22 +85,25 @@ class Route:
                 maximum=maximum,
             )
 
-    def attempts(self, said: int, count: int) -> int:
-        """The failed attempts of a delivery whose body says ``said`` and that the broker counts ``count`` for."""
-        said = max(said, 0)
+    def attempts(self, in_body: int, count: int) -> int:
+        """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``."""
+        in_body = max(in_body, 0)
         match self.capabilities.delivery_count:
             case "added":
-                # A foreign body may say as much as its member can hold.
-                return min(said + count, INT64_MAX)
+                # A foreign body may state any 64-bit number.
+                return min(in_body + count, INT64_MAX)
             case "zero_based":
-                return max(said, count)
+                return max(in_body, count)
             case "one_based":
-                return max(said, count - 1)
+                return max(in_body, count - 1)
             case _:
-                return said
+                return in_body
 
     def lease_seconds(self, lease_seconds: float | None) -> float:
-        """The lease to ask for; ``None``: the policy's. Raises InvalidParameter, UnsupportedByBroker (``maximum``)."""
+        """The lease duration to request; ``None``: the policy's.
+
+        Raises InvalidParameter, or UnsupportedByBroker with ``maximum``.
+        """
         if lease_seconds is None:
             return self.policy.lease_seconds
         maximum = self.capabilities.max_lease_seconds
@@ -161,14 +164,14 @@ class Router:
             try:
                 found = self._routes[queue] = rule.route(queue)
             except ConfigError as error:
-                # The options were validated at start-up, the names that a pattern or the default lets in were not.
+                # The options were validated at start-up; the names that a pattern or the default matches were not.
                 if error.key != "native_name":
                     raise
                 raise InvalidParameter(name="queue", reason=str(error.reason)) from None
         return found
 
     def rule(self, queue: str) -> Rule | None:
-        """The rule that routes ``queue``; for a pattern, the first rule that takes all names it stands for."""
+        """The rule that routes ``queue``; for a pattern, the first rule that matches all names of the pattern."""
         return self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
 
     def configured(self) -> list[str]:
@@ -190,12 +193,12 @@ def check_queue_name(queue: str) -> None:
     if not QUEUE_NAME.fullmatch(queue):
         raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
     if queue in (".", ".."):
-        raise InvalidParameter(name="queue", reason="clients take it out of a path before they send it")
+        raise InvalidParameter(name="queue", reason="HTTP clients remove it from a path before they send it")
     if queue.endswith(".dlq"):
         raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
 
 
-def affordable(count: int, size: int, room: int = PAGE_BYTES) -> int:
-    """How many messages to ask for, so that they fit ``room`` bytes if they are like the ``count`` of ``size`` bytes
-    that were read before; a few where none were."""
-    return max(room * count // max(size, 1), 1) if count else _FIRST
+def affordable(count: int, size: int, capacity: int = PAGE_BYTES) -> int:
+    """The number of messages that fit ``capacity`` bytes, if they are as large as the ``count`` messages of ``size``
+    bytes that were read before; a few if none were read."""
+    return max(capacity * count // max(size, 1), 1) if count else _FIRST

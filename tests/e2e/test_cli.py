@@ -303,10 +303,10 @@ default: {broker: local}
             ("brokers: {a: {url: 'sqlite:///a.db', nonsense: 1}}", ["brokers.a.nonsense: "]),
             ("brokers: {a: 'redis+cluster://:hunter2@h'}", ["brokers.a.url: "]),
             ("brokers: {a: 'hunter2'}", ["brokers.a.url: the URL must start with one of sqlite://"]),
-            ("queues: {'a*': {broker: local, native_name: x}}", ["queues.a*.native_name: must hold {queue}"]),
+            ("queues: {'a*': {broker: local, native_name: x}}", ["queues.a*.native_name: must contain {queue}"]),
             (
                 "queues: {a: {broker: local, native_name: x}, b: {broker: local, native_name: x}}",
-                ["queues.b.native_name: queues.a has the native queue 'x'"],
+                ["queues.b.native_name: queues.a already uses the native queue 'x'"],
             ),
             (
                 "brokers: {r: 'redis://h'}\nqueues: {a: {broker: r, layout: laravel, frames: true}}",

@@ -72,10 +72,10 @@ def test_a_pattern_needs_a_native_name_per_queue():
 @pytest.mark.parametrize(
     ("binding", "lack"),
     [
-        (MovingMemory("m", lacking(native_release=False)), "counts no failed delivery"),
-        (MemoryBinding("m"), "dead-letters nothing in one step"),
-        (BuryingMemory("m"), "dead-letters nothing in one step"),
-        (MemoryBinding("m", OWNED), "does not tell which deliveries are out"),
+        (MovingMemory("m", lacking(native_release=False)), "does not count failed deliveries"),
+        (MemoryBinding("m"), "cannot dead-letter in one step"),
+        (BuryingMemory("m"), "cannot dead-letter in one step"),
+        (MemoryBinding("m", OWNED), "does not report which deliveries are outstanding"),
         (ConnectedMemory("m", OWNED), "no dead-letter queue"),
     ],
 )
