@@ -1,0 +1,182 @@
+"""The parts of aiormq, aio-pika and pamqp that the binding uses beyond their documented interface."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
+
+import aiormq.abc
+import aiormq.channel
+import aiormq.connection
+import pamqp.decode
+import pamqp.encode
+import pamqp.frame
+import pytest
+from aio_pika.abc import UnderlayConnection
+from pamqp.body import ContentBody
+from pamqp.commands import Basic, Channel, Confirm, Connection
+from pamqp.header import ContentHeader
+
+from app.brokers.rabbitmq import channel as channels
+from app.brokers.rabbitmq.connection import AmqpConnection
+from app.brokers.rabbitmq.profile import AddressedMessage
+from app.brokers.rabbitmq.url import parameters_of
+
+
+class Call:
+    """The arguments of a call in the binding."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.args = args
+        self.kwargs = kwargs
+
+    def __repr__(self) -> str:
+        return f"({', '.join([*map(str, self.args), *(f'{name}=…' for name in self.kwargs)])})"
+
+
+SELF = "self"
+
+CALLS: list[tuple[object, str, Call, str]] = [
+    (UnderlayConnection, "connect", Call("url", "callback", context=1, transport_factory=1), "connection"),
+    (aiormq.connection.Connection, "close", Call(SELF, "exception"), "connection"),
+    (aiormq.connection.Connection, "channel", Call(SELF, "number", publisher_confirms=1), "channel"),
+    (aiormq.connection.TransportFactory, "create", Call(SELF, "url", anything=1), "frames.Transport"),
+    (aiormq.connection.TCPTransportFactory, "create", Call(SELF, "url", anything=1), "frames.Transport"),
+    (aiormq.connection.TLSTransportFactory, "create", Call(SELF, "url", anything=1), "frames.Transport"),
+    (aiormq.abc, "ChannelFrame", Call(payload=1, should_close=1), "channel.Channel._write"),
+    (aiormq.channel.Channel, "rpc", Call(SELF, "frame"), "channel.Channel.consume"),
+    (aiormq.channel.Channel, "close", Call(SELF, "exception", timeout=1), "channel.Channel.close"),
+    (aiormq.channel.Channel, "basic_qos", Call(SELF, prefetch_count=1), "channel.Channel.consume"),
+    (aiormq.channel.Channel, "queue_declare", Call(SELF, "queue", passive=1, durable=1, arguments=1), "topology"),
+    (aiormq.channel.Channel, "queue_purge", Call(SELF, "queue"), "stats"),
+    (aiormq.channel.Channel, "queue_bind", Call(SELF, "queue", "exchange", "key"), "topology"),
+    (aiormq.channel.Channel, "exchange_bind", Call(SELF, "destination", "source", "key"), "topology"),
+    (
+        aiormq.channel.Channel,
+        "exchange_declare",
+        Call(SELF, "exchange", exchange_type=1, passive=1, durable=1, arguments=1),
+        "topology",
+    ),
+    (pamqp.frame, "marshal", Call("method", "channel"), "channel.Channel._frame"),
+    (pamqp.encode, "by_type", Call("value", "kind"), "frames"),
+    (pamqp.encode, "encode_table_value", Call("value"), "frames"),
+    (pamqp.decode, "by_type", Call("data", "kind"), "frames"),
+    (ContentHeader, "unmarshal", Call(SELF, "data"), "frames.properties_of"),
+    (Basic.Properties, "attributes", Call(), "frames"),
+    (Basic.Properties, "amqp_type", Call("name"), "frames"),
+    (Basic, "Get", Call(queue=1), "channel.Channel.get"),
+    (Basic, "Consume", Call(queue=1, consumer_tag=1), "channel.Channel.consume"),
+    (Basic, "Cancel", Call(consumer_tag=1), "channel.Channel.cancel"),
+    (Channel, "Flow", Call(active=1), "channel.Channel.barrier"),
+]
+
+
+def name_of(owner: object, attribute: str) -> str:
+    module = getattr(owner, "__module__", None)
+    return f"{module}.{owner.__qualname__}.{attribute}" if isinstance(owner, type) else f"{owner.__name__}.{attribute}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("owner", "attribute", "call", "user"), CALLS, ids=[name_of(owner, attribute) for owner, attribute, _, _ in CALLS]
+)
+def test_it_can_be_called_as_the_binding_calls_it(owner: object, attribute: str, call: Call, user: str) -> None:
+    name = name_of(owner, attribute)
+    found = getattr(owner, attribute, None)
+    if found is None:
+        pytest.fail(f"{name} does not exist any more. app.brokers.rabbitmq.{user} uses it.")
+    signature = inspect.signature(found)
+    try:
+        signature.bind(*call.args, **call.kwargs)
+    except TypeError as error:
+        pytest.fail(f"{name}{signature} does not accept {call}: {error}. app.brokers.rabbitmq.{user} calls it so.")
+
+
+class ScriptedServer:
+    """The few answers of a RabbitMQ server that a publish with confirms needs."""
+
+    ANSWERS: Mapping[type, Any] = {
+        Connection.StartOk: Connection.Tune(10, 131_072, 0),
+        Connection.Open: Connection.OpenOk(),
+        Connection.Close: Connection.CloseOk(),
+        Channel.Open: Channel.OpenOk(),
+        Channel.Close: Channel.CloseOk(),
+        Confirm.Select: Confirm.SelectOk(),
+        Channel.Flow: Channel.FlowOk(True),
+    }
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        capabilities = {"publisher_confirms": True, "basic.nack": True}
+        properties: Any = {"capabilities": capabilities, "version": "4.1.0"}
+        start = Connection.Start(server_properties=properties)
+        assert (await reader.readexactly(8)).startswith(b"AMQP")
+        writer.write(pamqp.frame.marshal(start, 0))
+        with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+            while True:
+                head = await reader.readexactly(7)
+                data = head + await reader.readexactly(int.from_bytes(head[3:], "big") + 1)
+                _, channel, frame = pamqp.frame.unmarshal(data)
+                if isinstance(frame, ContentBody):
+                    writer.write(pamqp.frame.marshal(Basic.Ack(1), channel))
+                elif type(frame) in self.ANSWERS:
+                    writer.write(pamqp.frame.marshal(self.ANSWERS[type(frame)], channel))
+        writer.close()
+
+
+@pytest.fixture
+async def channel() -> AsyncIterator[channels.Channel]:
+    """A channel of the binding on a scripted server."""
+    async with await asyncio.start_server(ScriptedServer().serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        connection = AmqpConnection("rabbit", parameters_of(f"amqp://127.0.0.1:{port}", {}), "publish")
+        try:
+            yield await connection.channel(confirms=True)
+        finally:
+            await connection.close()
+
+
+ATTRIBUTES: list[tuple[str, Any, str]] = [
+    ("number", int, "channel.Channel"),
+    ("connection", aiormq.connection.Connection, "channel.Channel"),
+    ("connection.channels", dict, "connection.AmqpConnection.channel"),
+    ("connection.is_opened", bool, "connection.AmqpConnection"),
+    ("connection.connection_tune.frame_max", int, "channel.Channel"),
+    ("connection.connection_tune.channel_max", int, "connection.AmqpConnection.channel_max"),
+    ("connection.server_properties", dict, "connection.AmqpConnection.server_version"),
+    ("connection.closing", asyncio.Future, "connection.AmqpConnection"),
+    ("is_closed", bool, "channel.Channel.is_open"),
+    ("closing", asyncio.Future, "channel.Channel and channel_pool"),
+    ("frames.get", Callable, "channel._FrameInterceptor"),
+    ("frames.put", Callable, "channel._FrameInterceptor"),
+    ("frames.task_done", Callable, "channel._FrameInterceptor"),
+    ("write_queue", asyncio.Queue, "channel.Channel._write"),
+]
+
+
+@pytest.mark.parametrize(("path", "kind", "user"), ATTRIBUTES, ids=[path for path, _, _ in ATTRIBUTES])
+async def test_a_channel_has_the_attributes_that_the_binding_uses(
+    channel: channels.Channel, path: str, kind: Any, user: str
+) -> None:
+    found: object = channel.rpc
+    for part in path.split("."):
+        if not hasattr(found, part):
+            pytest.fail(f"{type(found).__name__}.{part} does not exist any more. app.brokers.rabbitmq.{user} uses it.")
+        found = getattr(found, part)
+    assert isinstance(found, kind), f"Channel.{path} is {found!r}. app.brokers.rabbitmq.{user} expects {kind.__name__}."
+
+
+async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) -> None:
+    """aiormq must look up ``channel.frames`` for each frame, and write what is put into ``channel.write_queue``."""
+    (confirmed,) = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
+    done, _ = await asyncio.wait({confirmed}, timeout=5)
+    assert done, "aiormq passes frames to a channel, or writes them, in another way: see app.brokers.rabbitmq.channel"
+    await asyncio.wait_for(channel.barrier(), 5)
+
+
+def test_properties_have_flags_by_name() -> None:
+    names = Basic.Properties.attributes()
+    assert set(names) == set(Basic.Properties.flags), "pamqp's Basic.Properties changed: see frames._PROPERTIES"
+    # AMQP 0-9-1, section 4.2.6.1: the first property is the highest bit. frames._readable relies on the order.
+    assert [Basic.Properties.flags[name] for name in names] == [1 << 15 - position for position in range(len(names))]
