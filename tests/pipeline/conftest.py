@@ -1,4 +1,4 @@
-"""One Spark session serves all tests of a process: starting one takes seconds."""
+"""A Spark session shared by all tests of a process, because starting one takes seconds."""
 
 from __future__ import annotations
 

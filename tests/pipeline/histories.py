@@ -1,4 +1,4 @@
-"""Journals made up for tests: rows as ``ingest`` leaves them."""
+"""Made-up journals for tests, as rows of the dataset ``journal``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands about the journal, run in this process, and what they leave."""
+"""Runs ``ingest`` and ``compact`` in this process, and reads their results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Journals told event by event, landed as a gateway lands them."""
+"""Builds a journal event by event, and lands it as a gateway does."""
 
 from __future__ import annotations
 

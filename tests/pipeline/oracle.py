@@ -1,4 +1,4 @@
-"""What the datasets of ``metrics`` must hold, worked out once more in plain Python, message by message."""
+"""Computes the datasets of ``metrics`` again in plain Python, message by message, for comparison."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A report's figures, made up: with names that a page must not take for its own."""
+"""Made-up figures of a report, with names that contain HTML."""
 
 from __future__ import annotations
 

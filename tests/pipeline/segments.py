@@ -1,4 +1,4 @@
-"""Journals as a gateway writes them: by its own buffer, segments and landing places."""
+"""Writes journals with the gateway's own buffer, segments and landing code."""
 
 from __future__ import annotations
 

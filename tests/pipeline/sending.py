@@ -1,4 +1,4 @@
-"""Runs of the commands that send, against a gateway in a process of its own."""
+"""Runs the commands that send, against a gateway in its own process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every job on a real cluster, a master and two workers, by the same command and with the same result as here."""
+"""Every job on a real cluster of a master and two workers gives the same result as in a local session."""
 
 from __future__ import annotations
 

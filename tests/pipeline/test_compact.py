@@ -1,4 +1,4 @@
-"""``pipeline compact``: the same records in fewer files, at every moment."""
+"""``pipeline compact``: fewer files, and readers always see the same records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs, manifests and pointers, over the file system that Spark writes to."""
+"""Runs, manifests and CURRENT files of datasets, on the file system that Spark writes to."""
 
 from __future__ import annotations
 

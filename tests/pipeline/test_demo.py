@@ -1,4 +1,4 @@
-"""The demo's day: what its clients are told is what the journal tells, and its clock is the gateway's."""
+"""The day of the demo: its clients' counts equal the journal's, and the gateway uses its clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job does around its work: quick help, errors in words, progress, and what its tasks need of an executor."""
+"""What all jobs share: fast --help, one-line errors, progress, and few libraries on executors."""
 
 from __future__ import annotations
 

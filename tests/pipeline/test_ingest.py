@@ -1,4 +1,4 @@
-"""``pipeline ingest``: what landed is in ``journal`` once, and what could not be read is told."""
+"""``pipeline ingest``: landed records are in ``journal`` once, and unreadable content is reported."""
 
 from __future__ import annotations
 

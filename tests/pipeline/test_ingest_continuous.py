@@ -1,4 +1,4 @@
-"""``ingest --continuous`` beside ``compact`` and readers; and the lock of places that are not local."""
+"""``ingest --continuous`` beside ``compact`` and readers, and the lock on remote file systems."""
 
 from __future__ import annotations
 

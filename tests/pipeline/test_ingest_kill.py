@@ -1,6 +1,6 @@
-"""Kill -9 of everything at once, at a moment that chance chooses; afterwards every record is there once.
+"""kill -9 of all processes at a random moment: afterwards every record is in ``journal`` once.
 
-``BABELGATE_KILLS`` says how often one journal has to go through it, by default once.
+``BABELGATE_KILLS`` is the number of kills per journal, by default 1.
 """
 
 from __future__ import annotations

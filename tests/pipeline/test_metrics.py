@@ -1,4 +1,4 @@
-"""``pipeline metrics``: dates are stated when something touches them, and only then."""
+"""``pipeline metrics``: a date is recomputed if an event touches it, and only then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real gateway's journal, measured: the same numbers as the gateway's own."""
+"""``pipeline metrics`` over a real gateway's journal gives the numbers of the gateway's own metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every number of ``metrics`` against a second computation, over histories of every shape."""
+"""Compares every number of ``metrics`` with a second computation, over generated histories."""
 
 from __future__ import annotations
 

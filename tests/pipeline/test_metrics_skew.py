@@ -1,4 +1,4 @@
-"""A queue, an id or a trace that has nearly everything puts the work on no single task."""
+"""One queue, id or trace with nearly all messages does not overload a single task."""
 
 from __future__ import annotations
 

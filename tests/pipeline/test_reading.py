@@ -1,4 +1,4 @@
-"""What the tasks find in files: every body once, and a word about everything that is none. No Spark is needed."""
+"""Tasks read every body of a file once, and report everything else as a fault. Without Spark."""
 
 from __future__ import annotations
 

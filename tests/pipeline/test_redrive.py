@@ -1,4 +1,4 @@
-"""``pipeline redrive``, ``replay`` and ``backfill``: what is sent, where to, and what is told of it."""
+"""``pipeline redrive``, ``replay`` and ``backfill``: the messages sent, their queues, and the ledger."""
 
 from __future__ import annotations
 
@@ -139,9 +139,7 @@ def test_a_file_that_cannot_be_read_to_its_end_is_not_passed_over(sends, running
     given = "backfill", tmp_path / "in", "--from", "bodies"
     sends(*given, "--dry-run", "--select", "queue = 'q'")
     assert sends.shown.startswith("2 messages would be sent")
-    assert re.search(
-        r"1 files could not be read, or not to their end, such as file:\S*/b.gz@\d+: Its gzip data", sends.shown
-    )
+    assert re.search(r"1 files could not be read completely, such as file:\S*/b.gz@\d+: Its gzip data", sends.shown)
     told = sends(*given, "--select", "queue = 'q'", code=4)
     assert of(told) == {"selected": 2, "accepted": 2, "unread": 1}
     assert "warning: 1 files could not be read" in sends.output

@@ -1,4 +1,4 @@
-"""Answers that no gateway gives, but what stands before it: proxies, and networks that break."""
+"""The sender with answers of proxies and with broken connections."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """kill -9 while messages are sent: of the command, of its Python workers, of the gateway. Every message arrives once.
 
-``TEST_KILLS=10`` deals ten blows a test, where CI deals one.
+``TEST_KILLS=10`` kills ten times per test; the default is once.
 """
 
 from __future__ import annotations

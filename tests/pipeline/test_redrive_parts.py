@@ -1,4 +1,4 @@
-"""What sending is made of, without Spark and without a gateway: bodies, keys, pace, circuit."""
+"""The parts of sending, without Spark or a gateway: bodies, keys, rate limit, circuit breaker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys beside the queue: what nobody knows is told, and is published again only when somebody says so."""
+"""Keys beside the queue: unknown outcomes are reported, and published again only with --unknown publish."""
 
 from __future__ import annotations
 

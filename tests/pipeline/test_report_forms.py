@@ -1,4 +1,4 @@
-"""The forms of a report: the same numbers, the same bytes for the same figures, nothing taken from a name."""
+"""The forms of a report: equal numbers in all, equal bytes for equal figures, and names are escaped."""
 
 from __future__ import annotations
 

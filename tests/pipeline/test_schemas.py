@@ -1,4 +1,4 @@
-"""The columns that other programs rely on: added to at the end, and otherwise as they were."""
+"""The columns of datasets are stable: new ones are only added at the end."""
 
 from __future__ import annotations
 

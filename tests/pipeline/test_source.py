@@ -1,4 +1,4 @@
-"""The data source ``babelgate``, in a session, against a real gateway and journals as it writes them."""
+"""The data source ``babelgate`` in a Spark session, with a real gateway and its journals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the data source is told is checked when it is made; no Spark."""
+"""The options of the data source are checked when it is made. Without Spark."""
 
 from __future__ import annotations
 

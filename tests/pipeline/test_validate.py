@@ -1,4 +1,4 @@
-"""``pipeline validate``: its verdicts are the gateway's, whatever the files hold."""
+"""``pipeline validate`` decides as the gateway does, for any content of files."""
 
 from __future__ import annotations
 

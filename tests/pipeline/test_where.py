@@ -1,4 +1,4 @@
-"""``pipeline message`` and ``pipeline trace``: where is my message, straight from the journal."""
+"""``pipeline message`` and ``pipeline trace`` find messages in the journal."""
 
 from __future__ import annotations
 
