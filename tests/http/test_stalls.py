@@ -15,8 +15,9 @@ from tests.harness.hostile_requests import CASES, Case
 from tests.harness.stalls import Stall, WatchedGateway
 
 MAX_STALL_SECONDS = 0.05
-TRIES = 4
-"""Other processes take CPU from this one between two ticks. What is the gateway's own fault stalls it each time."""
+TRIES = 12
+"""On a busy machine other threads of the gateway may run while its loop waits for a core. What is the loop's own fault
+stalls it each time."""
 
 _NAMES = ("receive: 24", "peek", "dead letters", "redrive: 24", "settle")
 ABOUT_MESSAGES = [case for case in CASES if case.name.startswith(_NAMES)]
