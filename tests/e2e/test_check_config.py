@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.harness import program
 from tests.harness.local import certify
 
 pytestmark = pytest.mark.slow
@@ -62,11 +64,9 @@ BAD = [
 ]
 
 
-def run(directory: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def environment(directory: Path, variables: Mapping[str, str]) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("BABELGATE_", "OTEL_"))}
-    environ |= {"BABELGATE_CONFIG": str(directory / "babelgate.yaml")} | variables
-    command = [sys.executable, "-m", "app", *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
+    return environ | {"BABELGATE_CONFIG": str(directory / "babelgate.yaml"), **variables}
 
 
 def files(directory: Path) -> set[Path]:
@@ -92,11 +92,12 @@ def test_both_refuse_it_by_the_same_key(place: Path, yaml: str, variables: dict[
     path = place / "babelgate.yaml"
     path.write_text(yaml if "state_dir" in yaml or yaml == "[]" else f"{yaml}\nstate_dir: {place}/state\n")
     before = files(place)
-    checked = run(place, "check-config", "--offline", **variables)
-    served = run(place, "serve", **variables)
+    environ = environment(place, variables)
+    checked = program.run("check-config", "--offline", environ=environ)
+    served = program.run("serve", environ=environ)
     for done in (checked, served):
         assert done.returncode == 1, done.stdout + done.stderr
-        assert done.stderr.startswith(f"{key.replace('{file}', str(path))}: "), done.stderr
+        assert done.stderr.decode().startswith(f"{key.replace('{file}', str(path))}: "), done.stderr
     assert served.stderr == checked.stderr
     assert files(place) == before
 
@@ -118,7 +119,8 @@ def test_what_is_good_is_accepted_and_makes_nothing(tmp_path: Path, variables: d
     lines += ["journal: {{landing: '{0}/landing', open_directory: '{0}/open'}}", "peers: {{directory: '{0}/peers'}}"]
     (tmp_path / "babelgate.yaml").write_text("\n".join(lines).format(tmp_path))
     before = files(tmp_path)
-    done = run(tmp_path, "check-config", **variables)
+    command, environ = [sys.executable, "-m", "app", "check-config"], environment(tmp_path, variables)
+    done = subprocess.run(command, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("BROKER ")
     assert files(tmp_path) == before

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.harness import program
 from tests.harness.gateway import gateway
 
 ROOT = Path(__file__).parents[2]
@@ -40,8 +41,7 @@ def running(tmp_path_factory):
 
 def run(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.CompletedProcess[bytes]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith("BABELGATE_")}
-    command = [sys.executable, "-m", "app", *arguments]
-    return subprocess.run(command, input=stdin, capture_output=True, cwd=ROOT, env=clean | environ, timeout=120)
+    return program.run(*arguments, environ=clean | environ, stdin=stdin)
 
 
 @pytest.fixture

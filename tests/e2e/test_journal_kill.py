@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,7 @@ import pytest
 from app.observe.journal.record import Record
 from tests.harness.gateway import GatewayProcess
 from tests.harness.journal import read
+from tests.harness.local import eventually
 from tests.harness.traffic import Client
 
 pytestmark = pytest.mark.slow
@@ -51,11 +52,12 @@ async def consume(client: Client, told: Told) -> None:
                 told.add("acked", [message["envelope"]["meta"]["id"]])
 
 
-async def load(url: str, told: Told, seconds: float, end: object) -> float:
-    """Clients at work for ``seconds`` and while ``end()`` runs; when that began."""
+async def load(url: str, told: Told, seconds: float, end: object, when: Callable[[], object] = lambda: True) -> float:
+    """Clients at work for ``seconds``, until ``when()`` holds and while ``end()`` runs; when that began."""
     clients = [Client(url) for _ in range(16)]
     work = [asyncio.create_task((consume if n % 4 == 0 else publish)(each, told)) for n, each in enumerate(clients)]
     await asyncio.sleep(seconds)
+    await eventually(when)
     began = time.monotonic()
     await asyncio.to_thread(end)  # type: ignore[arg-type]
     for task in work:
@@ -85,7 +87,14 @@ async def test_what_a_killed_gateway_leaves(
 ) -> None:
     landing, opened = tmp_path / "landing", tmp_path / "journal"
     before = Told()
-    killed_at = await load(process.url, before, 2, process.kill)
+    seen: set[Path] = set()
+
+    def a_segment_was_just_opened() -> bool:
+        began, new = bool(seen), set(opened.glob("*.open")) - seen
+        seen.update(new)
+        return began and bool(new)
+
+    killed_at = await load(process.url, before, 2, process.kill, a_segment_was_just_opened)
     assert len(before.events) > 100
     # What landed by then is complete, and so is what was closed; only the open ones may end anywhere.
     read(landing)
