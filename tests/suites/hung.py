@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Sequence
 from typing import Any
 
+from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.gateway.authorization import ANYONE
 from app.gateway.routing import Policy
@@ -112,3 +114,17 @@ class TestHung:
         assert [outcome for outcome in outcomes if not isinstance(outcome, NO_ANSWER)] == []
         assert [read for read in reads if isinstance(read, Exception) and not isinstance(read, BabelgateError)] == []
         await recovered(process)
+
+    async def test_warnings_and_a_ping_end_within_their_bound(self, world: World) -> None:
+        """Both have a bound of their own, which ``timeout_seconds`` does not prolong."""
+        binding = world.broker.connect({"timeout_seconds": 20})
+        try:
+            await binding.open()
+            async with world.broker.hung():
+                for call, bound in ((binding.warnings, WARNINGS_SECONDS), (binding.ping, PING_SECONDS)):
+                    began = time.monotonic()
+                    (result,) = await ended([call()])
+                    assert time.monotonic() - began < bound + 1
+                    assert isinstance(result, BrokerUnavailable) or not isinstance(result, BaseException), result
+        finally:
+            await binding.close()
