@@ -33,8 +33,9 @@ OWN_EXTRA = {
     "app.observe.otel": "otlp",
     "app.observe.metrics.otlp": "otlp",
 }
-DEPLOYED = ("journal", "otlp", "rabbitmq", "redis")
-TESTED = (*DEPLOYED, "spark", "dev")
+LOCKED = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.endswith("-o requirements.txt"))
+DEPLOYED = re.findall(r"--extra (\w+)", LOCKED)
+TESTED = [*re.findall(r"\w+", EXTRAS["dev"][0].partition("[")[2]), "dev"]
 
 
 def names(requirements: list[str]) -> set[str]:
