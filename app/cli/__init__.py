@@ -1,0 +1,1 @@
+"""The command ``babelgate``. Only ``app.__main__`` imports it."""

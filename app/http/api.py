@@ -1,4 +1,4 @@
-"""The ASGI application: one callable in front of the hot endpoints and of FastAPI, which serves the rest."""
+"""The ASGI application: serves the hot endpoints itself and passes all other requests to FastAPI."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from app.observe.tracing.trace import travels
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]
-"""Takes a request that is over, and the seconds it took; must not block, and must not raise."""
+"""Called with a finished request and its duration in seconds. Must not block or raise."""
 
 OPEN = health.PROBES | docs.PATHS
-"""Paths that need no credential."""
+"""Paths that require no credential."""
 _QUEUES = "/queues/"
 
 
@@ -40,17 +40,17 @@ def create_api(
     scraping: Scraping | None = None,
     ended: Sequence[Ended] = (),
 ) -> ASGIApp:
-    """The application for ``http`` scopes; starting and closing the gateway is the caller's.
+    """Create the application for ``http`` scopes. The caller starts and closes the gateway.
 
-    ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served too.
-    ``scraping``: what ``/metrics`` shows; without it there is none. ``ended``: who is told of each request at its
-    end, of refused ones too.
+    ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
+    ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
+    including refused ones.
     """
     return Api(gateway, auth, limits, prefix.rstrip("/"), scraping, ended)
 
 
 class Api:
-    """Dispatches requests and turns whatever goes wrong into a problem."""
+    """Dispatches requests, and converts errors to problems."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class Api:
         if self._records or travels(exchange.headers):
             trace = exchange.trace = RequestTrace(self._tracing, scope, exchange.headers)
             if path in OPEN and trace.context is None:
-                # Probes would be most of all traces.
+                # Otherwise most traces would be probes.
                 trace.decline()
         elif not self._ended:
             await carry_out(exchange, self._serve)
@@ -107,7 +107,7 @@ class Api:
         finally:
             took = time.perf_counter() - began
             if trace is not None:
-                # Its span ends first: the others may ask for its ids.
+                # The span ends first, because the observers may use its ids.
                 trace.end(exchange.route, exchange.status, exchange.error)
             for tell in self._ended:
                 tell(exchange, took)
@@ -119,10 +119,10 @@ class Api:
         elif path not in OPEN:
             exchange.caller = self._auth.admit(exchange.headers)
             if path.startswith(_QUEUES):
-                # Once decoded, an escaped slash is one, and would name another queue than the client meant.
+                # After decoding, an escaped slash would separate path segments and name another queue.
                 raw = exchange.scope.get("raw_path")
                 if raw and b"%" in raw and b"%2f" in raw.lower():
-                    raise InvalidParameter(name="queue", reason="a queue name has no slash")
+                    raise InvalidParameter(name="queue", reason="a queue name cannot contain a slash")
                 queue, _, verb = path[len(_QUEUES) :].partition("/")
                 methods = self._hot.get(verb)
                 if methods is not None:

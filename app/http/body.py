@@ -1,4 +1,4 @@
-"""Request bodies: bounded, and unpacked where the client sent gzip."""
+"""Reads request bodies within their limits, and decompresses gzip."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from app.http.problems import CompressionRatioTooHigh, InvalidEncoding, Unsuppor
 from app.runtime import turns
 
 _PIECE = 262_144
-"""Gzip is unpacked in pieces of so many bytes, so that a bomb cannot fill the memory."""
+"""Bytes per piece of decompressed gzip, so that a decompression bomb cannot fill the memory."""
 
 MAX_RATIO = 200
-"""How many times its own size a body may unpack to, past the first MiB. Messages that repeat each other reach 100; what
-is made to cost much and weigh little reaches 1,000."""
+"""Maximum ratio of decompressed to compressed size, after the first MiB. Repetitive messages reach 100; decompression
+bombs reach 1,000."""
 _RATIO_FROM_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
 class RequestLimits:
-    """Bounds of request bodies in bytes, after unpacking.
+    """Limits of request bodies in bytes, after decompression.
 
-    ``max_message_bytes``: one envelope; ``max_request_bytes``: a JSON batch; ``max_stream_bytes``: an NDJSON upload,
-    which has at most ``max_stream_lines`` entries.
+    ``max_message_bytes``: one envelope; ``max_request_bytes``: a JSON batch; ``max_stream_bytes``: an NDJSON upload
+    with at most ``max_stream_lines`` entries.
     """
 
     max_message_bytes: int = 1_048_576
@@ -39,12 +39,12 @@ class RequestLimits:
 
     @property
     def max_entry_bytes(self) -> int:
-        """One envelope with what an entry wraps around it."""
+        """One envelope with the members of its entry."""
         return self.max_message_bytes + ENTRY_ALLOWANCE
 
 
 async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
-    """The whole body, for which ``permit`` grows where its head told of less.
+    """Read the whole body. ``permit`` grows when the body is larger than its head announced.
 
     Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, Overloaded, ClientGone.
     """
@@ -66,11 +66,11 @@ async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
 
 
 async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises as :func:`read` does, also half way."""
+    """Read the body in pieces. Raises the errors of :func:`read`, also between pieces."""
     encoding = exchange.headers.get(b"content-encoding", b"identity").strip().lower()
     length = exchange.headers.get(b"content-length")
     if encoding not in (b"identity", b"gzip", b"x-gzip"):
-        raise UnsupportedMediaType(reason="A body may be encoded with gzip, or not at all.")
+        raise UnsupportedMediaType(reason="The only supported Content-Encoding is gzip.")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
     source = _bounded(_received(exchange, await exchange.receive()), limit)
@@ -117,7 +117,7 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for data in source:
             packed += len(data)
             while data:
-                # A gzip file may hold several members, one after the other.
+                # A gzip file may have several members in sequence.
                 if unpacker.eof:
                     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
                 used = True
@@ -127,27 +127,27 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
                     raise CompressionRatioTooHigh(limit=MAX_RATIO)
                 yield piece
                 data = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
-        # The last input may be consumed with some of its output still to come.
+        # The last input may be consumed before all of its output is produced.
         while used and not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):
             yield piece
     except zlib.error as error:
         raise InvalidEncoding(reason=str(error)) from None
     if used and not unpacker.eof:
-        raise InvalidEncoding(reason="the gzip data ends too early")
+        raise InvalidEncoding(reason="the gzip data is truncated")
 
 
 def is_null(body: bytes) -> bool:
-    """Whether a body of parameters is ``null``: generated clients send that for a body which was not set."""
+    """Whether a body of parameters is ``null``, which generated clients send for an unset body."""
     return len(body) <= 8 and body.strip() == b"null"
 
 
 def media_type(exchange: Exchange) -> bytes:
-    """The body's media type in lower case, without parameters; JSON where the client did not say."""
+    """The media type of the body in lower case, without parameters; JSON when the client sent none."""
     return exchange.headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
 
 
 def require_json(exchange: Exchange) -> None:
-    """Raise UnsupportedMediaType for a body that says it is something else than JSON."""
+    """Raise UnsupportedMediaType when the media type of the body is not JSON."""
     kind = media_type(exchange)
     if kind != JSON and not kind.endswith(b"+json"):
         raise UnsupportedMediaType(reason=f"The body must be application/json, not {kind.decode('latin-1')}.")

@@ -1,4 +1,4 @@
-"""Receive deliveries and settle them."""
+"""Hot endpoints of consumers: receive and settle."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _WATCH_AFTER_SECONDS = 0.02
 
 
 class Consuming:
-    """The endpoints of consumers."""
+    """The endpoints that receive and settle messages."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
 
     async def receive(self, exchange: Exchange) -> None:
-        """Hand out deliveries. A client that hangs up before the first byte of the answer loses none and holds none."""
+        """Deliver messages. The messages of a client that disconnects before the answer are given back."""
         access = self._access(exchange)
         with self._gateway.admission.receive(access.route.broker) as permit:
             await self._receive(exchange, access, permit)
@@ -62,7 +62,7 @@ class Consuming:
         asked = await self._asked(exchange, permit)
         raw = ENVELOPE in exchange.headers.get(b"accept", b"")
         if raw and asked.max_messages != 1:
-            raise InvalidParameter(name="max_messages", reason="a bare envelope is one message", pointer=None)
+            raise InvalidParameter(name="max_messages", reason="must be 1 for a bare envelope", pointer=None)
         messages = await self._received(exchange, access, asked)
         if messages and exchange.gone():
             await self._gateway.give_back(exchange.queue, messages)
@@ -71,7 +71,7 @@ class Consuming:
         if raw:
             await _answer_bare(exchange, messages)
             return
-        # Of what is large no more than one copy waits for a slow reader.
+        # Only one copy of a large answer may wait for a slow reader.
         if permit.size <= PART_BYTES:
             answer = msgspec.json.encode(_listed(messages))
             del messages
@@ -87,7 +87,7 @@ class Consuming:
         if not body or is_null(body):
             return from_query(query, ReceiveRequest) if query else _DEFAULTS
         if query or exchange.scope["method"] == "GET":
-            reason = "parameters stand in the query, or in the body of a POST, not in both"
+            reason = "parameters must be in the query or in the body of a POST, not in both"
             raise InvalidParameter(name="body", reason=reason, pointer="")
         require_json(exchange)
         return from_body(body, ReceiveRequest)
@@ -114,27 +114,27 @@ class Consuming:
             watch.end()
 
     async def ack(self, exchange: Exchange) -> None:
-        """Done with these messages."""
+        """Acknowledge messages."""
         access, asked = await self._body(exchange, AckRequest)
         await self._settle(exchange, access, Settlement(acks=asked.ack_tokens))
 
     async def nack(self, exchange: Exchange) -> None:
-        """Again, now or later."""
+        """Return messages to the queue as failed."""
         access, asked = await self._body(exchange, NackRequest)
         await self._settle(exchange, access, Settlement(nacks=[_nack(asked)]))
 
     async def reject(self, exchange: Exchange) -> None:
-        """To the dead-letter queue."""
+        """Dead-letter messages."""
         access, asked = await self._body(exchange, RejectRequest)
         await self._settle(exchange, access, Settlement(rejects=[_reject(asked)]))
 
     async def extend(self, exchange: Exchange) -> None:
-        """More time."""
+        """Extend leases."""
         access, asked = await self._body(exchange, ExtendRequest)
         await self._settle(exchange, access, Settlement(extends=[_extend(asked)]))
 
     async def settle(self, exchange: Exchange) -> None:
-        """All four in one call."""
+        """Ack, nack, reject and extend in one call."""
         access, asked = await self._body(exchange, SettleRequest)
         settlement = Settlement(
             asked.acks,
@@ -163,8 +163,8 @@ class Consuming:
 
 
 class _Watch:
-    """Cancels the task that made it when its client hangs up. It begins a little later, because where messages are
-    ready the answer is quicker than a task is made."""
+    """Cancels the task that created it when the client disconnects. It starts after 20 ms, because an answer with
+    ready messages is faster than the creation of a task."""
 
     def __init__(self, exchange: Exchange) -> None:
         waiter = asyncio.current_task()
@@ -175,15 +175,15 @@ class _Watch:
         self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
 
     def saw_it(self) -> bool:
-        """Whether the task was cancelled by this watch, and by nobody else."""
+        """Whether only this watch cancelled the task."""
         return self._task is not None and self._task.done() and not self._waiter.uncancel()
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._timer.cancel()
         if self._task is not None:
             self._task.cancel()
-            # They know each other, and this request.
+            # The task references this watch: without this, only the garbage collector would free both.
             self._task = None
 
     def _begin(self) -> None:
@@ -239,7 +239,7 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
         (b"attempts", b"%d" % message.attempts),
         (b"redelivered", b"true" if message.redelivered else b"false"),
     ]
-    # What the consumer goes on with is the message's own context, whatever the request is a part of.
+    # The consumer continues the trace of the message, not that of this request.
     headers += [
         (name.encode(), value.encode()) for name, value in trace_headers(message.headers, message.trace_id).items()
     ]

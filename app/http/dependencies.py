@@ -1,4 +1,4 @@
-"""What FastAPI's endpoints share."""
+"""Parameters and answers that the endpoints of FastAPI share."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def _trace(request: Request) -> RequestTrace | None:
 
 
 class _Nothing(Strict):
-    """An empty query."""
+    """A query without parameters."""
 
 
 def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
-    """A misspelt parameter must not pass for one that was left out."""
+    """Refuse any query parameter, so that a misspelt one is not ignored."""
 
 
 CallerOf = Annotated[Caller, Depends(_caller)]
@@ -50,7 +50,7 @@ NO_PARAMETERS = [Depends(_no_parameters)]
 
 
 class PartsResponse(Response):
-    """An answer in parts, between which others have their turn of the event loop. JSON unless ``headers`` say so."""
+    """An answer sent in parts, between which the event loop serves other requests. JSON by default."""
 
     def __init__(self, parts: Parts, headers: Mapping[str, str] = _JSON) -> None:
         super().__init__(headers={**headers, "content-length": str(parts.length)})
@@ -65,20 +65,20 @@ class PartsResponse(Response):
 async def listed(
     head: str, items: Sequence[Item], encode: Callable[[Item], bytes], tail: str, size: Callable[[Item], int]
 ) -> Response:
-    """A JSON document with a list in it: what stands before it, the text of each item, and what stands behind.
+    """A JSON document with a list: ``head``, the encoded items, and ``tail``.
 
-    ``size``: how many bytes the encoding of an item works on.
+    ``size``: the number of bytes that the encoding of an item processes.
     """
     return PartsResponse(json_list(head.encode(), await turns.mapped(encode, items, size), tail.encode()))
 
 
 def json_answer(value: Any) -> Response:
-    """An answer in which :class:`msgspec.Raw` parts stand byte for byte."""
+    """A JSON answer; :class:`msgspec.Raw` parts are copied byte for byte."""
     return Response(msgspec.json.encode(value), media_type="application/json")
 
 
 def inlined(name: str, body: bytes) -> dict[str, msgspec.Raw | str | None]:
-    """``body`` as the member ``name``, or as ``…_base64`` where it is no JSON object: any bytes may lie on a queue."""
+    """``body`` as the member ``name``, or as ``…_base64`` when it is not a JSON object: a queue may store any bytes."""
     if _is_object(body):
         return {name: msgspec.Raw(body), f"{_stem(name)}_base64": None}
     return {name: None, f"{_stem(name)}_base64": b64encode(body).decode("ascii")}
@@ -91,7 +91,7 @@ def _is_object(body: bytes) -> bool:
         body.decode()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return False
-    # Raw is not checked for numbers that are no double.
+    # Raw accepts numbers outside the range of a double.
     return found.startswith(b"{") and surely_finite(found)
 
 

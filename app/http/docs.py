@@ -1,4 +1,4 @@
-"""The OpenAPI document, and Swagger UI from this service alone: no other host is asked."""
+"""Endpoints of the OpenAPI document and of Swagger UI, whose files this service provides itself."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from fastapi.responses import RedirectResponse
 
 from app.http.problems import NotFound
 
-# Addresses are relative, so that a path prefix needs no mention; the script stands in a file of its own, so that the
-# policy below can forbid inline ones.
+# Addresses are relative, so that they work behind any path prefix. The script is a separate file, so that the policy
+# below can forbid inline scripts.
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -50,7 +50,7 @@ def routes(document: Callable[[], dict[str, Any]]) -> APIRouter:
 
     @router.get("/")
     async def start_page() -> Response:
-        # Relative, so that it stays behind a path prefix.
+        # A relative address works behind any path prefix.
         return RedirectResponse("docs", 307)
 
     @router.get("/docs")

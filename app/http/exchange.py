@@ -1,4 +1,4 @@
-"""One request and its answer, on plain ASGI."""
+"""One HTTP request and its answer, on ASGI."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_REQUEST_ID = 128
 DISCARDED_BYTES = 64 * 1024 * 1024
 DISCARDED_SECONDS = 5
 PART_BYTES = 262_144
-"""A larger answer is sent in parts of this size."""
+"""Larger answers are sent in parts of this size."""
 
 _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
@@ -34,21 +34,21 @@ log = get_logger("babelgate.http")
 
 
 class Parts(NamedTuple):
-    """A body of ``length`` bytes, made while it is sent."""
+    """A body of ``length`` bytes, generated while it is sent."""
 
     length: int
     parts: Iterable[bytes]
 
 
 class ClientGone(Exception):
-    """The client has hung up: nobody is left to answer."""
+    """The client has disconnected, so no answer can be sent."""
 
 
 class Exchange:
-    """A request that is being served. ``caller`` and ``queue`` are set on the way to its handler.
+    """A request that is being served. ``caller`` and ``queue`` are set before its handler runs.
 
-    ``status`` of its answer, 0 before that begins; ``sent``: the bytes of the answer's body; ``route``: the template of
-    the path, empty where nothing serves it; ``error``: the code of its problem; ``trace``: None where nobody needs it.
+    ``status``: of the answer, 0 before it starts; ``sent``: bytes of the answer's body; ``route``: the path template,
+    empty when no endpoint matches; ``error``: the code of the problem; ``trace``: None when the request has no trace.
     """
 
     __slots__ = (
@@ -98,13 +98,13 @@ class Exchange:
 
     @property
     def announced(self) -> int:
-        """The bytes of the body as far as its head tells."""
+        """The Content-Length, or 0 without one."""
         return int(self.headers.get(b"content-length", b"0"))
 
     async def answer(
         self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
     ) -> None:
-        """Send the whole answer."""
+        """Send an answer."""
         sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *self.head(headers)]
         self.sent = len(body)
         if self.unread and self.has_body and not self._has_arrived():
@@ -118,7 +118,7 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": body})
 
     async def answer_nothing(self, headers: RawHeaders) -> None:
-        """Send 204, which has neither body nor length."""
+        """Send 204, without body and length."""
         self.status = 204
         await self.send({"type": "http.response.start", "status": 204, "headers": self.head(headers)})
         await self.send({"type": "http.response.body", "body": b""})
@@ -132,55 +132,56 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
     async def fail(self, error: BabelgateError, more: dict[str, Any] | None = None) -> None:
-        """Answer with the problem that ``error`` is, and members of its own."""
+        """Send the problem of ``error``, with the members ``more``."""
         self.error = error.problem_code
         status, headers, body = problem(error, self.path, more)
         await self.answer(status, body, PROBLEM, headers)
 
     def head(self, headers: RawHeaders | None = None) -> RawHeaders:
-        """``headers``, and those of every answer; a ``traceparent`` among them is not the request's own."""
+        """``headers`` and the headers of every answer. A ``traceparent`` in ``headers`` replaces the request's."""
         every = [(b"x-request-id", self.request_id)]
         if self.trace is not None and not (headers and any(name == TRACEPARENT for name, _ in headers)):
             every += self.trace.head()
         return every + headers if headers else every
 
     def ids(self) -> dict[str, str]:
-        """What log lines name this request by."""
+        """The ids of this request for log lines."""
         ids = {"request_id": self.request_id.decode("ascii")}
         sampled = self.sampled
         return ids if sampled is None else ids | {"trace_id": sampled[0], "span_id": sampled[1]}
 
     def gone(self) -> bool:
-        """Whether the client has hung up, as far as the server has noticed; never waits. The body has been read."""
+        """Whether the server has noticed that the client disconnected. The body must have been read. Never waits."""
         message = self._next()
         return message is not None and message["type"] == "http.disconnect"
 
     async def hang_up(self) -> None:
-        """Return once the client has hung up."""
+        """Return when the client has disconnected."""
         while (await self.receive())["type"] != "http.disconnect":
             pass
 
     def _has_arrived(self) -> bool:
-        """Whether all of an unread body is here, which is then dropped; never waits. A small one comes with its head,
-        and its connection can be kept."""
+        """Whether an unread body has arrived completely; it is then dropped. Never waits. A small body arrives with its
+        head, so its connection can be kept."""
         if 0 < self.announced <= PART_BYTES and b"expect" not in self.headers:
             message = self._next()
             self.unread = message is None or message.get("more_body", False)
         return not self.unread
 
     def _next(self) -> Message | None:
-        """What the server has to tell at once. One step of ``receive`` by hand: otherwise it would wait."""
+        """The next ASGI message if there is one now, else None: one step of ``receive``, which waits when awaited."""
         waiting = self.receive().__await__()
         try:
             next(waiting)
-        except StopIteration as told:
-            message: Message = told.value
+        except StopIteration as returned:
+            message: Message = returned.value
             return message
         waiting.close()
         return None
 
     async def _answer_a_writing_client(self, status: int, body: bytes, headers: RawHeaders) -> None:
-        """Answer at once, then read on for a while: a client still writing would see a reset instead of the answer."""
+        """Answer, then discard up to 64 MiB of the body for 5 s: closing at once would reset the connection of a client
+        that is still writing, before it reads the answer."""
         self.status = status
         headers.append((b"connection", b"close"))
         await self.send({"type": "http.response.start", "status": status, "headers": headers})
@@ -220,7 +221,7 @@ def cut(body: bytes) -> Iterator[bytes]:
 
 
 async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
-    """A large answer goes as fast as its client reads, and others have their turn between two parts of it."""
+    """Send ``parts`` as fast as the client reads, and let the event loop serve other requests between them."""
     for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})
         await asyncio.sleep(0)
@@ -231,10 +232,10 @@ def _sane(request_id: bytes) -> bool:
 
 
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:
-    """Serve one request; what is raised is its answer, and what nobody foresaw is logged and a 500."""
+    """Serve one request. A BabelgateError becomes its problem; any other exception is logged and becomes a 500."""
     try:
         if len(exchange.headers) < len(exchange.scope["headers"]):
-            # The gateway's own server has refused these already; another server may not have.
+            # The gateway's own server has checked this already, but another ASGI server may not have.
             check_repeated(exchange.scope["headers"])
         await serve(exchange)
     except ClientGone:

@@ -1,4 +1,4 @@
-"""Checks of a request's head that hold for every path: what one program reads in it, every other one must read too."""
+"""Checks of request heads, for all paths: a head that two programs could read differently is refused."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ _SINGLE = frozenset(
         b"transfer-encoding",
     }
 )
-"""Fields of which a request has one at most. Who may call, or how the body is read, depends on each."""
+"""Fields that may occur only once: authentication, or the reading of the body, depends on each."""
 _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-9]*)?")
-"""``uri-host [":" port]`` of RFC 9110, section 7.2; an empty host is one."""
+"""``uri-host [":" port]`` of RFC 9110, section 7.2; the host may be empty."""
 
 
 def check_repeated(headers: RawHeaders) -> None:
-    """Raise MalformedHttp for a field that is repeated, and of which a request has one at most (lower-case names)."""
+    """Raise MalformedHttp for a repeated field that may occur only once. Names are in lower case."""
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in _SINGLE:
-            raise MalformedHttp(reason=f"A request has one field {name.decode('ascii')} at most.")
+            raise MalformedHttp(reason=f"The field {name.decode('ascii')} occurs more than once.")
         seen.add(name)
 
 
 def check_head(version: str, target: bytes, headers: RawHeaders) -> None:
-    """Raise MalformedHttp for a head that a server must not serve (lower-case names).
+    """Raise MalformedHttp for a head that a server must not serve. Names are in lower case.
 
-    RFC 9112, section 3.2: one valid Host, which HTTP/1.0 may leave out. Section 3.2.2: an absolute target replaces
-    Host, so it must name the same. Section 6.1: no Transfer-Encoding in HTTP/1.0, and here no coding but ``chunked``.
-    The parser itself refuses two Content-Length, and one beside Transfer-Encoding.
+    RFC 9112, section 3.2: one valid Host, optional in HTTP/1.0. Section 3.2.2: an absolute target replaces Host, so
+    both must name the same host. Section 6.1: no Transfer-Encoding in HTTP/1.0; this server supports only ``chunked``.
+    The parser itself refuses two Content-Length fields, and one beside Transfer-Encoding.
     """
     fields = dict(headers)
     if len(fields) < len(headers):
@@ -46,7 +46,7 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> None:
     host = fields.get(b"host")
     if host is None:
         if version >= "1.1":
-            raise MalformedHttp(reason="An HTTP/1.1 request needs a field host.")
+            raise MalformedHttp(reason="An HTTP/1.1 request must have a field host.")
     elif not _is_host(host):
         raise MalformedHttp(reason="The field host is not a host with an optional port.")
     if not target.startswith(b"/") and _authority(target) != (host or b"").strip().lower():

@@ -1,4 +1,4 @@
-"""Bodies that are OJS jobs become envelopes here, so that they can go to a queue on any broker."""
+"""Converts request bodies that are OJS jobs to entries, so that queues of any broker accept them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _JOB = MEDIA_TYPE.encode()
 
 
 def is_job(exchange: Exchange) -> bool:
-    """Whether the body says that it is a job."""
+    """Whether the media type of the body is that of a job."""
     return media_type(exchange) == _JOB
 
 
 async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock) -> bytes:
-    """``body``, or the entry for ``queue`` that a job is. Raises EnvelopeError."""
+    """Convert a job to an entry for ``queue``; return any other body unchanged. Raises EnvelopeError."""
     if not is_job(exchange):
         return body
     return await turns.run(as_entry, body, queue, clock, size=len(body))
 
 
 async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> Sequence[Line]:
-    """The same of each; the error of a job that is refused stands in its place."""
+    """Convert each of ``bodies`` like :func:`entry`; an invalid job is replaced by its error."""
     if not is_job(exchange):
         return bodies
 

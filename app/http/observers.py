@@ -16,20 +16,20 @@ log = get_logger(NAME)
 
 
 class Durations:
-    """Told of each request at its end.
+    """Records the durations of requests.
 
-    As the conventions have it, an error is what the server could not do: of a refusal the status tells enough.
+    By OpenTelemetry's conventions, only a failure of the server has an error type; a refusal has only its status.
     """
 
     def __init__(self, metrics: Metrics) -> None:
         self._request = metrics.request
 
     def refused(self, method: str, verb: str, scheme: str) -> None:
-        """Count a request for a queue that was refused at its head."""
+        """Record a request for a queue that was refused at its head."""
         self._request(method, f"/queues/{{queue}}/{verb}", 429, scheme, None, 0.0)
 
     def ended(self, exchange: Exchange, seconds: float) -> None:
-        """Count a request that took ``seconds``."""
+        """Record a request that took ``seconds``."""
         status, scope = exchange.status, exchange.scope
         error = None
         if not 0 < status < 500:
@@ -40,16 +40,16 @@ class Durations:
 
 
 class AccessLog:
-    """Tells of each request that is over: nothing of its query, headers and body; of the answer, status and length."""
+    """Logs one line per finished request, without query, headers and bodies."""
 
     def __init__(self, format: Format, stream: TextIO) -> None:
-        """``stream``: where the other lines go as well."""
+        """``stream``: the stream of the log."""
         self._stream = stream
         self._people = is_console(format, stream.isatty())
 
     def ended(self, exchange: Exchange, seconds: float) -> None:
-        """Log a request that took ``seconds``. It goes past the loggers, which cost five times as much, unless the line
-        is for people."""
+        """Log a request that took ``seconds``. JSON lines are written without the loggers, which cost five times as
+        much."""
         scope = exchange.scope
         client = scope.get("client")
         caller = getattr(exchange, "caller", None)
@@ -57,7 +57,7 @@ class AccessLog:
             "method": scope["method"],
             "path": exchange.path[:500],
             "route": exchange.route or None,
-            # None: the client hung up before there was an answer.
+            # None: the client disconnected before the answer.
             "status": exchange.status or None,
             "code": exchange.error,
             "duration_ms": round(seconds * 1000, 3),
@@ -69,7 +69,7 @@ class AccessLog:
         if self._people:
             log.info("request", **fields)
         else:
-            # The answer has been given: nothing is to come of a reader of logs who is gone.
+            # The answer has been sent, so a closed log stream is ignored.
             with contextlib.suppress(OSError):
                 self._stream.write(json_line("info", NAME, "request", fields).decode())
                 self._stream.flush()

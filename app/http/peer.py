@@ -1,4 +1,4 @@
-"""The private side of the API: what gateways ask of each other. Every request is signed, and so is every answer."""
+"""The private API between gateways. All requests and answers are signed."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SIGNATURE = HEADER.encode()
 Tell = Callable[[], Awaitable[bytes]]
 
 _ROOM = "(peers)"
-"""No broker has such a name: what peers ask has a share of its own."""
+"""The name under which admission counts calls of peers. No broker can have it."""
 
 
 class PeerApi:
-    """Says who this gateway is and what it counted, and settles what it handed out itself; nothing is forwarded on."""
+    """Reports the identity and the metrics of this process, and settles its own deliveries. Never forwards a call."""
 
     def __init__(self, gateway: Gateway, signer: Signer, tell: Tell | None = None) -> None:
-        """``tell``: the numbers of this process, for another worker."""
+        """``tell``: returns the metrics of this process, for another worker."""
         self._gateway = gateway
         self._signer = signer
         self._tell = tell
@@ -55,7 +55,7 @@ class PeerApi:
             raise NotFound(path=exchange.path)
         if exchange.scope["method"] != method:
             raise MethodNotAllowed(allow=method)
-        # The signature is of the body's digest: what a stranger sends is not even read.
+        # The signature covers a digest of the body, so it is checked before the body is read.
         proof = self._signer.verify(method, exchange.path, exchange.headers.get(_SIGNATURE, b""))
         with self._gateway.admission.other(_ROOM, min(exchange.announced, MAX_CALL_BYTES)) as permit:
             await self._take(exchange, proof, await read(exchange, MAX_CALL_BYTES, permit))
@@ -69,7 +69,7 @@ class PeerApi:
         elif exchange.path == IDENTITY_PATH:
             await _answer(exchange, proof, 200, msgspec.json.encode(Identity(self._gateway.incarnation)))
         elif proof.target == ANYBODY:
-            raise InvalidParameter(name="target", reason="this call is meant for one gateway")
+            raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
             if self._tell is None:
                 raise NotFound(path=exchange.path)

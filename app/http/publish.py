@@ -1,4 +1,4 @@
-"""Publish one message, or a batch."""
+"""Hot endpoints that publish one message or a batch."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _NOTHING = PublishParameters()
 
 
 class Publishing:
-    """The endpoints that write."""
+    """The endpoints that publish messages."""
 
     def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
         self._gateway = gateway
         self._limits = limits
 
     async def one(self, exchange: Exchange) -> None:
-        """Publish the body; 201 once it is durable."""
+        """Publish one message; 201 when it is durable."""
         query = exchange.scope["query_string"]
         asked = from_query(query, PublishParameters) if query else _NOTHING
         key = _idempotency_key(exchange)
@@ -62,8 +62,8 @@ class Publishing:
         await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
 
     async def batch(self, exchange: Exchange) -> None:
-        """Publish the entries of a JSON array or of NDJSON lines, in order and in chunks; 201 when all were accepted,
-        else 207. The answer starts after the last entry."""
+        """Publish the entries of a JSON array or of NDJSON, in order; 201 when all were accepted, else 207. The answer
+        starts after the last entry."""
         from_query(exchange.scope["query_string"], NoParameters)
         _refuse_idempotency_key(exchange)
         with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
@@ -84,8 +84,8 @@ class Publishing:
                 await results.add(await upload.publish(await entries(exchange, bodies, self._gateway.clock)))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
-        """What was published stays so when the upload breaks off, and when it turns out too long or badly packed: that
-        problem then says how many entries were accepted before."""
+        """An upload that breaks off, or turns out to be too large or badly compressed, leaves its earlier entries
+        published; the problem then contains the number of accepted entries."""
         access = self._access(exchange)
         with self._permit(exchange, access, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
             upload = Upload(exchange, access, self._gateway)
@@ -101,29 +101,33 @@ class Publishing:
         return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
 
     def _permit(self, exchange: Exchange, access: Access, most: int, usual: int = 0) -> Permit:
-        """Room for a body of which at most ``most`` bytes are held, and ``usual`` where its head does not tell: rights,
-        route and load are checked before it is read."""
+        """A permit for a body of which at most ``most`` bytes are in memory, or ``usual`` without a Content-Length. It
+        is taken before the body is read."""
         size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
         return self._gateway.admission.publish(access.route.broker, min(size, most))
 
 
 def _idempotency_key(exchange: Exchange) -> str | None:
-    """The key of a request; None without one. Raises InvalidIdempotencyKey."""
+    """The value of the header Idempotency-Key; None without one. Raises InvalidIdempotencyKey.
+
+    draft-ietf-httpapi-idempotency-key-header: a string of a structured field (RFC 9651, section 3.3.3), ``"…"`` with
+    the escapes ``\\"`` and ``\\\\``. A text without quotes and spaces is accepted as well, because clients send that.
+    """
     given = exchange.headers.get(_NAME)
     if given is None:
         return None
     if sum(name == _NAME for name, _ in exchange.scope["headers"]) > 1:
-        raise InvalidIdempotencyKey(reason="it is given more than once")
+        raise InvalidIdempotencyKey(reason="the header occurs more than once")
     text = given.decode("latin-1").strip(" \t")
     quoted = _STRING.fullmatch(text)
     key = _ESCAPED.sub(r"\1", quoted[1]) if quoted else text
     if not IDEMPOTENCY_KEY.fullmatch(key) or not (quoted or _BARE.fullmatch(text)):
-        raise InvalidIdempotencyKey(reason="a string of 1 to 255 printable ASCII characters is expected")
+        raise InvalidIdempotencyKey(reason="must be a string of 1 to 255 printable ASCII characters")
     return key
 
 
 def _refuse_idempotency_key(exchange: Exchange) -> None:
-    """Raise InvalidIdempotencyKey where one was given for a batch: it cannot stand for many messages."""
+    """Raise InvalidIdempotencyKey for a batch with the header, because a key identifies one message."""
     if _NAME in exchange.headers:
-        reason = "each entry of a batch has a key of its own, its member idempotency_key"
+        reason = "each entry of a batch has its own key, in its member idempotency_key"
         raise InvalidIdempotencyKey(reason=reason)

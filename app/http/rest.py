@@ -1,4 +1,4 @@
-"""FastAPI behind the hot endpoints: it serves all that is not in a hurry."""
+"""The FastAPI application, which serves all endpoints but the hot ones."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from app.http.schemas import MAX_PARAMETER_BYTES
 
 _FAILURE = "babelgate.failure"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
-"""FastAPI's own spans would tell of its requests a second time, and its logs may quote what was sent."""
+"""FastAPI's own spans would duplicate ours, and its logs may quote requests."""
 
 
 class _Failures:
-    """Hands errors to whoever called, past Starlette's last resort, which would answer with a page of its own."""
+    """Returns errors to :func:`serve_rest` before Starlette answers them with its own page."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -42,7 +42,7 @@ class _Failures:
 
 
 def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
-    """The FastAPI application; it raises its errors instead of answering with them."""
+    """Create the FastAPI application, which raises its errors instead of answering them."""
     rest = FastAPI(
         title="babelgate",
         version=__version__,
@@ -62,8 +62,8 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
 
 
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
-    """Serve a request with FastAPI. Raises what went wrong."""
-    # What is to be validated is a message; all other bodies are parameters, which FastAPI reads in one piece.
+    """Serve a request with FastAPI. Raises the error of the request."""
+    # The body of `:validate` is a message. All other bodies are parameters, which FastAPI reads as a whole.
     is_message = exchange.path.endswith(":validate")
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with admission.other("", min(exchange.announced, limit)) as permit:
@@ -86,8 +86,8 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         await exchange.send(message)
 
     failures: list[Exception] = []
-    # The prefix is off already, a body without a type is JSON, and a HEAD is a GET of which the server keeps the body:
-    # FastAPI is to see none of it.
+    # Hide differences that FastAPI does not expect: the prefix is removed, a body without a media type is JSON, and a
+    # HEAD is a GET whose body the server drops.
     headers = [(name, value) for name, value in exchange.scope["headers"] if name != b"content-type"]
     scope = {
         **exchange.scope,
@@ -105,7 +105,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
 
 
 def _refused(request: Request, error: Exception) -> NoReturn:
-    """Starlette's own errors: no such path, or not with this method."""
+    """Convert the errors of Starlette: unknown path, or unknown method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
         allow = (error.headers or {}).get("Allow", "")
@@ -114,7 +114,7 @@ def _refused(request: Request, error: Exception) -> NoReturn:
 
 
 def _misfit(request: Request, error: Exception) -> NoReturn:
-    """FastAPI's finding that parameters or body do not fit, as the first defect."""
+    """Convert the first validation error of FastAPI."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()[0]
     where, *path = found["loc"]

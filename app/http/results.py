@@ -1,4 +1,4 @@
-"""The gateway's outcomes as the results of an answer."""
+"""Converts outcomes of the gateway to the results of an answer."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
 from app.runtime import turns
 
 EXPLAINED_FAILURES = 100
-"""Entries of a batch whose failure is told with its detail and its defects. Later ones have code and status."""
+"""Maximum failed entries of a batch with ``detail`` and ``errors``. Later ones have only code and status."""
 LISTED_FAILURES = 10_000
-"""Failed entries of a batch that have a result of their own. Later ones are counted by code."""
+"""Maximum failed entries of a batch with a result. Later ones are counted by code."""
 _DEFECTS = 10
-"""Defects of one entry that are told."""
+"""Maximum defects in the result of one entry."""
 SPOOLED_BYTES = 1_048_576
-"""Results up to this size stay in memory; more go to a file without a name, and are gone with the request."""
+"""Results up to this size stay in memory; larger ones go to an unlinked temporary file."""
 
 
 class BatchResults:
-    """The results of a batch so far, as JSON text in ``spool``: an answer that a long upload makes does not fit memory.
+    """The results of a batch as JSON text in ``spool``, because those of a long upload do not fit into memory.
 
-    What failed costs the answer no more than it must: a client that sends a million bad lines learns that from counts.
+    The number of results of failed entries is limited; further ones are only counted.
     """
 
     def __init__(self, spool: IO[bytes]) -> None:
@@ -38,17 +38,17 @@ class BatchResults:
         self._spool = spool
 
     async def add(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
-        """Append the outcomes of the next entries, a chunk of an upload."""
+        """Append the outcomes of the next chunk of entries."""
         text = await turns.run(self._text, outcomes, size=0)
         if text:
             self._spool.write((b"," if self._spool.tell() else b"") + text)
 
     def counts(self) -> dict[str, int]:
-        """How many entries were accepted, and how many failed."""
+        """The numbers of accepted and failed entries."""
         return {"accepted": self.accepted, "failed": self.failed}
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send them: 201 when all were accepted, else 207."""
+        """Send the results: 201 when all entries were accepted, else 207."""
         omitted = b'"omitted":%b,' % msgspec.json.encode(self._omitted) if self._omitted else b""
         head = b'{"accepted":%d,"failed":%d,%b"results":[' % (self.accepted, self.failed, omitted)
         length = len(head) + self._spool.tell() + 2
@@ -60,7 +60,7 @@ class BatchResults:
         return msgspec.json.encode(results)[1:-1]
 
     def _result(self, outcome: Receipt | BabelgateError) -> EntryResult | None:
-        """The next entry's result; None where it has none."""
+        """The result of the next entry; None when it is only counted."""
         index = self.accepted + self.failed
         if isinstance(outcome, Receipt):
             self.accepted += 1
@@ -96,5 +96,6 @@ def _token_result(result: SettleResult) -> TokenResult:
     error = result.error
     if error is None:
         return TokenResult(result.index, result.action, 200, lease_expires_at=result.lease_expires_at)
-    told = error.problem_code, detail_of(error), error.retryable
-    return TokenResult(result.index, result.action, status_of(error), *told)
+    return TokenResult(
+        result.index, result.action, status_of(error), error.problem_code, detail_of(error), error.retryable
+    )

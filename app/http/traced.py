@@ -1,4 +1,4 @@
-"""A request's place in a trace: its server span, by OpenTelemetry's stable conventions for HTTP.
+"""The trace of an HTTP request: its server span, by OpenTelemetry's stable conventions for HTTP.
 
 https://opentelemetry.io/docs/specs/semconv/http/http-spans/#http-server
 """
@@ -90,7 +90,7 @@ def _attributes(scope: Scope, headers: Mapping[bytes, bytes], method: str) -> di
     }
     if scope["query_string"]:
         attributes["url.query"] = scope["query_string"].decode("latin-1")
-    # Behind the last bracket, because an address may have colons of its own.
+    # The port is after the last colon, because an IPv6 address has colons itself.
     host = headers.get(b"host", b"").decode("latin-1")
     bare, colon, port = host.rpartition(":")
     has_port = bool(colon) and port.isdecimal() and len(port) <= 5

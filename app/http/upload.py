@@ -1,4 +1,4 @@
-"""Splits a batch, a JSON array or an NDJSON upload of any length, and publishes it chunk after chunk."""
+"""Splits a batch (a JSON array, or NDJSON of any length) into chunks, and publishes them one after the other."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from app.runtime import turns
 CHUNK_LINES = 500
 CHUNK_BYTES = 262_144
 MAX_BLANK_LINES = 10_000
-"""Blank lines that an upload may have beside one for each entry: a client may send some to keep a connection open."""
+"""Maximum blank lines of an upload, besides one per entry. Clients may send some to keep a connection open."""
 _CUT_BYTES = 16_384
-"""A piece is cut into lines in parts of this size, so that many short lines take no long turn."""
+"""A piece is split into lines in parts of this size, so that many short lines do not block the event loop."""
 _SOON_SPLIT_BYTES = 4_194_304
-"""An array up to this size is split in less than 10 ms, whatever it holds."""
+"""Any array up to this size is split in less than 10 ms."""
 
 Line = bytes | BodyTooLarge | EnvelopeError
-"""The text of an entry, or why it was not kept."""
+"""The text of an entry, or its error."""
 
 
 class Upload:
     """Publishes the chunks of one request in order.
 
-    A broker that took nothing of a chunk is not asked about the rest: one that hangs costs seconds each time, and a
-    long upload would ask it for hours.
+    After a chunk of which an unavailable broker accepted nothing, the remaining entries fail without a call: each call
+    to a broker that hangs takes seconds, so that a long upload would take hours.
     """
 
     def __init__(self, exchange: Exchange, access: Access, gateway: Gateway) -> None:
@@ -53,7 +53,7 @@ class Upload:
         self._down: BabelgateError | None = None
 
     async def publish(self, chunk: Sequence[Line]) -> list[Receipt | BabelgateError]:
-        """One outcome per line. Raises only Forbidden, QueueNotFound, InvalidParameter."""
+        """Publish one chunk; return one outcome per line. Raises only Forbidden, QueueNotFound, InvalidParameter."""
         if self._down is not None:
             return [self._down if isinstance(line, bytes) else line for line in chunk]
         bodies = [line for line in chunk if isinstance(line, bytes)]
@@ -64,19 +64,19 @@ class Upload:
 
 
 def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BabelgateError | None:
-    """What the entries behind ``outcomes`` are told; None: go on."""
+    """The error of the entries after ``outcomes``; None when publishing continues."""
     accepted = any(isinstance(outcome, Receipt) for outcome in outcomes)
     lost = next((outcome for outcome in outcomes if isinstance(outcome, (BrokerUnavailable, OutcomeUnknown))), None)
     if accepted or lost is None:
         return None
-    return BrokerUnavailable(lost.broker, "it took none of the entries before, and was not asked about this one")
+    return BrokerUnavailable(lost.broker, "it accepted none of the previous entries, so this one was not sent")
 
 
 class Lines:
-    """Cuts pieces into lines. Blank lines are dropped.
+    """Splits pieces into lines, and drops blank lines.
 
-    A line of more than ``max_bytes`` is counted, not kept. Once there are more than ``max_lines`` entries, or too many
-    blank lines, ``error`` says so, and no further line is given out.
+    A line of more than ``max_bytes`` becomes BodyTooLarge. After ``max_lines`` entries, or too many blank lines,
+    ``error`` is set, and no further line is returned.
     """
 
     def __init__(self, max_bytes: int, max_lines: int) -> None:
@@ -89,7 +89,7 @@ class Lines:
         self._size = 0
 
     def feed(self, piece: bytes) -> list[Line]:
-        """The lines that end in ``piece``."""
+        """Return the lines that end in ``piece``."""
         lines: list[Line] = []
         *ended, last = piece.split(b"\n")
         for text in ended:
@@ -101,7 +101,7 @@ class Lines:
         return lines
 
     def rest(self) -> list[Line]:
-        """The last line, which needs no line feed."""
+        """Return the last line, which needs no line feed."""
         return self._end() if self._size else []
 
     def _end(self) -> list[Line]:
@@ -124,8 +124,8 @@ class Lines:
 
 
 async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[list[Line]]:
-    """The lines of the body, some at a time. Raises TooManyLines after those that are within the bounds, and as
-    :func:`app.http.body.pieces` does."""
+    """Read the lines of the body in chunks. Raises TooManyLines after the lines within the limits, and the errors of
+    :func:`app.http.body.pieces`."""
     lines = Lines(limits.max_entry_bytes, limits.max_stream_lines)
     chunk: list[Line] = []
     size = 0
@@ -149,7 +149,7 @@ async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterato
         raise lines.error
 
 
-# Of an array that is too long the decoder keeps no more than these, however many tiny entries it holds.
+# A class with MAX_ENTRIES fields makes the decoder stop at the first entry beyond, instead of reading all of them.
 _Entries: type[Struct] = msgspec.defstruct(
     "_Entries",
     [(f"entry_{number}", msgspec.Raw | UnsetType, UNSET) for number in range(MAX_ENTRIES)],
@@ -161,9 +161,9 @@ _decoder = msgspec.json.Decoder(_Entries)
 
 
 async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
-    """The texts of the elements of a JSON array, at most CHUNK_LINES at a time; one empty chunk for an empty array.
+    """Read the elements of a JSON array in chunks. An empty array has one empty chunk.
 
-    Raises EnvelopeSyntaxError for another body, InvalidParameter for an array with too many elements or levels.
+    Raises EnvelopeSyntaxError when the body is not an array, InvalidParameter for too many elements, objects or arrays.
     """
     await _check_nested(body)
     array = await turns.run(_split, body, size=0)
@@ -172,7 +172,7 @@ async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
 
 
 async def _check_nested(body: bytes) -> None:
-    """Raise InvalidParameter for a large array with so many objects and arrays in it that it takes long to split."""
+    """Raise InvalidParameter for a large array with too many objects and arrays, because splitting it takes long."""
     if len(body) > _SOON_SPLIT_BYTES:
         count = await turns.run(body.count, b"{", size=0) + await turns.run(body.count, b"[", size=0)
         if count > MAX_NESTED:
@@ -185,11 +185,11 @@ def _copied(entries: Sequence[msgspec.Raw]) -> list[bytes]:
 
 
 def _split(body: bytes) -> list[msgspec.Raw]:
-    """The texts of the elements of a JSON array; each is checked on its own afterwards."""
+    """The texts of the elements of a JSON array. Each is validated later."""
     try:
         decoded = _decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
-        # Anything fits an entry, so that only their number can be wrong with an array.
+        # Any element is valid here, so a ValidationError of an array means too many elements.
         if isinstance(error, msgspec.ValidationError) and body.lstrip()[:1] == b"[":
             reason = f"more than {MAX_ENTRIES} entries in one JSON array; send them as application/x-ndjson"
             raise InvalidParameter(name="body", reason=reason, pointer="") from None

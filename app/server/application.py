@@ -1,4 +1,4 @@
-"""The application as the server runs it: the API, and all that lives and ends with it."""
+"""The application of one serving process: the API, and the parts that start and stop with it."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from app.server.peer_port import PeerPort
 
 
 class Part(Protocol):
-    """What lives as long as the application."""
+    """A part that starts and stops with the application."""
 
     async def start(self) -> None:
-        """Begin."""
+        """Start."""
 
     async def close(self) -> None:
-        """End; the brokers can still be asked."""
+        """Stop. The brokers are still open."""
 
 
 class App:
-    """The API with a lifespan, and the private side on which peers ask ``gateway`` and it asks them."""
+    """The API with its lifespan, and the private port on which peers call the gateway."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class App:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _close(self) -> None:
-        """End all of it, from the outside in; what fails to end keeps nothing else from it, and is raised then."""
+        """Close all parts, outermost first. A failure does not stop the rest; it is raised afterwards."""
         async with AsyncExitStack() as ending:
-            # Nothing happens any more that either would miss.
+            # Last, because closing the gateway still produces spans and records.
             ending.push_async_callback(self._stop_observing)
             if self._peers is not None:
                 ending.push_async_callback(self._peers.close)
             ending.push_async_callback(self.gateway.close)
             for part in reversed(self._parts):
                 ending.push_async_callback(part.close)
-            # Others settle here for as long as there is something to settle: until the brokers take it back.
+            # Peers can settle here until the gateway closes and its brokers take the messages back.
             if self._port is not None:
                 ending.push_async_callback(self._port.close)
             await self.gateway.drain()

@@ -1,4 +1,4 @@
-"""Asks the gateway that runs on this machine with the same configuration whether it is alive."""
+"""The health check: requests ``/livez`` of the gateway with the same configuration on this machine."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Unhealthy(Exception):
-    """There is no gateway that answers 200; the text says what there is."""
+    """No gateway answers 200; the text gives the reason."""
 
 
 def reachable(address: str) -> str:
-    """An address under which this machine reaches a socket that is bound to ``address``."""
+    """An address at which this machine reaches a socket bound to ``address``."""
     return _LOOPBACK_OF.get(address, address)
 
 
 def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
-    """GET ``/livez`` where ``settings`` say that the gateway listens; returns one line that says where it is alive.
+    """GET ``/livez`` at the address of ``settings``; return one line with the URL that is alive.
 
-    The certificate is not verified: it is for the names that clients use, and here only this machine is asked.
-    Raises Unhealthy for another answer than 200, and for none within ``timeout_seconds``; ConfigError for port 0,
-    because nobody else knows which port the gateway took.
+    The certificate is not verified, because it is for the names that clients use, and only this machine is contacted.
+    Raises Unhealthy for an answer other than 200, and without an answer within ``timeout_seconds``; ConfigError for
+    port 0, because the health check cannot find the port that the gateway selected.
     """
     if settings.port == 0:
-        raise ConfigError(key="port", reason="0 takes a free port, which the health check cannot know: set a port")
+        raise ConfigError(key="port", reason="with port 0 the health check cannot find the port: set one")
     path = f"{settings.prefix}/livez"
     name = f"[{settings.host}]" if ":" in settings.host else settings.host
     where = f"http{'s' if settings.tls_cert else ''}://{name}:{settings.port}{path}"
     try:
-        # The same look-up as the server's: the host may be a name.
+        # The same look-up as that of the server, because the host may be a name.
         *_, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -49,7 +49,7 @@ def ask(settings: Settings, timeout_seconds: float = TIMEOUT_SECONDS) -> str:
             context.verify_mode = ssl.CERT_NONE
             connection = http.client.HTTPSConnection(host, settings.port, timeout=timeout_seconds, context=context)
         try:
-            # Without credentials only names of this service are served.
+            # Without credentials, only names of this service are accepted.
             connection.request("GET", path, headers={"Host": f"localhost:{settings.port}"})
             status = connection.getresponse().status
         finally:

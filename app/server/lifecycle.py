@@ -1,4 +1,4 @@
-"""From the stop signal to the end of the process: not ready at once, serve on for a while, then let uvicorn finish."""
+"""Handles stop signals: reports not ready at once, continues serving for a while, then lets uvicorn stop."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from app.observe.logs import get_logger
 log = get_logger("babelgate.server")
 
 CLOSE_SECONDS = 20
-"""What closing may take before the process is ended the hard way: the private port (5 s), the last metrics (3 s), the
-brokers (5 s each, at once), then the last spans and the journal (5 s, at once)."""
+"""Maximum seconds for closing before the process is killed: the private port (5 s), the last metrics (3 s), all brokers
+at once (5 s), then the last spans and the journal at once (5 s)."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object]
 
 
 class Drains(Protocol):
-    """What a stop signal needs of the gateway."""
+    """The part of the gateway that a stop signal uses."""
 
     async def drain(self) -> None:
-        """Be not ready, and end waiting receives; idempotent."""
+        """Become not ready, and end waiting receives; idempotent."""
 
 
 class GracefulStop:
     """Wraps an ASGI application that has a lifespan.
 
-    Once it is up, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls the handler
-    that was there before: uvicorn's, which stops listening, waits for requests in flight and ends the lifespan. A
-    second signal skips the wait. A worker whose parent died stops in the same way.
+    After the start, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls uvicorn's
+    signal handler, which stops listening, waits for requests in flight and ends the lifespan. A second signal skips the
+    wait. A worker whose parent process is gone stops in the same way.
     """
 
     def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings, close_seconds: float = CLOSE_SECONDS) -> None:
@@ -92,7 +92,7 @@ class GracefulStop:
 
     @staticmethod
     def _end_after(seconds: float) -> None:
-        """End the process when it is still there: a thread, because what hangs may be the event loop."""
+        """Kill the process after ``seconds``. A thread does it, because the event loop may hang."""
 
         def end() -> None:
             log.error("not stopped: ending the process", seconds=seconds)

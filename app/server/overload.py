@@ -1,7 +1,7 @@
 """Refuses requests that the process cannot serve in time, at the end of their head, without a task or their body.
 
-All requests that arrived are read in one turn of the event loop and then served, so a turn lasts as long as a request
-waits before the server reads it. Refusing requests keeps turns short.
+All requests that have arrived are read in one turn of the event loop and then served, so a turn lasts as long as a
+request waits before the server reads it. Refusing requests keeps turns short.
 """
 
 from __future__ import annotations
@@ -19,20 +19,32 @@ from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
 SHEDDER = "babelgate.shedder"
-"""The key of the process's Shedder in the lifespan's state, through which the server hands it to its connections."""
+"""The key of the process's Shedder in the lifespan's state, which the server passes to its connections."""
 REST_SECONDS = 0.02
 RESTED = 60
-"""Of the refused connections so many are read again every 20 ms, in turn: clients that ask again at once, against what
-they were told, cannot take the time of those who are served."""
+"""Number of refused connections that are read again every 20 ms, in order. So clients that repeat a request at once,
+despite Retry-After, cannot take the time of the clients that are served."""
+TURN_SECONDS = 0.02
+"""Maximum work of a turn. Refusals must be answered within 50 ms, and longer turns do not serve more requests."""
+GRACE_SECONDS = 1.0
+"""CPU time in consecutive long turns before anything is refused: a burst is no overload, and a refused client waits
+longer than a late one."""
+FEWEST = 32
+"""Minimum number of requests accepted per turn. A turn that is long with fewer has large uploads or other work, and
+refusing small requests would not shorten it."""
+REFUSAL_SECONDS = 20e-6
+"""Approximate cost of a refusal, subtracted from the turn, because accepting fewer requests would not save it."""
+UNLIMITED = 100_000.0
 
+_GROWTH = 1.05
+_SHRINK = 0.5
 _PUBLISH = (b"messages", b"messages:batch")
 _RECEIVE = b"messages:receive"
-_throttled = LogThrottle(get_logger("babelgate.http"))
-
 _REASON = "this process has more requests than it can serve in time"
 _AFTER_SECONDS = (1, 2, 3)
-"""Told in turn, so that those who were refused together do not come back together."""
+"""Values of Retry-After, used in turn, so that clients that were refused together do not return together."""
 
+_throttled = LogThrottle(get_logger("babelgate.http"))
 
 Refused = Callable[[str, str, str], None]
 """``(method, verb, scheme)`` of a request."""
@@ -46,10 +58,10 @@ class Resting(Protocol):
 
 
 class Shedder:
-    """Decides, and answers with 429, for all connections of a process."""
+    """Decides which requests are refused with 429, and answers them, for all connections of a process."""
 
     def __init__(self, pacer: Pacer, crowded: Callable[[str], bool], refused: Refused | None = None) -> None:
-        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused`` is told each time."""
+        """``crowded(queue)``: whether a publish would wait too long for its broker. ``refused``: called for each."""
         self._refused = refused
         self._pacer = pacer
         self._crowded = crowded
@@ -61,7 +73,7 @@ class Shedder:
         self._resting: deque[Resting] = deque()
 
     def sheds(self, url: bytes) -> bool:
-        """Whether the request for ``url`` is refused. Only what brings new work is: settles end it."""
+        """Whether to refuse the request for ``url``. Only publishes and receives are refused: settles end work."""
         rest, verb = _verb(url)
         if verb in _PUBLISH:
             queue = rest.rpartition(b"/")[2].decode("latin-1")
@@ -78,7 +90,7 @@ class Shedder:
         return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
 
     def rest(self, connection: Resting) -> None:
-        """Wake a refused connection when it is its turn."""
+        """Wake a refused connection in its turn."""
         if not self._resting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
         self._resting.append(connection)
@@ -91,37 +103,21 @@ class Shedder:
 
 
 def _verb(url: bytes) -> tuple[bytes, bytes]:
-    """What stands before the last slash of the path, and behind it."""
+    """The path before its last slash, and the part after it."""
     rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
     return rest, verb
 
 
-TURN_SECONDS = 0.02
-"""How much work a turn may be: refusals are to be answered within 50 ms, and longer ones serve no more in a second."""
-GRACE_SECONDS = 1.0
-"""So much work must have been in turns that were too long before anything is refused: a burst is no overload, and to be
-refused is to be told to wait for longer."""
-FEWEST = 32
-"""So many are taken on in any turn: one that they alone make too long is long of a few large uploads, or of what is no
-request, and to refuse the small ones that come beside it would not shorten it."""
-REFUSAL_SECONDS = 20e-6
-"""What a refusal takes, roughly: a turn that is long of refusals would not be shorter with less work in it."""
-UNLIMITED = 100_000.0
-
-_GROWTH = 1.05
-_SHRINK = 0.5
-
-
 class Pacer:
-    """Counts the requests of each turn against a quota, which follows from how long the turns before took.
+    """Limits the requests of each turn to a quota, which it adjusts to the duration of the previous turns.
 
-    The quota is no setting: while turns are short there is none, and where they are too long it is what the process
-    has just shown to serve in time, whatever its requests cost and whatever else it does.
+    The quota is not a setting. There is none while turns are short. When they are too long, it is the number of
+    requests that the process has just served in time, whatever they cost.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
-        """``clock``: seconds of CPU of the event loop's thread. Where a machine gives the process little, its turns
-        are long whatever it takes on, and to take on less would only be to do less."""
+        """``clock``: CPU seconds of the event loop's thread. On a machine that gives the process little CPU, turns take
+        long with any number of requests, and refusing some would only reduce the throughput."""
         self._clock = clock
         self._quota = UNLIMITED
         self._arrived = False
@@ -132,9 +128,9 @@ class Pacer:
         self._measuring = False
 
     def take(self, unless: bool = False) -> bool:
-        """Whether the request that has just arrived is to be served. Called in the event loop, once a request.
+        """Whether to serve the request that has just arrived. Called in the event loop, once per request.
 
-        ``unless``: it is refused in any case.
+        ``unless``: refuse it in any case.
         """
         self._arrived = True
         if not self._measuring:
@@ -147,13 +143,13 @@ class Pacer:
         return True
 
     def _begin(self) -> None:
-        """What has arrived until now is served before this loop calls back."""
+        """Start to measure a turn: the requests that have arrived are served before `_end` is called."""
         self._began = self._clock()
         self._arrived = False
         asyncio.get_running_loop().call_soon(self._end)
 
     def _end(self) -> None:
-        """A turn is over, and the loop did not sleep in it, because this was due."""
+        """End the measurement. The loop did not sleep in this turn, because this call was due."""
         now = self._clock()
         self.turned(now, now - self._began)
         if self._arrived:
@@ -162,7 +158,7 @@ class Pacer:
             self._measuring = False
 
     def turned(self, now: float, seconds: float) -> None:
-        """Set the quota of the next turn after one of ``seconds`` that took on what was counted; ``now``: its end."""
+        """Set the quota of the next turn after a turn of ``seconds`` that ended at ``now``."""
         taken, self._taken = self._taken, 0
         refused, self._refused = self._refused, 0
         seconds -= refused * REFUSAL_SECONDS

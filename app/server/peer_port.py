@@ -1,4 +1,4 @@
-"""This process as its peers see it: a private Unix socket, and a port where there are peers on other hosts."""
+"""The private port for peers: a Unix socket, and a TCP port when peers run on other hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CLOSE_SECONDS = 5
 
 
 class Listener:
-    """uvicorn's connections without its server, which would take the process's signals a second time."""
+    """Serves an ASGI application on uvicorn's connections, without its server and its signal handlers."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._config = uvicorn.Config(
@@ -46,7 +46,7 @@ class Listener:
         self._servers: list[asyncio.Server] = []
 
     async def open(self, listening: socket.socket) -> None:
-        """Serve on ``listening`` too, a Unix or TCP socket, until :meth:`close`, which closes it."""
+        """Serve on ``listening``, a Unix or TCP socket, until :meth:`close`, which closes it."""
         loop = asyncio.get_running_loop()
         if listening.family == socket.AF_UNIX:
             server = await loop.create_unix_server(self._connection, sock=listening)
@@ -55,7 +55,7 @@ class Listener:
         self._servers.append(server)
 
     async def close(self) -> None:
-        """Take no more connections, let requests in flight finish for at most 5 s; idempotent."""
+        """Stop listening, and wait at most 5 s for requests in flight; idempotent."""
         for server in self._servers:
             server.close()
         self._servers.clear()
@@ -71,9 +71,10 @@ class Listener:
 
 
 class PeerPort:
-    """Listens for the peers of ``gateway``.
+    """Serves the peers of ``gateway``.
 
-    ``needs_directory``: whether to refuse to start without its socket; ``tell``: the numbers of this process.
+    ``needs_directory``: whether to refuse to start without the Unix socket; ``tell``: returns the metrics of this
+    process.
     """
 
     def __init__(
@@ -92,8 +93,8 @@ class PeerPort:
         self._needs_directory = needs_directory
 
     async def open(self) -> None:
-        """Begin to listen. Raises ConfigError naming ``peers.directory`` or ``peers.listen``."""
-        # The port first: the socket in the directory tells others that all is well.
+        """Start listening. Raises ConfigError naming ``peers.directory`` or ``peers.listen``."""
+        # The port is opened first, because the socket in the directory announces this gateway to others.
         if self._listen is not None:
             await self._listener.open(_bound(self._listen))
             log.info("listening for peers", address=self._listen)
@@ -107,7 +108,7 @@ class PeerPort:
             log.warning("other gateways on this host cannot settle what this one hands out", error=error)
 
     async def close(self) -> None:
-        """Be gone for peers that ask from now on, and finish what they have asked; idempotent, at most 5 s."""
+        """Refuse new calls of peers, and wait at most 5 s for those in flight; idempotent."""
         self._directory.remove(self._incarnation)
         await self._listener.close()
 

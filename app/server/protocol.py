@@ -1,10 +1,11 @@
-"""HTTP/1.1 as clients of every language speak it: uvicorn's httptools protocol, hardened.
+"""The HTTP/1.1 protocol of the server: uvicorn's httptools protocol with limits and strict checks.
 
-A request that offers an upgrade (Java's ``HttpClient`` offers ``h2c`` by default) is served as plain HTTP/1.1 with its
-body intact, as RFC 9110 section 7.8 allows; bytes that are no HTTP get a problem+json 400; a request head that never
-ends gets a 431 instead of memory; a head that two programs could read differently gets a 400, and trailers are dropped;
-a client that sends its request too slowly gets a 408; one that does not read its answer is cut off; and past what this
-process can serve in time, publishes and receives get a 429 that costs a fraction of a request.
+- A request that offers an upgrade (Java's ``HttpClient`` offers ``h2c`` by default) is served as plain HTTP/1.1 with
+  its body intact, as RFC 9110, section 7.8 allows.
+- Bytes that are not HTTP get a problem+json 400, and so does a head that two programs could read differently. Trailers
+  are dropped. A head without end gets a 431.
+- A client that sends its request too slowly gets a 408. A client that does not read its answer is disconnected.
+- Publishes and receives that the process cannot serve in time get a 429 at a fraction of the cost of a request.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ from app.server.transport import BufferedTransport, ReadingClock
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
-"""Requests that may stand behind the one that is served, which may be a long poll, or be refused in one go."""
+"""Maximum requests that wait behind the one that is served (which may be a long poll), or are refused at once."""
 STALL_SECONDS = 30
-"""A client that has read nothing of what waits for it for so long is gone, as far as anybody can tell."""
+"""A client that reads nothing of its answer for this time is disconnected."""
 PARSED_BYTES = 32_768
-"""What one turn of the event loop parses for one connection: as chunks of one byte it takes some milliseconds."""
+"""Maximum bytes parsed for one connection per turn of the event loop: some milliseconds as chunks of one byte."""
 CHECK_SECONDS = 0.1
-"""A connection is looked at no more often, however little time is left for it."""
+"""Minimum time between two checks of a connection's deadlines."""
 _INVALID = "The bytes received are not a valid HTTP request."
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Time that a client may take to send one request, counted only while the server reads.
+    """Time in which a client must send a request, counted only while the server reads.
 
-    A head must be complete ``head_seconds`` after its first bytes. A body must be complete ``body_seconds`` after its
-    head, and one second later for each ``body_bytes_per_second`` bytes that have arrived after the head.
+    A head must be complete ``head_seconds`` after its first byte. A body must be complete ``body_seconds`` after its
+    head, plus one second per ``body_bytes_per_second`` bytes received after the head.
     """
 
     head_seconds: float = 30
@@ -51,14 +52,14 @@ class Patience:
     body_bytes_per_second: float = 1024
 
     def rule(self, head: bool) -> str:
-        """The rule for a head, or else for a body, as a clause."""
+        """The limit of a head, or else of a body, as a clause."""
         if head:
             return f"a head may take {self.head_seconds:g} s"
         return f"a body may take {self.body_seconds:g} s, and 1 s more for each {self.body_bytes_per_second:g} bytes"
 
 
 class GatewayProtocol(HttpToolsProtocol):
-    """One connection. ``config.ws`` must be ``none``: every upgrade is declined."""
+    """One connection. ``config.ws`` must be ``none``, because upgrades are declined."""
 
     stall_seconds: float = STALL_SECONDS
 
@@ -73,9 +74,9 @@ class GatewayProtocol(HttpToolsProtocol):
     _served: RequestResponseCycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
-    """When the server began to wait for the client, in time of ``flow``; None while it does not."""
+    """When the server started to wait for the client, in time of ``flow``; None when it does not wait."""
     _due: float | None = None
-    """When the head or body that has begun must be complete, in time of ``flow``; None until some of it is missing."""
+    """When the current head or body must be complete, in time of ``flow``; None when nothing is missing."""
     _checked_at = 0.0
     _unparsed = b""
 
@@ -91,7 +92,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._patience = patience
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to speak over ``transport``."""
+        """Start a connection."""
         joined = BufferedTransport(cast(asyncio.Transport, transport))
         super().connection_made(cast(asyncio.Transport, joined))
         self.flow = ReadingClock(self.transport, self.loop)
@@ -100,7 +101,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._served is not None:
-            # uvicorn tells the last request only.
+            # uvicorn notifies only the last request.
             self._served.disconnected = True
             self._served.message_event.set()
         self._forget_stall()
@@ -120,13 +121,13 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def wake(self) -> None:
-        """Go on reading after a refusal, when the client has read it."""
+        """Continue reading after a refusal, when the client has read it."""
         self._refused = 0
         if not self.flow.write_paused:
             self.flow.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Feed the parser: what is long in parts, one in a turn of the event loop, because it may hold many chunks."""
+        """Parse ``data``: a long piece in parts, one per turn of the event loop, because it may have many chunks."""
         if not self._unparsed and len(data) <= PARSED_BYTES:
             self._parse(data)
             return
@@ -147,7 +148,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self.transport.resume_reading()
 
     def _parse(self, data: bytes) -> None:
-        """Whatever the parser finds wrong is answered, and then the connection is closed."""
+        """Parse ``data``. An error of the parser is answered, and the connection is closed."""
         size = len(data)
         if self._in_request:
             self._head_bytes += size
@@ -156,15 +157,15 @@ class GatewayProtocol(HttpToolsProtocol):
                 self.parser.feed_data(data)
                 if self._in_request:
                     self._expect_rest(size)
-                    # A head that begins in this data has not counted anything yet.
+                    # A head that starts in this data has not been counted yet.
                     if self._head_bytes > MAX_HEAD_BYTES:
                         self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 if self.parser.get_method() == b"CONNECT":
-                    self._refuse(MalformedHttp(reason="CONNECT is for proxies."))
+                    self._refuse(MalformedHttp(reason="CONNECT is supported only by proxies."))
                     return
-                # The parser takes what follows for another protocol: a new one reads it as this request's body.
+                # The parser treats the following bytes as another protocol. A new parser reads them as the body.
                 data = self._head_without_upgrade() + data[upgrade.args[0] :]
                 self._new_parser()
             except httptools.HttpParserError as error:
@@ -182,9 +183,9 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._in_head = False
             return
-        # What is raised reaches data_received by way of the parser.
+        # The parser passes exceptions on to `_parse`.
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
-            raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests came without waiting for an answer.")
+            raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests were sent without waiting for an answer.")
         check_head(self.parser.get_http_version(), self.url, self.headers)
         self._in_head = False
         self._due = None
@@ -196,16 +197,16 @@ class GatewayProtocol(HttpToolsProtocol):
             self._shed(self._shedder)
             return
         super().on_headers_complete()
-        # The application has the fields of the head; trailers come to a list that nobody reads.
+        # The application keeps the fields of the head. Trailers go to a new list, which is never read.
         self.headers = []
 
     def on_body(self, body: bytes) -> None:
-        # Trailers, and whatever else is neither head nor body, count like a head.
+        # Bytes that are neither head nor body, such as trailers, count towards the limit of a head.
         self._head_bytes = 0
         if not self._shedding:
             super().on_body(body)
             return
-        # What is left of a refused request is read and dropped: a client that still writes would not see the answer.
+        # The rest of a refused request is discarded, because a client that is still writing would not see the answer.
         self._discarded += len(body)
         if self._discarded > DISCARDED_BYTES:
             self.transport.close()
@@ -237,7 +238,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self._refused += 1
 
     def on_response_complete(self) -> None:
-        """Go on to the next request. As uvicorn does, but for the timer."""
+        """Continue with the next request, like uvicorn except for the timer."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -250,14 +251,14 @@ class GatewayProtocol(HttpToolsProtocol):
             self._expect_more()
 
     def _expect_more(self) -> None:
-        """Wait for a request, at most for the keep-alive time."""
+        """Wait for a request, at most the keep-alive time."""
         self._idle_since = self.flow.time()
         if self.timeout_keep_alive_task is None:
             self._check_within(self.timeout_keep_alive)
 
     def _expect_rest(self, received: int) -> None:
-        """Wait for the rest of a request, of which ``received`` bytes came now: for a head or body in all, and at most
-        the keep-alive time for the next of it."""
+        """Wait for the rest of a request after ``received`` more bytes: until the deadline of the head or body, and at
+        most the keep-alive time for the next byte."""
         now = self._idle_since = self.flow.time()
         if self._due is None:
             seconds = self._patience.head_seconds if self._in_head else self._patience.body_seconds
@@ -267,7 +268,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self._due += received / self._patience.body_bytes_per_second
 
     def _check_within(self, seconds: float) -> None:
-        """Look at the time that is left at the latest then. One timer serves many requests: most find it set."""
+        """Check the deadlines after at most ``seconds``. One timer serves many requests, because most find it set."""
         at = self.loop.time() + seconds
         if self.timeout_keep_alive_task is not None:
             if self._checked_at <= at:
@@ -277,7 +278,7 @@ class GatewayProtocol(HttpToolsProtocol):
         self.timeout_keep_alive_task = self.loop.call_at(at, self._check)
 
     def _check(self) -> None:
-        """Cut the client off when it has let its time pass; else look again later."""
+        """Answer 408 or close when a deadline has passed; else check again later."""
         self.timeout_keep_alive_task = None
         if self._idle_since is None:
             return
@@ -289,13 +290,15 @@ class GatewayProtocol(HttpToolsProtocol):
             self._check_within(max(left, CHECK_SECONDS))
         elif self._in_request:
             silent = now - self._idle_since >= self.timeout_keep_alive
-            reason = f"nothing came for {self.timeout_keep_alive} s" if silent else self._patience.rule(self._in_head)
+            reason = (
+                f"nothing arrived for {self.timeout_keep_alive} s" if silent else self._patience.rule(self._in_head)
+            )
             self._refuse(RequestTimeout(reason=reason))
         else:
             self.timeout_keep_alive_handler()
 
     def _watch_stall(self, unread: int) -> None:
-        """Cut the client off when it still has ``unread`` bytes to read; else look again later."""
+        """Disconnect the client when it still has ``unread`` bytes to read; else check again later."""
         left = self.transport.get_write_buffer_size()
         if left == unread:
             self.transport.abort()
@@ -309,7 +312,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def _new_parser(self) -> None:
         self.parser = httptools.HttpRequestParser(self)
-        # As uvicorn sets it: a client may send its next request behind one that closes the connection.
+        # Like uvicorn: a client may send its next request after one that closes the connection.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
 
     def _head_without_upgrade(self) -> bytes:
@@ -326,11 +329,11 @@ class GatewayProtocol(HttpToolsProtocol):
         return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def _refuse(self, error: HttpError) -> None:
-        """Answer with a problem and close; when an answer to an earlier request is still due, only close after it."""
+        """Answer with a problem and close the connection. When an earlier answer is still due, close after that one."""
         cycle = self.cycle
         under_way = cycle is not None and not cycle.response_complete
         if self._in_request and not self._in_head and not under_way:
-            # This request was answered before all of its body came.
+            # This request was answered before its body was complete.
             self.transport.close()
             return
         if under_way:
@@ -338,7 +341,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 cycle.keep_alive = False
                 self.flow.pause_reading()
                 return
-            # The answer is given here: for the application the client is gone.
+            # The server answers, so the application sees a disconnected client.
             cycle.disconnected = True
             cycle.message_event.set()
         head, body = raw_problem(error)

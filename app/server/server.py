@@ -1,4 +1,4 @@
-"""The server process: uvicorn with our protocol class, one process or several on one socket."""
+"""Runs uvicorn with our protocol class, as one process or several on one socket."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ log = logs.get_logger("babelgate.server")
 
 BACKLOG = 4_096
 COLLECT_AFTER = (25_000, 20, 50)
-"""How many more objects there are before the collector of cycles looks at the youngest, and how often at the older. A
-request leaves no cycle; with thousands in flight the interpreter's own 700 would look at all of them again and again.
+"""Thresholds of the garbage collector. A request leaves no cycle, and with thousands of requests in flight the
+interpreter's default of 700 objects would scan all of them again and again.
 """
 WORKER_START_SECONDS = 30
-"""How long a worker may take to answer its parent; a busy machine needs seconds to import the application."""
+"""Maximum time of a worker to answer its parent. A busy machine needs seconds to import the application."""
 
 
 def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> int:
-    """Serve until a stop signal; returns the exit status. ``announce`` gets a URL that works, once the port is bound.
+    """Serve until a stop signal; return the exit status. ``announce`` is called with the URL when the port is bound.
 
-    Raises ConfigError when it cannot listen there, or a route cannot be served.
+    Raises ConfigError when a start-up check fails, or the address cannot be bound.
     """
     logs.configure(settings.log_level, settings.log_format)
     _prepare(settings)
     raise_file_limit()
     listener = _listen(settings)
-    # uvicorn raises the signals it saw again when it is done: a stop that was asked for is a success.
+    # uvicorn raises received signals again after its end; a requested stop is a success.
     for signum in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signum, lambda *_: sys.exit(0))
     address, port = listener.getsockname()[:2]
@@ -71,12 +71,12 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
 
 def create_app(settings: Settings, workers_directory: Path | None = None) -> ASGIApp:
-    """The application of one serving process, made inside it; with other workers they share a directory."""
+    """Create the application inside its process. ``workers_directory``: shared by the workers of one ``serve``."""
     from app.server.wiring import build_app
 
     logs.configure(settings.log_level, settings.log_format)
     app = build_app(settings, workers_directory=workers_directory)
-    # What is there now stays: it need not be looked at again.
+    # The objects that exist now are permanent, so the collector can skip them.
     gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
@@ -85,12 +85,12 @@ def create_app(settings: Settings, workers_directory: Path | None = None) -> ASG
 
 
 def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
-    """How uvicorn is to run the application factory ``app``."""
+    """The configuration with which uvicorn runs the application factory ``app``."""
     return uvicorn.Config(
         app,
         factory=True,
         loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
-        # uvicorn only calls it, once per connection; workers need it to be picklable, which a class made here is not.
+        # uvicorn calls this once per connection. Workers need it to be picklable, which a local class is not.
         http=cast(type[asyncio.Protocol], partial(GatewayProtocol, patience=_patience(settings))),
         ws="none",
         lifespan="on",
@@ -113,9 +113,9 @@ def _patience(settings: Settings) -> Patience:
 
 
 def raise_file_limit() -> int:
-    """Raise this process's soft limit on open files to the hard one, because each waiting client holds one.
+    """Raise the soft limit on open files to the hard limit, because each waiting client needs one.
 
-    Returns the limit that now holds, and logs a change of it.
+    Returns the resulting limit, and logs a change.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
@@ -148,7 +148,7 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 def _prepare(settings: Settings) -> None:
-    """Refuse what cannot be served before anything listens, and make the token key that all workers share."""
+    """Run the start-up checks, and create the token key that all workers share."""
     from app.config.token_keys import token_keys
     from app.server.checks import check_settings
 

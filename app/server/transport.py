@@ -11,9 +11,10 @@ _HELD_BYTES = 65_536
 
 
 class BufferedTransport:
-    """A transport that holds what is written to it until the end of the event loop's turn, then writes all at once.
+    """A transport that collects writes until the end of the event loop's turn, then writes them with one system call.
 
-    It holds no more than 64 KiB, so that flow control still sees a slow reader.
+    uvicorn writes the head and the body of an answer separately. At most 64 KiB are collected, so that flow control
+    still notices a slow reader.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -23,7 +24,7 @@ class BufferedTransport:
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Write ``data`` with whatever else this turn writes."""
+        """Write ``data`` together with the other writes of this turn."""
         if not self._pieces:
             self._loop.call_soon(self._flush)
         self._pieces.append(data)
@@ -32,7 +33,7 @@ class BufferedTransport:
             self._flush()
 
     def close(self) -> None:
-        """Write what is held, then close."""
+        """Write the collected data, then close."""
         self._flush()
         self._transport.close()
 
@@ -41,7 +42,7 @@ class BufferedTransport:
             data = b"".join(self._pieces)
             self._pieces.clear()
             self._size = 0
-            # The peer may have reset the connection since `write`, before anybody here was told; uvloop then raises.
+            # The peer may have reset the connection since `write`; uvloop would raise an error.
             if not self._transport.is_closing():
                 self._transport.write(data)
 
@@ -50,7 +51,7 @@ class BufferedTransport:
 
 
 class ReadingClock(FlowControl):
-    """Flow control with a clock that stands still while the server does not read from the client."""
+    """Flow control with a clock that stops while the server does not read from the client."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(transport)
@@ -59,7 +60,7 @@ class ReadingClock(FlowControl):
         self._paused_seconds = 0.0
 
     def time(self) -> float:
-        """Seconds during which the server has read, from an arbitrary origin."""
+        """Seconds for which the server has read, from an arbitrary origin."""
         return (self._paused_at if self.read_paused else self._loop.time()) - self._paused_seconds
 
     def pause_reading(self) -> None:

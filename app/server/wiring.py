@@ -1,4 +1,4 @@
-"""Puts the parts together: the only module that knows them all."""
+"""Builds the gateway and the application from the settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from app.server.peer_port import PeerPort
 
 
 def resolve(settings: Settings, clock: Clock = now_ms) -> Router:
-    """The routes, checked against what their brokers can do; no I/O. Raises ConfigError naming the key."""
+    """The routes of a configuration, checked against their brokers; no I/O. Raises ConfigError naming the key."""
     bindings = connect_brokers(settings, clock)
     key_policy(settings, bindings)
     return router(settings, bindings)
@@ -74,7 +74,7 @@ def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy
     """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
     asked = settings.idempotency
     if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
-        reason = f"the broker {asked.store!r} cannot keep keys; one of SQLite or Redis can"
+        reason = f"the broker {asked.store!r} cannot keep keys; SQLite and Redis can"
         raise ConfigError(key="idempotency.store", reason=reason)
     return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
 
@@ -88,7 +88,7 @@ def build_gateway(
     tracing: Tracing | None = None,
     capacity: Callable[[], Awaitable[None]] | None = None,
 ) -> Gateway:
-    """The gateway, not yet started. Makes the token key when there is none. Raises ConfigError."""
+    """Build the gateway without starting it. Creates the token key when there is none. Raises ConfigError."""
     bindings = connect_brokers(settings, clock)
     limits = Limits(settings.limits.max_message_bytes, settings.limits.max_depth)
     return Gateway(
@@ -109,9 +109,9 @@ def build_gateway(
 
 
 def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: Path | None = None) -> App:
-    """The ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
+    """Build the ASGI application: the HTTP API, and a lifespan that starts and closes its gateway. Raises ConfigError.
 
-    ``workers_directory``: where the workers of one ``serve`` keep their numbers for each other.
+    ``workers_directory``: the directory in which the workers of one ``serve`` share their metrics.
     """
     systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
     traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
@@ -121,7 +121,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     signer = Signer(token_keys(settings), clock)
     directory = SocketDirectory(peers_directory(settings))
     places = [*_addresses(settings.peers.addresses), *_addresses(settings.peers.dns)]
-    # An owner may itself wait for its broker.
+    # A peer may itself wait for its broker.
     answer_seconds = max((broker.timeout_seconds for broker in settings.brokers.values()), default=0) + 1
     peers = Peers(signer, directory, places, max(answer_seconds, ANSWER_SECONDS))
     capacity = journaled.capacity if journaled is not None and settings.journal.when_full == "wait" else None
@@ -140,10 +140,10 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     if metrics is not None:
         for queue in gateway.router.configured():
             metrics.register(queue, gateway.router.route(queue).broker)
-        siblings = None
+        workers = None
         if workers_directory is not None:
-            siblings = Workers(gateway.incarnation, workers_directory, directory, signer)
-        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), siblings)
+            workers = Workers(gateway.incarnation, workers_directory, directory, signer)
+        scraping = Scraping(metrics, Gauges(gateway, metrics, journal=journaled), workers)
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     ended = [] if durations is None else [durations.ended]
@@ -158,7 +158,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         ended=ended,
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
-    # Without a broker that asks for it, and a sibling, no peer is ever needed: nothing listens.
+    # Peers are needed only for brokers that bind a message to its receiver, and between workers.
     routes = check(gateway.router)
     owned = _is_owned(routes)
     if not owned and workers_directory is None:
@@ -170,7 +170,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
-    """The journal, not yet started; None where none is configured. Raises ConfigError naming a key of ``journal``."""
+    """Build the journal without starting it; None when none is configured. Raises ConfigError."""
     asked = settings.journal
     if asked.landing is None:
         return None
@@ -194,7 +194,7 @@ def peers_directory(settings: Settings) -> Path:
 
 
 def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
-    """Whether a message of some route can be settled by the process alone that handed it out."""
+    """Whether some route has messages that only the process that delivered them can settle."""
     return any(route.capabilities.ack_scope != "anywhere" for _, route in routes)
 
 
@@ -204,7 +204,7 @@ def needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> 
 
 
 def _addresses(given: str | Sequence[str] | None) -> list[Address]:
-    """``host:port`` as addresses; the settings have checked them."""
+    """Parse ``host:port`` texts, which the settings have validated."""
     several = [given] if isinstance(given, str) else given or ()
     split = [each.rpartition(":") for each in several]
     return [Address(host.strip("[]"), int(port)) for host, _, port in split]
@@ -226,7 +226,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
 
 
 def _auth(settings: Settings) -> Auth:
-    # The address that was asked for is one's own name too; one that stands for all addresses is nobody's.
+    # The configured address is a name of this service as well, unless it stands for all addresses.
     address = f"[{settings.host}]" if ":" in settings.host else settings.host
     hosts = frozenset((*settings.hosts, address.lower())) - {"0.0.0.0", "[::]"}
     if settings.auth is None or settings.auth == "none":
