@@ -73,7 +73,7 @@ class Unsettled:
 
 
 class _PendingGets(Struct):
-    waited_for: int
+    remaining: int
     arrived: list[ChannelMessage]
     future: asyncio.Future[list[ChannelMessage]]
 
@@ -223,7 +223,7 @@ class Channel:
         elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver or kind is spec.Basic.Return:
             self._method = frame
         elif kind is spec.Basic.GetEmpty:
-            self._got(None)
+            self._get_answered(None)
         elif kind is spec.Channel.FlowOk:
             barrier = self._barriers.popleft()
             if not barrier.done():
@@ -272,7 +272,7 @@ class Channel:
         tag = method.delivery_tag or 0
         self._unsettled.arrived(tag)
         if isinstance(method, spec.Basic.GetOk):
-            self._got(ChannelMessage(tag, native, method.message_count or 0))
+            self._get_answered(ChannelMessage(tag, native, method.message_count or 0))
             return
         arrived, _ = self._consumers.get(method.consumer_tag or "", (None, None))
         if arrived is not None:
@@ -281,12 +281,12 @@ class Channel:
             # The consumer has ended, so nobody else would settle the message.
             self.requeue([tag])
 
-    def _got(self, message: ChannelMessage | None) -> None:
+    def _get_answered(self, message: ChannelMessage | None) -> None:
         gets = self._gets[0]
-        gets.waited_for -= 1
+        gets.remaining -= 1
         if message is not None:
             gets.arrived.append(message)
-        if gets.waited_for == 0:
+        if gets.remaining == 0:
             self._gets.popleft()
             if not gets.future.done():
                 gets.future.set_result(gets.arrived)
@@ -300,16 +300,16 @@ class Channel:
         gone.__cause__ = cause
         if self._reader.contents.get(self._number) is self:
             del self._reader.contents[self._number]
-        waiting: list[asyncio.Future[Any]] = [*self._confirms.abandon()]
-        waiting += [gets.future for gets in self._gets]
-        waiting += self._barriers
+        pending: list[asyncio.Future[Any]] = [*self._confirms.abandon()]
+        pending += [gets.future for gets in self._gets]
+        pending += self._barriers
         if self._barrier is not None:
-            waiting.append(self._barrier)
+            pending.append(self._barrier)
         self._gets.clear()
         self._barriers.clear()
         if self._writing is not None:
             self._writing.cancel()
-        for future in waiting:
+        for future in pending:
             if not future.done():
                 future.set_exception(gone)
                 future.exception()

@@ -198,7 +198,7 @@ class _DeadLetterQueue:
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
         self.users = 0
-        self.browsing: QueueBrowser | None = None
+        self.browser: QueueBrowser | None = None
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -206,7 +206,7 @@ class DeadLetterQueues:
     """The dead-letter queues of one broker, read from their heads.
 
     All readers of a queue in this process share its taken messages. They are requeued when a reader has reached the
-    end, or when nobody reads on for a second.
+    end, or when no reader continues for a second.
     """
 
     def __init__(self, connection: AmqpConnection, spawn: Spawn, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
@@ -218,22 +218,22 @@ class DeadLetterQueues:
     def taken(self, queue: str) -> int:
         """The number of messages of ``queue`` that are taken now."""
         dead_queue = self._dead_queues.get(queue)
-        return len(dead_queue.browsing) if dead_queue is not None and dead_queue.browsing is not None else 0
+        return len(dead_queue.browser) if dead_queue is not None and dead_queue.browser is not None else 0
 
     async def read(self, profile: Profile, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page of records and the next cursor, a position in the queue. Raises InvalidParameter for a bad cursor."""
         start = decode(cursor)
         async with self._opened(profile.dead_queue) as dead_queue:
-            browsing = await self._browse(dead_queue, profile.dead_queue)
-            if browsing is None:
+            browser = await self._browse(dead_queue, profile.dead_queue)
+            if browser is None:
                 return [], None
-            if not browsing.remembers(start):
-                await browsing.put_back()
-            await browsing.grow(start + limit)
-            page = browsing.page(start, limit)
+            if not browser.remembers(start):
+                await browser.put_back()
+            await browser.grow(start + limit)
+            page = browser.page(start, limit)
             records = await turns.mapped(partial(_record, profile), page, size=_size)
-            if browsing.at_end and len(browsing) <= start + limit:
-                await browsing.put_back()
+            if browser.at_end and len(browser) <= start + limit:
+                await browser.put_back()
                 return records, None
             return records, encode(start + len(page))
 
@@ -245,34 +245,34 @@ class DeadLetterQueues:
         for pause in _SEARCHES_AFTER_SECONDS:
             await asyncio.sleep(pause)
             async with self._opened(profile.dead_queue, writes=True) as dead_queue:
-                browsing = await self._browse(dead_queue, profile.dead_queue)
-                if browsing is None:
+                browser = await self._browse(dead_queue, profile.dead_queue)
+                if browser is None:
                     break
                 wanted = {index: record.key for index, record in enumerate(records) if not removed[index]}
-                found = await browsing.search(wanted, _MAX_SEARCHED)
-                await browsing.remove(list(found.values()))
+                found = await browser.search(wanted, _MAX_SEARCHED)
+                await browser.remove(list(found.values()))
                 for index in found:
                     removed[index] = True
-                if browsing.at_end:
-                    await browsing.put_back()
+                if browser.at_end:
+                    await browser.put_back()
             if all(removed):
                 break
         return removed, cursor if cursor is None else encode(max(0, decode(cursor) - sum(removed)))
 
     async def purge(self, profile: Profile, before_ms: int | None) -> int:
-        """Remove all messages that nobody has taken, or those at the head that are older than ``before_ms``."""
+        """Remove all messages that are not taken, or those at the head that are older than ``before_ms``."""
         queue = profile.dead_queue
         async with self._opened(queue, writes=True) as dead_queue:
-            browsing = await self._browse(dead_queue, queue)
-            if browsing is None:
+            browser = await self._browse(dead_queue, queue)
+            if browser is None:
                 return 0
-            await browsing.put_back()
+            await browser.put_back()
             try:
                 if before_ms is None:
-                    return (await browsing.channel.rpc.queue_purge(queue)).message_count or 0
-                return await self._purge_old(browsing, profile, before_ms)
+                    return (await browser.channel.rpc.queue_purge(queue)).message_count or 0
+                return await self._purge_old(browser, profile, before_ms)
             finally:
-                await browsing.put_back()
+                await browser.put_back()
 
     def close(self) -> None:
         """Cancel the timers; closing the connection requeues all taken messages."""
@@ -281,11 +281,11 @@ class DeadLetterQueues:
                 dead_queue.timer.cancel()
         self._dead_queues.clear()
 
-    async def _purge_old(self, browsing: QueueBrowser, profile: Profile, before_ms: int) -> int:
+    async def _purge_old(self, browser: QueueBrowser, profile: Profile, before_ms: int) -> int:
         old: list[int] = []
         for start in range(0, _MAX_SEARCHED, _PAGE):
-            await browsing.grow(start + _PAGE)
-            page = browsing.page(start, _PAGE)
+            await browser.grow(start + _PAGE)
+            page = browser.page(start, _PAGE)
             for found in page:
                 died = await turns.run(_died_at, profile, found, size=_size(found))
                 if died is not None and died >= before_ms:
@@ -293,9 +293,9 @@ class DeadLetterQueues:
                     break
                 if died is not None:
                     old.append(found.arrived.tag)
-            if not page or browsing.at_end:
+            if not page or browser.at_end:
                 break
-        await browsing.remove(old)
+        await browser.remove(old)
         return len(old)
 
     @asynccontextmanager
@@ -321,33 +321,33 @@ class DeadLetterQueues:
             raise translate(self._connection.broker, error, written=writes) from error
         finally:
             dead_queue.users -= 1
-            if not dead_queue.users and dead_queue.browsing is None:
+            if not dead_queue.users and dead_queue.browser is None:
                 self._dead_queues.pop(queue, None)
 
     async def _browse(self, dead_queue: _DeadLetterQueue, queue: str) -> QueueBrowser | None:
         """The browser of the queue; None for a missing queue."""
-        browsing = dead_queue.browsing
-        if browsing is None or not browsing.channel.is_open:
+        browser = dead_queue.browser
+        if browser is None or not browser.channel.is_open:
             channel = await self._connection.channel()
-            browsing = dead_queue.browsing = QueueBrowser(channel, queue, self._timeout_seconds / 2)
-        if not len(browsing):
+            browser = dead_queue.browser = QueueBrowser(channel, queue, self._timeout_seconds / 2)
+        if not len(browser):
             try:
-                await browsing.ready()
+                await browser.ready()
             except ChannelNotFoundEntity:
-                dead_queue.browsing = None
-        return dead_queue.browsing
+                dead_queue.browser = None
+        return dead_queue.browser
 
     def _linger(self, dead_queue: _DeadLetterQueue, queue: str) -> None:
-        if dead_queue.browsing is not None:
+        if dead_queue.browser is not None:
             loop = asyncio.get_running_loop()
             dead_queue.timer = loop.call_later(_LINGER_SECONDS, lambda: self._spawn(self._end(queue)))
 
     async def _end(self, queue: str) -> None:
         with contextlib.suppress(BabelgateError):
             async with self._opened(queue) as dead_queue:
-                browsing, dead_queue.browsing = dead_queue.browsing, None
-                if browsing is not None:
-                    await browsing.channel.close()
+                browser, dead_queue.browser = dead_queue.browser, None
+                if browser is not None:
+                    await browser.channel.close()
 
 
 def _size(found: TakenLetter) -> int:

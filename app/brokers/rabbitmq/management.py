@@ -98,14 +98,14 @@ class ManagementClient:
         except (httpx.HTTPError, msgspec.DecodeError) as error:
             if not self._warned:
                 # Logged once until the API answers again, because counts are requested often.
-                log.warning("management API does not answer", broker=self._broker, error=_said(error))
+                log.warning("management API does not answer", broker=self._broker, error=_describe(error))
             self._warned = True
             return None
         self._warned = False
         return answer
 
 
-def _said(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     if isinstance(error, httpx.HTTPStatusError):
         return f"status {error.response.status_code}"
     return str(error) or type(error).__name__

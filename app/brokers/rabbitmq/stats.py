@@ -29,19 +29,19 @@ MAX_WARNED_QUEUES = 50
 _WARNINGS_SECONDS = 1.8
 
 _OLD = (
-    "RabbitMQ {version} does not confirm the hops of a delayed message: a crash between two of them can lose it. "
-    "3.10 and newer do."
+    "RabbitMQ {version} moves delayed messages between queues without confirms, so that a crash can lose one. "
+    "3.10 and newer use confirms."
 )
 _LOST = (
-    "{count} delayed messages rest in the queue {queue}: when they were due, the queue they are for was not bound to "
-    "the exchange babelgate.delay.done any more."
+    "{count} delayed messages are in the queue {queue}: when they were due, their queue was no longer bound to the "
+    "exchange babelgate.delay.done."
 )
 _BLOCKED = "The server blocks publishers: {reason}."
 _DROPS = (
-    "The quorum queue {queue} has no dead-letter exchange: a message that is given out again too often "
+    "The quorum queue {queue} has no dead-letter exchange: a message that reaches its delivery limit "
     "(x-delivery-limit) is dropped."
 )
-_TRANSIENT = "The queue {queue} is not durable: a restart of the server takes its messages."
+_TRANSIENT = "The queue {queue} is not durable: its messages are lost when the server restarts."
 
 
 class StatsChannel:

@@ -95,7 +95,7 @@ def copied(properties: Basic.Properties) -> Basic.Properties:
         setattr(made, name, getattr(properties, name))
     made.timestamp, made.message_type, made.app_id = properties.timestamp, properties.message_type, properties.app_id
     made.delivery_mode = 2
-    made.headers = {n: said for n, said in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
+    made.headers = {n: text for n, text in (properties.headers or {}).items() if n not in OF_THE_JOURNEY}
     return made
 
 
@@ -103,9 +103,9 @@ def given_headers(properties: Basic.Properties) -> dict[str, str]:
     """The headers for a consumer: texts that do not belong to the profile, and the trace context under W3C names."""
     headers = properties.headers or {}
     hidden = _OURS | OF_THE_JOURNEY
-    seen = {n: said for n, said in headers.items() if isinstance(said, str) and said and n not in hidden}
+    seen = {n: text for n, text in headers.items() if isinstance(text, str) and text and n not in hidden}
     for name, aliases in TRACE.items():
-        traced = next((said for n in (name, *aliases) if isinstance(said := headers.get(n), str) and said), None)
+        traced = next((text for n in (name, *aliases) if isinstance(text := headers.get(n), str) and text), None)
         if traced is not None:
             seen[name] = traced
     return seen
