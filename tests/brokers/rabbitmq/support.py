@@ -1,4 +1,4 @@
-"""What the tests of the RabbitMQ parts share."""
+"""Helpers for the tests of the parts of the RabbitMQ binding."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ FULL = Basic.Properties(
     user_id="guest",
     app_id="babelqueue",
 )
-"""Properties of a message, all that there are."""
+"""All properties that a message can have."""
 
 
 @asynccontextmanager
 async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
-    """A link for publishing, not yet connected."""
+    """A connection for publishing, not yet open."""
     link = AmqpConnection("rabbit", parameters_of(url, options), "publish")
     try:
         yield link
@@ -53,7 +53,7 @@ async def linked(url: str, **options: Any) -> AsyncIterator[AmqpConnection]:
 
 
 class Line:
-    """A publisher and one queue, short."""
+    """A publisher and its queue, with short calls."""
 
     def __init__(self, link: AmqpConnection, queue: RabbitQueue, timeout_seconds: float = 30) -> None:
         self.link = link
@@ -67,7 +67,7 @@ class Line:
         return await self.publisher.publish(messages, self.profile.topology, self.queue.declare)
 
     async def bodies(self, queue: str | None = None, count: int = 100) -> list[bytes]:
-        """What is ready, taken for good."""
+        """The bodies of the ready messages, which are removed."""
         channel = await self.link.channel()
         got = await channel.get(queue or self.profile.queue, count)
         channel.ack([each.tag for each in got])
@@ -83,7 +83,7 @@ class Line:
 
 @asynccontextmanager
 async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: Any) -> AsyncIterator[Line]:
-    """A line to a queue with the options of a route."""
+    """A publisher and a queue with the options of a route."""
     async with linked(url) as link:
         line = Line(link, queue_of(queue, options), timeout_seconds)
         try:
@@ -94,7 +94,7 @@ async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: An
 
 @contextmanager
 def virtual_host(rabbit: RabbitServer) -> Iterator[str]:
-    """The name of a virtual host of this test's own, for what all queues of one share."""
+    """The name of a new virtual host, for tests of what all queues of a virtual host share."""
     name = f"test.{uuid.uuid4().hex}"
     rabbit.ctl("add_vhost", name)
     rabbit.ctl("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
@@ -128,5 +128,5 @@ class Arrivals:
 
     @property
     def left(self) -> int:
-        """How many came and were not asked for."""
+        """The number of messages that arrived and were not read by ``next``."""
         return self._all.qsize()

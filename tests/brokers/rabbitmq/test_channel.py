@@ -1,4 +1,4 @@
-"""One channel: what is got, consumed, settled and published on it."""
+"""One channel: getting, consuming, settling and publishing on a real server."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ async def test_a_message_that_no_library_can_decode_is_delivered(
 
 
 class Expected:
-    """Messages that were written, by number."""
+    """Unconfirmed messages and their futures."""
 
     def __init__(self, *keys: str) -> None:
         self.confirms = Confirms()

@@ -1,4 +1,4 @@
-"""Dead letters on RabbitMQ: taken to be looked at, put back, removed once."""
+"""Dead letters on RabbitMQ: read by taking them, requeued, removed once."""
 
 from __future__ import annotations
 

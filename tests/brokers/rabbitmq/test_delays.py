@@ -1,4 +1,4 @@
-"""The ladder: the way of a delay through it, in thought and on a real broker."""
+"""Delay queues: the route of a delay, computed and on a real broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def matches(pattern: list[str], words: list[str]) -> bool:
 
 
 def way(topology: Topology, exchange: str, key: str) -> tuple[int, list[str]]:
-    """The milliseconds spent in queues, and where it comes out."""
+    """The milliseconds that a message spends in delay queues, and the queue it reaches."""
     queues = {queue.name: queue for queue in topology.queues}
     waited, ends, at = 0, [], [exchange]
     while at:

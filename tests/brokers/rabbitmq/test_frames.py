@@ -1,4 +1,4 @@
-"""Frames as they come in, down to the byte."""
+"""Frames of AMQP: the bytes that are written, and the reading of incoming ones."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def fed(*frames: bytes) -> FrameReader:
 
 
 async def received(reader: FrameReader) -> list[tuple[int, Any]]:
-    """As aiormq reads them: the channel and the frame."""
+    """Pairs of channel and frame, read by aiormq."""
     stream: Any = reader
     return [(channel, frame) async for _, channel, frame in FrameReceiver(stream)]
 
 
 class Kept:
-    """What a channel is given."""
+    """Records the content of a channel."""
 
     def __init__(self) -> None:
         self.headers: list[bytes] = []

@@ -1,4 +1,4 @@
-"""The connections to RabbitMQ: every way to fail has its error, and afterwards it goes on by itself."""
+"""The connections to RabbitMQ: every failure has its error, and the binding recovers by itself."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestOutages:
     async def test_what_was_written_to_a_broker_that_dies_is_unknown(
         self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue
     ) -> None:
-        """It is stopped before it can read: neither the publish nor the ack took effect, and nothing says so."""
+        """The broker is stopped before it reads: neither the publish nor the ack takes effect, without an answer."""
         await one.publish(native, [message("kept")])
         held = await reserved(one, native)
         rabbit.pause()

@@ -1,4 +1,4 @@
-"""The management API: what it tells, and that nothing depends on it."""
+"""The management API: its counts and warnings, and that it is optional."""
 
 from __future__ import annotations
 

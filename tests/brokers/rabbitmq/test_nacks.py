@@ -1,4 +1,4 @@
-"""What a negative confirm stands for, by what is known of the queue."""
+"""The errors of negative confirms, by the type and state of the queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BY_POLICY = {"effective_policy_definition": {"max-length-bytes": 1, "overflow": 
 
 
 class Api:
-    """A management API that tells ``answer`` of every queue; None: it knows none."""
+    """A management API that gives ``answer`` for every queue; None: it knows no queue."""
 
     def __init__(self, answer: Mapping[str, Any] | None) -> None:
         self.asked = 0

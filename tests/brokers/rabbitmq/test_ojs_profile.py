@@ -1,4 +1,4 @@
-"""The OJS profile on RabbitMQ, without a broker: what is written, and what is made of what lies there."""
+"""The OJS profile on RabbitMQ, without a broker: what it writes, and how it reads messages of others."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def retry(
 
 
 def letter(read: DecodedMessage, reason: str = "failed", attempts: int = 3, error: str = "no route") -> Outgoing:
-    """The dead letter that the gateway buries of a delivery."""
+    """The dead-letter record that the gateway publishes for a delivery."""
     block = dead_letter_block(reason, "orders", attempts, NOW, error, "OSError")
     failure = LastFailure(attempts, error, "OSError")
     return Outgoing(dead_letter_record(read.body, block), read.headers, failure=failure, carried=read.carried)

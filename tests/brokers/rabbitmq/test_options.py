@@ -1,4 +1,4 @@
-"""The options of a route: what they declare, and what is refused in words."""
+"""The options of a route: what they declare, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing: an outcome for each message, whatever becomes of the others."""
+"""Publishing: an outcome for each message, independent of the others."""
 
 from __future__ import annotations
 

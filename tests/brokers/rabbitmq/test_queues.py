@@ -1,4 +1,4 @@
-"""Queues that are not as the gateway would have them, and the ways to reach a RabbitMQ server."""
+"""Queues declared differently by others, and the connection options of a RabbitMQ server."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class TestTheAddress:
 
 
 def tells_the_limit(server: RabbitServer, queue: str) -> bool:
-    """Whether the management API has heard by now how the queue is limited."""
+    """Whether the management API shows the limit of the queue yet."""
     answer = httpx.get(f"{server.management_url}/api/queues/%2F/{queue}", auth=("guest", "guest"))
     return "max-length" in answer.text
 

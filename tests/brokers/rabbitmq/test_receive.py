@@ -1,4 +1,4 @@
-"""Taking messages from RabbitMQ: only while somebody wants them, and without losing one."""
+"""Receiving from RabbitMQ: only while a client waits, and without losing a message."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.harness.world import LIMIT_SECONDS, PATIENCE, until
 pytestmark = pytest.mark.rabbitmq
 
 LINGERED = 0.3
-"""Seconds after which no consumer is left of those who have waited."""
+"""Seconds after which no lingering consumer is left."""
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ class TestReceiving:
     async def test_many_that_come_to_one_who_waits_come_in_order_and_once(
         self, one: RabbitBinding, native: NativeQueue, limit: int, piece: int
     ) -> None:
-        """However many are on their way while the consumer ends that has waited for the first."""
+        """With any number of messages in flight while the consumer that received the first one ends."""
         for start in range(0, 1500, 500) if limit > 1 else [0]:
             wanted = range(start, start + min(500, 10 * piece))
             waiting = asyncio.create_task(taken(one, native, limit, PATIENCE))
@@ -158,7 +158,7 @@ class TestReceiving:
     async def test_what_came_when_a_wait_was_over_comes_first(
         self, one: RabbitBinding, native: NativeQueue, queue: str
     ) -> None:
-        """Whether the consumer still lingers, or ends in this moment."""
+        """While the consumer lingers, and while it ends."""
         for ends in (False, True):
             assert await taken(one, native, 5, 0.01) == []
             await put(one, native, *range(12))

@@ -1,4 +1,4 @@
-"""What is declared, looked for, and remembered."""
+"""Topologies: what is declared, checked and remembered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which frames settle what: few, and never one that takes along what somebody else still has."""
+"""The frames that settle deliveries: few, and none that settles another delivery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""URLs and options of RabbitMQ: what they become, and what is refused in words."""
+"""URLs and options of RabbitMQ: their parameters, and the errors of invalid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of the RabbitMQ binding share."""
+"""Helpers for the tests of the RabbitMQ binding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BODY = b'{"job":"urn:a","trace_id":"t","data":{"mark":"%s"},"meta":{"id":"i"},"a
 
 
 def message(mark: str = "x") -> Outgoing:
-    """A message that can be told by its mark."""
+    """A message with ``mark`` in its data."""
     return Outgoing(BODY % mark.encode())
 
 
@@ -27,7 +27,7 @@ async def reserved(one: RabbitBinding, native: NativeQueue, limit: int = 1) -> D
 
 
 async def answers(one: RabbitBinding) -> None:
-    """Wait until the broker does."""
+    """Wait until the broker answers."""
 
     async def is_up() -> bool:
         try:
@@ -45,7 +45,7 @@ def kinds(outcomes: Sequence[Outcome]) -> list[type]:
 
 
 async def outcomes(call: Awaitable[Sequence[Outcome]]) -> Sequence[Outcome]:
-    """The outcomes; an error of the whole call stands for each of its messages."""
+    """The outcomes; an error of the whole call as the only one."""
     try:
         return await call
     except OutcomeUnknown as unknown:
