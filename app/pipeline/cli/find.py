@@ -62,16 +62,16 @@ def trace(launch: Launch, trace_id: str, root: str, form: str, first: datetime |
 def _search(
     launch: Launch, kind: str, sought: str, root: str, first: datetime | None, last: datetime | None
 ) -> SearchResult:
-    from app.pipeline.find import search as where
+    from app.pipeline.find import search
     from app.pipeline.journal.reader import existing
     from app.pipeline.spark.console import progress
 
     if first is not None and last is not None and first > last:
         raise click.BadParameter("it is before --from", param_hint="--to")
-    find = where.message if kind == "message" else where.trace
+    find = search.message if kind == "message" else search.trace
     with launch.spark(kind) as spark, progress(spark, kind):
         journal = existing(spark, root)
-        return find(journal, sought, where.dates_between(journal, first and first.date(), last and last.date()))
+        return find(journal, sought, search.dates_between(journal, first and first.date(), last and last.date()))
 
 
 def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, show: Callable[[], None]) -> None:
