@@ -1,13 +1,15 @@
-"""Small files; SQL and Lua in files of their own; a tree that names nobody's machine."""
+"""Rules of the source files: their length and language, the names of classes, and what the tree must not mention."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
+from app.brokers import registry
 from tests.architecture.sources import ROOT, modules, tracked
 
 MAX_LINES = 400
@@ -35,6 +37,21 @@ def test_source_files_are_short() -> None:
     ours = [path for path in SOURCES if path.is_relative_to(ROOT / "app")]
     lengths = {relative(path): len(path.read_text("utf-8").splitlines()) for path in ours}
     assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
+
+
+def test_class_names_mean_one_thing() -> None:
+    places = defaultdict(set)
+    for name, path in modules().items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(name)
+    assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_every_broker_has_its_tests_in_a_folder_of_its_name() -> None:
+    tested = {path.parent.name for path in (ROOT / "tests" / "brokers").glob("*/test_contract.py")}
+    packages = {path.parent.name for path in (ROOT / "app" / "brokers").glob("*/__init__.py")}
+    assert tested == packages == {driver.kind for driver in registry.SCHEMES.values()}
 
 
 def test_no_sql_and_no_lua_in_python() -> None:

@@ -194,10 +194,10 @@ class TestReceive:
         assert numbers([await process.one(lease=maximum)]) == [1]
 
     async def test_a_message_past_its_time_to_live_is_dead_lettered(self, world: World) -> None:
-        process = await world.process(policy=Policy(ttl_seconds=0.2))
+        process = await world.process(policy=Policy(ttl_seconds=0.6))
         await process.publish({"n": 1})
-        await process.publish({"n": 2}, delay_seconds=0.3)
-        await asyncio.sleep(0.25)
+        await process.publish({"n": 2}, delay_seconds=0.7)
+        await asyncio.sleep(0.65)
         await process.publish({"n": 3})
         assert numbers([await process.one()]) == [3]
 
