@@ -1,4 +1,4 @@
-"""The wall clock, as a parameter."""
+"""The wall clock, as an injectable function."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 
 Clock = Callable[[], int]
-"""Returns Unix milliseconds UTC."""
+"""A function that returns Unix milliseconds UTC."""
 
 
 def now_ms() -> int:
-    """The system's wall clock in Unix milliseconds UTC."""
+    """Return the system's wall clock in Unix milliseconds UTC."""
     return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
-"""JSON text, read and edited without losing a character.
+"""Reads and edits JSON text without changing any other character.
 
-The standard parser decides what JSON is; this module keeps the text beside the values, so that a member can be replaced
-or dropped while every other character, number literal and repeated key stays as it was written.
+The standard parser defines valid JSON. This module keeps the text of each member beside its value, so that a member can
+be replaced or removed while all other characters, number literals and repeated keys stay as written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _skip_whitespace = re.compile(r"[ \t\n\r]*").match
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"')
 _PIECE = re.compile(rf"{_STRING.pattern}|[ \t\n\r]+")
 _TOKEN = re.compile(rf"{_STRING.pattern}|[\[\]{{}},]|-?[0-9][0-9.eE+-]*")
-"""What tells where a value stands, and which it is; white space, colons and true, false, null do not."""
+"""Tokens that determine values and their paths; white space, colons, true, false and null are skipped."""
 _BYTE_STRING = re.compile(_STRING.pattern.encode())
 _MARKS_AT_ONCE = 65_536
 _STEPS = {ord("{"): 1, ord("["): 1, ord("}"): -1, ord("]"): -1}
@@ -38,28 +38,30 @@ _values = msgspec.json.Decoder()
 
 
 class JsonSyntaxError(ValueError):
-    """The text is not exactly one JSON object. The message says why, as a sentence without its full stop."""
+    """The text is not exactly one JSON object. The message gives the reason, without a full stop."""
 
 
 class JsonTooDeep(ValueError):
-    """The text is nested deeper than the parser can follow (some 900 levels)."""
+    """The text is nested deeper than the parser supports (some 900 levels)."""
 
 
 def quote(text: str) -> str:
-    """``text`` as a canonical JSON string: short escapes, ``\\u00xx`` for other controls, else literal."""
+    """Encode ``text`` as a canonical JSON string: short escapes, ``\\u00xx`` for other controls, else literal."""
     return encode_basestring(text)
 
 
 MAX_POINTER = 512
-"""Characters of a pointer: a name may have a million, and an answer may hold a hundred pointers."""
+"""Maximum characters of a pointer: a name may have a million, and an answer may contain a hundred pointers."""
 
 
 def pointer(*names: str | int) -> str:
-    """The RFC 6901 pointer of the path ``names``; where it is longer than MAX_POINTER, that of the nearest ancestor
-    whose pointer is not."""
+    """Return the RFC 6901 pointer of the path ``names``.
+
+    If it is longer than MAX_POINTER, return the pointer of the nearest ancestor that fits.
+    """
     made = ""
     for name in names:
-        # A longer one does not fit in any case.
+        # A longer name cannot fit.
         longer = f"{made}/{str(name)[:MAX_POINTER].replace('~', '~0').replace('/', '~1')}"
         if len(longer) > MAX_POINTER:
             break
@@ -85,7 +87,7 @@ class Member:
 
 @dataclass(slots=True)
 class ObjectText:
-    """A JSON object as text: ``str()`` gives back what was parsed, less the members that were taken out."""
+    """A JSON object as text: ``str()`` returns the parsed text, without removed members."""
 
     head: str
     members: list[Member]
@@ -95,11 +97,11 @@ class ObjectText:
         return self.head + ",".join(map(str, self.members)) + self.tail
 
     def by_name(self) -> dict[str, Member]:
-        """The members by name; of repeated names the last one, as every SDK reads them."""
+        """Return the members by name; for a repeated name the last one, as in every SDK."""
         return {member.name: member for member in self.members}
 
     def remove(self, name: str, but: Member | None = None) -> None:
-        """Take out the members called ``name``, except ``but``."""
+        """Remove the members called ``name``, except ``but``."""
         self.members = [member for member in self.members if member.name != name or member is but]
 
     def append(self, name: str, raw: str) -> None:
@@ -110,8 +112,8 @@ class ObjectText:
 def parse_object(text: str, opaque: Collection[str] = ()) -> ObjectText:
     """Split the JSON object ``text``. Raises JsonSyntaxError or JsonTooDeep.
 
-    Numbers of any size, unpaired surrogate escapes and repeated names pass: see :func:`defects`. ``opaque``: members
-    of which only the text is wanted; where they are large objects, their values may be ``{}``.
+    Accepts numbers of any size, unpaired surrogate escapes and repeated names; :func:`defects` finds these. ``opaque``
+    names members whose text only is needed: the value of a large object among them may be ``{}``.
     """
     if text.startswith("\ufeff"):
         raise JsonSyntaxError("it starts with a byte order mark")
@@ -124,7 +126,7 @@ def parse_object(text: str, opaque: Collection[str] = ()) -> ObjectText:
 
 
 def decode_object(body: bytes, opaque: Collection[str] = ()) -> ObjectText:
-    """:func:`parse_object` of UTF-8 bytes."""
+    """Split the JSON object ``body``, as :func:`parse_object` does. Invalid UTF-8 raises JsonSyntaxError."""
     try:
         text = body.decode()
     except UnicodeDecodeError as error:
@@ -133,8 +135,10 @@ def decode_object(body: bytes, opaque: Collection[str] = ()) -> ObjectText:
 
 
 def _object_texts(text: str, names: Collection[str]) -> Mapping[str, str]:
-    """The texts of those members ``names`` of a large ``text`` that are objects, found without their values: Python
-    would make an object for each number and string in them."""
+    """Return the texts of those members ``names`` of a large ``text`` that are objects, without decoding their values.
+
+    Decoding would create a Python object for each number and string in them.
+    """
     if not names or len(text) <= _LARGE:
         return {}
     try:
@@ -182,7 +186,7 @@ def _parse_member(text: str, start: int, opaque: Mapping[str, str]) -> tuple[Mem
     if known is not None and text.startswith(known, raw):
         value, raw_end = dict[str, Any](), raw + len(known)
     else:
-        # Of repeated members another one than the last.
+        # Also reached by an earlier one of repeated opaque members.
         value, raw_end = _parser.raw_decode(text, raw)
     end = _after_whitespace(text, raw_end)
     pieces = text[start:key], text[key:key_end], text[key_end:raw], text[raw:raw_end], text[raw_end:end]
@@ -195,7 +199,7 @@ def _after_whitespace(text: str, start: int) -> int:
 
 
 def _integer(literal: str) -> int | float:
-    # A float stands for what is beyond any int64: long digits are slow to convert, and refused past 4300.
+    # A float represents any integer beyond int64: long digits are slow to convert, and refused past 4300.
     return int(literal) if len(literal) <= _INT_DIGITS else float(literal)
 
 
@@ -207,9 +211,9 @@ _parser = json.JSONDecoder(parse_int=_integer, parse_constant=_refuse_constant)
 
 
 def compact(raw: str) -> str:
-    """``raw``, valid JSON without :func:`defects`, less its whitespace and with canonical escapes.
+    """Remove the white space of ``raw``, valid JSON without :func:`defects`, and make its escapes canonical.
 
-    Key order, repeated keys and number literals are kept.
+    Keeps key order, repeated keys and number literals.
     """
     text = msgspec.json.format(raw, indent=-1)
     if "\\u" in text or "\\/" in text:
@@ -218,7 +222,7 @@ def compact(raw: str) -> str:
 
 
 def compact_any(raw: str) -> str:
-    """:func:`compact` of any valid JSON; strings with lone surrogates keep their escapes: UTF-8 has none for them."""
+    """Compact any valid JSON. Strings with lone surrogates keep their escapes, because UTF-8 cannot encode them."""
     return _PIECE.sub(_canonical_piece, raw) if has_lone_surrogate(raw) else compact(raw)
 
 
@@ -235,15 +239,15 @@ def _canonical_string(string: re.Match[str]) -> str:
 
 
 def exceeds_depth(body: bytes, limit: int) -> bool:
-    """Whether the valid JSON text ``body`` has more than ``limit`` levels of nesting; the outermost is the first."""
+    """Return whether the valid JSON text ``body`` has more than ``limit`` levels of nesting, counting the outermost."""
     if len(body) < 2 * limit or body.count(b"{") + body.count(b"[") <= limit:
         return False
-    # A string without brackets leaves two quotes side by side; one with brackets, or escapes, needs a closer look.
+    # A string without brackets leaves two adjacent quotes; strings with brackets or escapes are removed first.
     marks = body.translate(None, _NO_MARKS).replace(b'""', b"")
     if b'"' in marks or b"\\" in body:
         marks = _BYTE_STRING.sub(b"", body).translate(None, _NO_MARKS)
     depth = 0
-    # In parts, because a single call would keep the interpreter to itself.
+    # In parts, because a single call would keep the interpreter lock for too long.
     for at in range(0, len(marks), _MARKS_AT_ONCE):
         depths = list(accumulate(map(_STEPS.__getitem__, marks[at : at + _MARKS_AT_ONCE]), initial=depth))
         if max(depths) > limit:
@@ -253,7 +257,7 @@ def exceeds_depth(body: bytes, limit: int) -> bool:
 
 
 def surely_finite(raw: bytes) -> bool:
-    """Whether it is certain, at little cost, that each number of the valid JSON text ``raw`` is a finite double."""
+    """Return whether all numbers of the valid JSON text ``raw`` are certainly finite doubles; a cheap check."""
     shapes = raw.translate(_SHAPES)
     if len(raw) > len(_LONG_RUN) and _LONG_RUN in shapes:
         return False
@@ -266,7 +270,7 @@ def surely_finite(raw: bytes) -> bool:
 
 
 def has_lone_surrogate(raw: str) -> bool:
-    """Whether the valid JSON text ``raw`` holds an unpaired surrogate escape."""
+    """Return whether the valid JSON text ``raw`` contains an unpaired surrogate escape."""
     if "\\u" not in raw:
         return False
     strings = (string[0] for string in _STRING.finditer(raw))
@@ -274,18 +278,18 @@ def has_lone_surrogate(raw: str) -> bool:
 
 
 def is_plain(raw: str) -> bool:
-    """Whether :func:`defects` of the valid JSON text ``raw`` is certainly empty."""
+    """Return whether the valid JSON text ``raw`` certainly has no :func:`defects`."""
     return surely_finite(raw.encode()) and not has_lone_surrogate(raw)
 
 
 def defects(raw: str, *above: str) -> Iterator[tuple[str, str]]:
-    """What the valid JSON text ``raw`` holds that cannot be carried to every language: pairs of pointer and code, in
-    the order of the text.
+    """Yield the values of the valid JSON text ``raw`` that not every language can read, as pairs of pointer and code.
 
-    ``above``: the names that lead to ``raw``. ``number_out_of_range``: not a finite double. ``lone_surrogate``: not
-    encodable as UTF-8; for a key, the pointer is that of its object, and its value is not looked at.
+    The pairs are in the order of the text. ``above`` is the path to ``raw``. ``number_out_of_range`` is a number that
+    is not a finite double; ``lone_surrogate`` is text that UTF-8 cannot encode. For a key with a lone surrogate the
+    pointer is that of its object, and its value is skipped.
     """
-    # What leads to the next value: for each level the text of a key, or an index; None where a key comes next.
+    # The path to the next value: for each level the text of a key, or an index; None if a key comes next.
     path: list[str | int | None] = []
     skipped_below = 0
     for token in _TOKEN.finditer(raw):
@@ -321,7 +325,7 @@ def _names(path: Sequence[str | int | None]) -> Iterator[str | int]:
 
 
 def is_encodable(text: str) -> bool:
-    """Whether ``text`` holds no lone surrogate."""
+    """Return whether ``text`` contains no lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:

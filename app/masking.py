@@ -1,23 +1,23 @@
-"""Keeps secrets out of what people and logs read."""
+"""Masks secrets in URLs, for logs and error texts."""
 
 from __future__ import annotations
 
 import re
 
 MASK = "***"
-# A password that was not percent-encoded may hold spaces, so all up to the last @ of a line is taken for one.
+# A password without percent-encoding may contain spaces, so everything up to the last @ of a line is masked.
 _URL_IN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:.*@)?[^\s'\"<>]*")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-# Greedy up to the last @, because a password that was not percent-encoded may hold any character.
+# Greedy up to the last @, because a password without percent-encoding may contain any character.
 _USERINFO = re.compile(r"(?<=://)(?:(?P<user>[^:/?#@]*):.*|[^:/?#@]*)@")
 _QUERY = re.compile(r"(?<=[?&])(?P<name>[^=&#]+)=(?P<value>[^&#]*)")
 _HARMLESS = frozenset({"db", "mode", "timeout", "protocol", "ssl_cert_reqs", "cache", "region", "heartbeat"})
 
 
 def mask_url(url: str) -> str:
-    """``url`` with its password, and every query value that is not known to be harmless, replaced by ``***``.
+    """Replace the password of ``url``, and every query value that is not known to be harmless, by ``***``.
 
-    What is no URL (a vendor's connection string) is ``***`` as a whole.
+    Any other text, such as a vendor's connection string, becomes ``***`` as a whole.
     """
     if not _SCHEME.match(url):
         return MASK
@@ -26,5 +26,5 @@ def mask_url(url: str) -> str:
 
 
 def mask_text(text: str) -> str:
-    """``text`` with every URL in it masked; rather too much than too little."""
+    """Mask every URL in ``text``. Masks rather too much than too little."""
     return _URL_IN_TEXT.sub(lambda found: mask_url(found[0]), text) if "://" in text else text

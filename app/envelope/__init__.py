@@ -1,22 +1,22 @@
-"""The envelope codec: bytes to envelope and back. Pure, no I/O.
+"""The envelope codec: bytes to envelope and back. Pure, without I/O. Every package may import it.
 
-The frame is canonical, the payload is the client's: frame keys stand in the contract's order, compact and in UTF-8;
-``data`` is minified and spliced, so that key order, repeated keys and number literals stay as sent. Unknown keys are
-kept, after the known ones. A full envelope that is canonical already passes through untouched; bytes found on a queue
-are never re-encoded, only ``attempts`` and ``dead_letter`` are spliced in.
+The frame is canonical and the payload is the client's. Frame keys are in the contract's order, compact and in UTF-8.
+``data`` is minified and spliced in, so that key order, repeated keys and number literals stay as sent. Unknown keys are
+kept, after the known ones. A full envelope that is already canonical is not changed. Bytes found on a queue are never
+re-encoded; only ``attempts`` and ``dead_letter`` are spliced in.
 
-Codes of a refused publish, each with an RFC 6901 pointer; a body's first problem stands first, in this order:
+A refused publish has these codes, each with an RFC 6901 pointer. The first problem of a body is the first one here:
 
 * syntax, alone: ``invalid_json`` (also a byte order mark, invalid UTF-8, NaN, trailing text), ``too_deep``
 * the contract's: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
   ``missing_trace_id``, ``invalid_attempts``
-* ours: ``invalid_id``, ``invalid_created_at``, ``invalid_queue``, ``queue_mismatch``, ``invalid_lang``,
+* the project's own: ``invalid_id``, ``invalid_created_at``, ``invalid_queue``, ``queue_mismatch``, ``invalid_lang``,
   ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``
 * of an entry: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
   ``invalid_idempotency_key``, ``unknown_member``
 
-``meta.id`` and ``trace_id`` are any strings that are not blank: the schema's ``format: uuid`` is an annotation.
-The codes of a body refused on a queue stand in :mod:`app.envelope.reception`.
+``meta.id`` and ``trace_id`` may be any non-blank strings: the schema's ``format: uuid`` is an annotation.
+:mod:`app.envelope.reception` has the codes of invalid bodies found on a queue.
 """
 
 from app.envelope.contract import DeadSummary, Envelope, Limits, Poison, Publication, Received

@@ -1,4 +1,4 @@
-"""The words of the envelope contract: names, bounds, the identity rule, and the types the codec speaks."""
+"""Names, bounds and rules of the envelope contract, and the types of the codec."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ CORE_META: Final = frozenset({"id", "queue", "lang", "schema_version", "created_
 FORBIDDEN: Final = ("timestamp",)
 FORBIDDEN_META: Final = ("max_retries", "attempts", "source", "ts")
 READ_DEPTH: Final = 512
-"""Levels of nesting that every SDK reads: PHP's ``json_decode`` stops there, the others later."""
+"""Levels of nesting that every SDK reads: the limit of PHP's ``json_decode``, the lowest of all SDKs."""
 _MAX_DEPTH: Final = 800
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of this gateway; the contract sets none.
+    """The gateway's own limits; the contract has none.
 
-    ``max_message_bytes`` holds for an envelope as sent and for its canonical form. ``max_depth`` counts levels of
-    nesting, the envelope's own object being the first; at most 800, because parsers recurse.
+    ``max_message_bytes`` applies to an envelope as sent and to its canonical form. ``max_depth`` counts levels of
+    nesting, including the envelope's own object; at most 800, because parsers recurse.
     """
 
     max_message_bytes: int = 1_048_576
@@ -42,9 +42,9 @@ class Limits:
             raise ValueError(f"max_depth must be between 3 and {_MAX_DEPTH}")
 
 
-# Structs where one is made per message: a frozen dataclass takes ten times as long to build.
+# Structs for types created for every message: a frozen dataclass takes ten times as long to create.
 class Envelope(Struct, frozen=True):
-    """A message ready to be written: canonical ``body``, and its members. ``created_at`` is Unix ms."""
+    """A message ready to be published: its canonical ``body`` and its members. ``created_at`` is Unix ms."""
 
     body: bytes
     id: str
@@ -56,7 +56,7 @@ class Envelope(Struct, frozen=True):
 
 
 class Publication(Struct, frozen=True):
-    """What a client asked to publish. ``delay_seconds`` and the keys are None where the client gave none."""
+    """A publish request of a client. ``delay_seconds`` and the keys are None if not given."""
 
     envelope: Envelope
     delay_seconds: float | None
@@ -68,8 +68,8 @@ class Publication(Struct, frozen=True):
 class Received(Struct, frozen=True):
     """A valid envelope found on a queue.
 
-    ``attempts`` may be negative, as the contract accepts it. ``created_at`` is Unix ms. ``warnings``: RFC 6901 pointers
-    of the keys that a re-emit drops. ``queue``: the one that ``meta`` names.
+    ``attempts`` may be negative, because the contract accepts that. ``created_at`` is Unix ms. ``warnings`` has the
+    RFC 6901 pointers of keys that a re-emit drops. ``queue`` is the queue in ``meta``.
     """
 
     id: str | None
@@ -85,7 +85,7 @@ class Received(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class DeadSummary:
-    """What can be told of a dead letter; None for what cannot. ``failed_at`` is Unix ms."""
+    """The known facts of a dead letter; unknown ones are None. ``failed_at`` is Unix ms."""
 
     id: str | None = None
     job: str | None = None
@@ -97,9 +97,9 @@ class DeadSummary:
 
 
 class Poison(Exception):
-    """A body that no consumer may see: poison, or against a consumer rule.
+    """A body that must not be delivered: it is poison, or breaks a consumer rule.
 
-    ``code`` is stable; ``pointer`` is the RFC 6901 pointer of what it is about, empty for the whole body.
+    ``code`` is stable. ``pointer`` is the RFC 6901 pointer of the problem, empty for the whole body.
     """
 
     def __init__(self, code: str, detail: str, pointer: str = "") -> None:
@@ -110,17 +110,17 @@ class Poison(Exception):
 
 
 def is_text(value: object) -> bool:
-    """Whether ``value`` is a string that is not blank."""
+    """Return whether ``value`` is a non-blank string."""
     return isinstance(value, str) and value.strip(BLANK) != ""
 
 
 def is_int64(value: object) -> bool:
-    """Whether ``value`` was an integer literal within int64."""
+    """Return whether ``value`` was an integer literal within int64."""
     return type(value) is int and INT64_MIN <= value <= INT64_MAX
 
 
 def identity(members: Mapping[str, Member]) -> Member | None:
-    """The member that names the job: ``job``, or its alias ``urn`` where ``job`` is not a non-blank string."""
+    """Return the member that names the job: ``job``, or its alias ``urn`` if ``job`` is not a non-blank string."""
     for name in ("job", "urn"):
         member = members.get(name)
         if member is not None and is_text(member.value):
@@ -129,7 +129,7 @@ def identity(members: Mapping[str, Member]) -> Member | None:
 
 
 def dropped_keys(frame: ObjectText) -> tuple[str, ...]:
-    """Pointers of the keys that a re-emit of ``frame`` drops. A blank ``job`` gives way to ``urn`` without a word."""
+    """Return pointers of the keys that a re-emit of ``frame`` drops, except a blank ``job`` that ``urn`` replaces."""
     members = frame.by_name()
     meta = members.get("meta")
     inner = meta.value if meta is not None and isinstance(meta.value, dict) else {}

@@ -1,4 +1,8 @@
-"""Edits of bodies found on a queue: canonical form, attempts, dead-letter records and redrives."""
+"""Edits bodies found on a queue: canonical form, attempts, dead letters and redrives.
+
+Edits splice text: all bytes stay, except those of the edited members. They drop the forbidden keys, and rename ``urn``
+to ``job``.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from app.jsontext import (
 
 
 def with_attempts(body: bytes, attempts: int) -> bytes:
-    """``body``, a JSON object, with its top-level ``attempts`` set. Raises Poison when it is no object."""
+    """Set the top-level ``attempts`` of ``body``. Raises Poison if ``body`` is not a JSON object."""
     edited = with_attempts_ordinary(body, attempts)
     if edited is None:
         frame = _object(body)
@@ -44,7 +48,7 @@ def dead_letter_block(
     exception: str | None = None,
     lang: str = "python",
 ) -> dict[str, Any]:
-    """The ``dead_letter`` member in its emitted order.
+    """Return the ``dead_letter`` member, in the order in which it is written.
 
     ``reason`` is ``failed``, ``unknown_urn`` or ``poison``; ``failed_at`` is Unix ms.
     """
@@ -60,11 +64,11 @@ def dead_letter_block(
 
 
 def dead_letter_record(body: bytes, block: Mapping[str, Any]) -> bytes:
-    """What rests in the dead-letter queue for ``body``.
+    """Return the dead letter for ``body``, with ``block`` as its ``dead_letter``.
 
-    A poison body is kept whole: as an object with the block appended where that loses nothing, else as
-    ``{"raw", "raw_encoding"?, "dead_letter"}``. Otherwise ``attempts`` becomes the block's, and the block replaces an
-    earlier one; a body that is no object is kept as a poison body is.
+    A poison body is kept whole: as an object with the block appended if that loses nothing, else as
+    ``{"raw", "raw_encoding"?, "dead_letter"}``. Any other body gets the block's ``attempts``, and the block replaces an
+    earlier one. A body that is not an object is kept like a poison body.
     """
     encoded = msgspec.json.encode(block).decode()
     try:
@@ -91,7 +95,7 @@ def _wrapped(body: bytes, block: str) -> bytes:
 
 
 def describe_dead(record: bytes) -> DeadSummary:
-    """What ``record``, any bytes of a dead-letter queue, says of itself; never raises."""
+    """Return the facts in ``record``, any bytes found on a dead-letter queue. Never raises."""
     try:
         top = {member.name: member.value for member in _object(record).members}
     except Poison:
@@ -109,9 +113,9 @@ def describe_dead(record: bytes) -> DeadSummary:
 
 
 def redriven(record: bytes) -> bytes:
-    """``record`` as it goes back to a queue: without ``dead_letter``, ``attempts`` 0.
+    """Return ``record`` as it is sent back to a queue: without ``dead_letter``, and with ``attempts`` 0.
 
-    Raises Poison when that is no valid envelope.
+    Raises Poison if the result is not a valid envelope.
     """
     frame = _object(record)
     _reemit(frame, 0)
@@ -127,7 +131,7 @@ def _object(body: bytes) -> ObjectText:
     except JsonSyntaxError as error:
         raise Poison("invalid_json", f"The body is not one JSON object: {error}.") from None
     except JsonTooDeep:
-        raise Poison("too_deep", "The body is nested too deep to be read.") from None
+        raise Poison("too_deep", "The body is nested too deeply.") from None
 
 
 def _reemit(frame: ObjectText, attempts: int) -> None:
@@ -136,7 +140,7 @@ def _reemit(frame: ObjectText, attempts: int) -> None:
     if named is not None and named.name == "urn":
         frame.remove("job")
         named.name, named.key = "job", '"job"'
-    # Of repeated members only the one that counts is kept where members are edited.
+    # Of repeated members only the last one, which counts, is kept.
     for name, kept in (("urn", None), ("attempts", members.get("attempts")), *((name, None) for name in FORBIDDEN)):
         frame.remove(name, but=kept)
     meta = members.get("meta")
@@ -170,7 +174,12 @@ _META = ("id", "queue", "lang", "schema_version", "created_at")
 
 
 def canonical(body: bytes) -> bytes:
-    """The canonical form of ``body``, which :func:`app.envelope.inspect` has found valid; itself where it is so."""
+    """Return the canonical form of ``body``, which :func:`app.envelope.inspect` has accepted; the same object if equal.
+
+    The frame is in the contract's order, with no member added. Keys that a re-emit drops are left out
+    (:attr:`~app.envelope.contract.Received.warnings` names them), ``urn`` becomes ``job``, absent members stay absent,
+    null stays null, and unknown keys follow the known ones.
+    """
     made = canonical_ordinary(body)
     if made is None:
         top = decode_object(body, ("data",)).by_name()
@@ -191,6 +200,6 @@ def _value(member: Member, known: tuple[str, ...]) -> str:
     if known is _TOP and member.name == "meta":
         return f"{{{','.join(_ordered(parse_object(member.raw).by_name(), _META, FORBIDDEN_META))}}}"
     if member.name in known and type(member.value) is int:
-        # Of the integers only -0 can be spelled in two ways.
+        # -0 is the only integer with two spellings.
         return str(member.value)
     return compact_any(member.raw)

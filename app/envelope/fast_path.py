@@ -1,8 +1,7 @@
-"""The short way for ordinary bodies; whatever is unusual goes the complete way.
+"""The fast path for ordinary bodies, which falls back to the complete path for all others.
 
-msgspec splits the frame and proves the syntax, the types and the paired surrogates, also inside ``data``, which it
-leaves as it was written. It does not prove UTF-8, finite numbers and depth, nor tell repeated keys: those are proven
-here, or excluded.
+msgspec splits the frame and checks syntax, types and paired surrogates, also inside ``data``, whose text it keeps. It
+does not check UTF-8, finite numbers and depth, and does not report repeated keys; this module checks or excludes these.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from app.envelope.reception import inspect_any, read_depth
 from app.jsontext import compact, exceeds_depth, surely_finite
 
 
-# The fields stand in the contract's order, in which they are written.
+# The fields are in the contract's order, in which they are written.
 class _Meta(Struct, forbid_unknown_fields=True, gc=False):
     id: str | UnsetType = UNSET
     queue: str | UnsetType = UNSET
@@ -58,18 +57,18 @@ _decode = msgspec.json.Decoder(_Frame).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# In a frame without unknown keys: the last "}" closes it, so the count is its own.
+# In a frame without unknown keys the last "}" closes the frame, so the count before it belongs to the frame.
 _LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
 _BACKSLASH, _BRACE = b"\\{"
 _NO_HEADERS: dict[str, str] = {}
 
 
 def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None) -> Publication:
-    """Read what a client publishes to ``queue``: a full envelope, a draft that is completed, or an entry wrapping one.
+    """Read a publish body for ``queue``: a full envelope, a draft, which is completed, or an entry that wraps either.
 
-    ``trace_id``: for a draft that has none, in place of a new one.
+    ``trace_id`` is used for a draft without one, in place of a new one.
 
-    Raises EnvelopeSyntaxError, EnvelopeError with all problems of the body, BodyTooLarge.
+    Raises EnvelopeSyntaxError, EnvelopeError with all problems of the body, or BodyTooLarge.
     """
     envelope = read_ordinary(body, queue, limits, clock, trace_id)
     if envelope is None:
@@ -80,7 +79,7 @@ def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock, trac
 def read_ordinary(
     body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None
 ) -> Envelope | None:
-    """The envelope of an ordinary body, as :func:`app.envelope.publication.read_any` reads it; else None."""
+    """Read an ordinary publish body, as :func:`app.envelope.publication.read_any` would; None for any other body."""
     if len(body) > limits.max_message_bytes:
         return None
     try:
@@ -127,16 +126,16 @@ def _compacted(raw: bytes, escapes: bool) -> Raw:
 
 
 def inspect(body: bytes, limits: Limits) -> Received:
-    """Read a body found on a queue. Raises Poison for one that is poison or breaks a consumer rule.
+    """Read a body found on a queue. Raises Poison if it is poison or breaks a consumer rule.
 
-    The size limit does not hold here, and the depth limit is at least the 512 levels that every SDK reads: a foreign
-    body is not refused for a bound of this gateway.
+    There is no size limit, and the depth limit is at least the 512 levels that every SDK reads, so that a foreign body
+    is not refused for a limit of this gateway.
     """
     return inspect_ordinary(body, limits) or inspect_any(body, limits)
 
 
 def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
-    """An ordinary valid body, as :func:`app.envelope.reception.inspect_any` reads it; else None."""
+    """Read an ordinary valid body, as :func:`app.envelope.reception.inspect_any` would; None for any other body."""
     try:
         frame = _decode_wire(body)
         if not body.isascii():
@@ -147,7 +146,7 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
     raw = bytes(frame.data)
     if (
         raw[0] != _BRACE
-        # A second "data" would be unchecked, also one whose name is spelled with escapes of its letters.
+        # A second "data" would be unchecked, even if its name is written with escapes.
         or body.count(b'"data"') != 1
         or (_BACKSLASH in body and (b"\\u006" in body or b"\\u007" in body))
         or meta.schema_version != 1
@@ -162,7 +161,7 @@ def inspect_ordinary(body: bytes, limits: Limits) -> Received | None:
 
 
 def canonical_ordinary(body: bytes) -> bytes | None:
-    """As :func:`app.envelope.editing.canonical`, where the frame has all the known keys and no other; else None."""
+    """Return the canonical form of a frame with exactly the known keys; None for any other body."""
     try:
         frame = _decode_wire(body)
     except _UNUSUAL:
@@ -175,7 +174,7 @@ def canonical_ordinary(body: bytes) -> bytes | None:
 
 
 def with_attempts_ordinary(body: bytes, attempts: int) -> bytes | None:
-    """As :func:`app.envelope.editing.with_attempts`, where the count stands last and nothing is dropped; else None."""
+    """Set ``attempts`` if it is the last member and no key is dropped; None for any other body."""
     last = _LAST_ATTEMPTS.search(body, max(0, len(body) - 40))
     if last is None or body.count(b'"attempts"') != 1:
         return None

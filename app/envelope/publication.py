@@ -1,6 +1,6 @@
-"""Any publish body to a Publication: the complete reading, with every problem of the body in one answer.
+"""Reads any publish body as a Publication, and reports all problems of a bad one at once.
 
-:mod:`app.envelope.fast_path` reads ordinary bodies faster, and leaves here whatever it does not recognise.
+:mod:`app.envelope.fast_path` reads ordinary bodies faster, and uses this module for all others.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ from app.jsontext import (
 )
 
 ENTRY_ALLOWANCE = 65_536
-"""Bytes that an entry may have beside its envelope, for its headers."""
+"""Bytes that an entry may have in addition to its envelope, for its headers."""
 MAX_PROBLEMS = 100
-"""Problems that one answer tells; a body can hold a hundred thousand."""
+"""Maximum problems in one answer; a body can have a hundred thousand."""
 
 IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
-"""What a structured field can carry as a string (RFC 9651, section 3.3.3); the length is ours."""
+"""The characters of a string in a structured field (RFC 9651, section 3.3.3); the length is the project's own."""
 
 _ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
 _DEFECTS = {
@@ -62,7 +62,7 @@ _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
 
 
 def new_ids() -> tuple[str, str]:
-    """Two random UUIDs of version 4, from one read of the system's entropy."""
+    """Return two random UUIDs of version 4, from one read of the system's entropy."""
     digits = os.urandom(32).hex()
     return _uuid4(digits[:32]), _uuid4(digits[32:])
 
@@ -73,18 +73,18 @@ def _uuid4(digits: str) -> str:
 
 
 def is_full(top: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:
-    """Whether a body is a full envelope, else a draft that the gateway completes."""
+    """Return whether a body is a full envelope; otherwise it is a draft, which the gateway completes."""
     return "attempts" in top or "id" in meta or "schema_version" in meta or "created_at" in meta
 
 
 def check_size(actual: int, limits: Limits) -> None:
-    """Raise BodyTooLarge when an envelope of ``actual`` bytes is over the limit."""
+    """Raise BodyTooLarge if an envelope of ``actual`` bytes exceeds the limit."""
     if actual > limits.max_message_bytes:
         raise BodyTooLarge(actual=actual, limit=limits.max_message_bytes)
 
 
 def read_any(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None) -> Publication:
-    """Read a full envelope, a draft, or an entry. ``trace_id``: for a draft that has none.
+    """Read a full envelope, a draft, or an entry. ``trace_id`` is used for a draft without one.
 
     Raises EnvelopeSyntaxError, EnvelopeError or BodyTooLarge.
     """
@@ -163,7 +163,7 @@ def _header_problems(headers: Any) -> list[Problem]:
 
 
 class _Reading:
-    """One envelope as sent, checked member by member; ``at`` is its own pointer."""
+    """Checks one envelope, as sent, member by member; ``at`` is the envelope's pointer."""
 
     def __init__(
         self, frame: ObjectText, text: bytes, at: str, queue: str, limits: Limits, trace_id: str | None
@@ -182,7 +182,7 @@ class _Reading:
         self.problems: list[Problem] = []
 
     def envelope(self, clock: Clock, others: list[Problem]) -> Envelope:
-        """The canonical envelope. Raises EnvelopeError with its own problems and then ``others``, BodyTooLarge."""
+        """Return the canonical envelope. Raises EnvelopeError with its problems, then ``others``, or BodyTooLarge."""
         job = self._job()
         self._check_meta()
         data = self.top.get("data")
@@ -223,7 +223,7 @@ class _Reading:
         return job if self.full else job.strip(BLANK)
 
     def _trace_id(self) -> str:
-        """As given; trimmed in a draft, where absent, null and blank ask for a new one (empty string)."""
+        """Return the given trace_id, trimmed in a draft; an empty string if a draft has none, null or a blank one."""
         member = self.top.get("trace_id")
         value = member.value if member else None
         good = is_text(value) if self.full else value is None or isinstance(value, str)
@@ -234,7 +234,7 @@ class _Reading:
         return str(value) if self.full else value.strip(BLANK)
 
     def _count(self, members: Mapping[str, Member], name: str, code: str, at: str) -> int:
-        """A count of a full envelope, 0 in a draft."""
+        """Return a count of a full envelope; 0 for a draft without it."""
         value: Any = members[name].value if name in members else None if self.full else 0
         good = is_int64(value) and value >= 0
         detail = f"{name} must be an integer from 0 to {INT64_MAX}, written without fraction or exponent."
@@ -263,7 +263,7 @@ class _Reading:
             "job" not in self.top or "urn" not in self.top,
             "forbidden_key",
             "/urn",
-            "urn stands for an absent job: there must be only one of them.",
+            "urn is an alias of job: send only one of them.",
         )
         reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
         self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
@@ -292,8 +292,7 @@ class _Reading:
             self._check(values.get("lang") in LANGS, "invalid_lang", "/meta/lang", detail)
 
     def _check_values(self, members: Mapping[str, Member], *above: str) -> None:
-        """What is written of ``members``, to which the names ``above`` lead; a repeated member that does not count is
-        not."""
+        """Check the values of ``members`` at the path ``above``. Ignored repeated members are not checked."""
         for name, member in members.items():
             if len(self.problems) >= MAX_PROBLEMS:
                 return

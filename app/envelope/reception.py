@@ -1,11 +1,11 @@
-"""Any body found on a queue to a Received, or the reason why no consumer may see it.
+"""Reads any body found on a queue as a Received, or raises Poison with the reason why it must not be delivered.
 
-A body is refused when the SDKs call it poison (not one JSON object, a known member of the wrong type in any of its
-occurrences, no identity), and when it breaks a rule that consumers check. Where several codes apply, the first in the
-contract's order is told: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
+A body is refused if the SDKs call it poison (not one JSON object, a known member with a wrong type in any of its
+occurrences, no identity), or if it breaks a rule that consumers check. If several codes apply, the first one in the
+contract's order is reported: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
 ``missing_trace_id``, ``invalid_attempts``; then ``number_out_of_range`` (inside ``data``), ``invalid_id``,
-``invalid_queue``, ``invalid_lang``, ``invalid_created_at``, ``invalid_dead_letter``. A body that cannot be read at all
-is ``invalid_json`` or ``too_deep``.
+``invalid_queue``, ``invalid_lang``, ``invalid_created_at``, ``invalid_dead_letter``. An unreadable body is
+``invalid_json`` or ``too_deep``.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from app.jsontext import (
 )
 
 _DETAILS = {
-    "missing_urn": "Neither job nor urn is a string that is not blank.",
+    "missing_urn": "Neither job nor urn is a non-blank string.",
     "missing_meta": "meta is missing or not an object.",
     "unsupported_schema_version": "meta.schema_version is not the integer 1.",
     "invalid_data": "data is missing or not an object.",
     "missing_trace_id": "trace_id is missing, blank or not a string.",
     "invalid_attempts": "attempts is missing or not an int64 integer.",
-    "number_out_of_range": "data holds a number that is not a finite double.",
+    "number_out_of_range": "data contains a number that is not a finite double.",
     "invalid_id": "meta.id is not a string.",
     "invalid_queue": "meta.queue is not a string.",
     "invalid_lang": "meta.lang is not a string.",
     "invalid_created_at": "meta.created_at is not an int64 integer.",
-    "invalid_dead_letter": "dead_letter is not an object of the contract's types.",
+    "invalid_dead_letter": "dead_letter is not an object with the contract's types.",
 }
 _POINTERS = {
     "missing_urn": "/job",
@@ -89,7 +89,7 @@ def inspect_any(body: bytes, limits: Limits) -> Received:
 
 
 def read_depth(limits: Limits) -> int:
-    """How deep a body on a queue may be: what every SDK reads, and whatever this gateway accepts."""
+    """Return the maximum depth of a body on a queue: the larger of READ_DEPTH and the gateway's own limit."""
     return max(limits.max_depth, READ_DEPTH)
 
 
@@ -98,7 +98,7 @@ def _too_deep(limits: Limits) -> Poison:
 
 
 def _violations(frame: ObjectText) -> Iterator[str]:
-    """The codes that apply, in no order: the rules on the last of repeated names, the types on every occurrence."""
+    """Yield the codes that apply, unordered. Rules check the last of repeated members, types every occurrence."""
     last = frame.by_name()
     if identity(last) is None:
         yield "missing_urn"

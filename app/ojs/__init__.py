@@ -1,13 +1,13 @@
-"""Open Job Spec jobs as envelopes, and envelopes as jobs. Pure, no I/O.
+"""Converts Open Job Spec jobs to envelopes and back. Pure, without I/O. Brokers and all layers above may import it.
 
-What both know is mapped; what only a job knows (priority, timeout, retry, tags, its other ``meta`` …) stands as one
-object in the envelope's ``meta.ext.ojs``, by the names that the job has for it. What only an envelope knows stands in
-the job's ``meta``, as ``urn``, ``lang``, ``ext`` and ``bq_…``. So either comes back from the other:
+Attributes that both have are mapped. Attributes that only a job has (priority, timeout, retry, tags, its other ``meta``
+…) are in the envelope's ``meta.ext.ojs``, under the names of the job. Members that only an envelope has are in the
+job's ``meta``, as ``urn``, ``lang``, ``ext`` and ``bq_…``. So the conversion can be reversed:
 
-* an envelope that becomes a job and is read again has the same bytes, number literals and key order included;
-* a job that becomes an envelope and is published again keeps every attribute that is the client's to set.
+* an envelope that is written as a job and read again has the same bytes, including number literals and key order;
+* a job that is read as an envelope and published again keeps every attribute that a client may set.
 
-An attribute that the specification leaves to the server (``state``, ``result`` …) has no place in an envelope.
+Attributes that the specification reserves for the server (``state``, ``result`` …) are not in an envelope.
 """
 
 from app.ojs.editing import dead_letter_of, discarded, retried, revived

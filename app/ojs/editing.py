@@ -1,4 +1,4 @@
-"""A job at the end of a delivery: tried again, discarded, or brought back. Nothing else of it changes."""
+"""Edits a job at the end of a delivery: retry, discard and revive. All other attributes stay as they are."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class _Block(Struct):
 
 
 FAILED = "failed"
-"""The type, or the message, of an error of which nothing is known."""
+"""The type or the message of an unknown error."""
 
 
 def retried(job: Attributes, attempts: int, error: str | None, exception: str | None) -> bytes:
-    """``job`` after ``attempts`` failed ones, the last with ``error`` and ``exception``."""
+    """Return ``job`` after ``attempts`` failed attempts, the last one with ``error`` and ``exception``."""
     return _with(job, {"attempt": attempts, "error": _error(error, exception)}, state="available")
 
 
 def discarded(job: Attributes, block: Mapping[str, Any]) -> bytes:
-    """``job`` at rest, with ``block``, the envelope's ``dead_letter``, as an attribute of that name."""
+    """Return ``job`` as discarded, with ``block``, the envelope's ``dead_letter``, as an attribute of that name."""
     changes = {
         "attempt": block["attempts"],
         "error": _error(block["error"], block["exception"] or block["reason"]),
@@ -43,7 +43,7 @@ def discarded(job: Attributes, block: Mapping[str, Any]) -> bytes:
 
 
 def revived(job: Attributes) -> bytes:
-    """``job`` as it goes back to its queue: not tried, not failed, not discarded."""
+    """Return ``job`` as it is sent back to its queue, without attempts, error and discard."""
     left = {
         name: raw for name, raw in job.items() if name not in ("dead_letter", "discarded_at", "completed_at", "error")
     }
@@ -51,7 +51,7 @@ def revived(job: Attributes) -> bytes:
 
 
 def dead_letter_of(job: Attributes) -> dict[str, Any] | None:
-    """The ``dead_letter`` of a discarded job; None where it has none, or not with the types of the contract."""
+    """Return the ``dead_letter`` of a discarded job; None if it is missing or has wrong types."""
     return None if value(job, "dead_letter", _Block) is None else value(job, "dead_letter", dict[str, Any])
 
 

@@ -1,4 +1,4 @@
-"""A job that a client publishes, as an entry of the publish API."""
+"""Converts a published job to an entry of the publish API."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _DEFECTS = {
 
 
 def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
-    """``body``, an OJS job for ``queue``, as the entry that publishes it: its envelope, and the delay it asks for.
+    """Return the publish entry of ``body``, an OJS job for ``queue``: its envelope and its delay.
 
-    ``id`` and ``queue`` may be left out; what the server manages is replaced. Raises EnvelopeSyntaxError, and
-    EnvelopeError with all problems of the job, their pointers within it.
+    ``id`` and ``queue`` are optional; attributes of the server are replaced. Raises EnvelopeSyntaxError, or
+    EnvelopeError with all problems of the job and pointers within the job.
     """
     try:
         members = decode_object(body).by_name()
@@ -37,7 +37,7 @@ def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
     except JsonSyntaxError as error:
         raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {error}.")]) from None
     except (JsonTooDeep, RecursionError):
-        raise EnvelopeError([Problem("", "too_deep", "The job is nested too deep to be read.")]) from None
+        raise EnvelopeError([Problem("", "too_deep", "The job is nested too deeply.")]) from None
     if problems:
         raise EnvelopeError(problems)
     now = clock()
@@ -64,15 +64,15 @@ def _problems(text: str, job: dict[str, Any], queue: str) -> Iterator[Problem]:
     if not (isinstance(version, str) and is_spec_version(version)):
         yield Problem("/specversion", "unsupported_specversion", f"specversion must be {SPEC_VERSION!r}.")
     if "id" in job and not is_text(job["id"]):
-        yield Problem("/id", "invalid_id", "id must be a string that is not blank; it may be left out.")
+        yield Problem("/id", "invalid_id", "id must be a string that is not blank, or absent.")
     if not isinstance(job.get("meta", {}), dict):
-        yield Problem("/meta", "invalid_meta", "meta must be an object; it may be left out.")
+        yield Problem("/meta", "invalid_meta", "meta must be an object, or absent.")
     if job.get("queue", queue) != queue:
         yield Problem("/queue", "queue_mismatch", f"queue must be {queue!r}, the queue of the path.")
     for name in ("scheduled_at", "expires_at"):
         written = job.get(name)
         if written is not None and not (isinstance(written, str) and milliseconds(written) is not None):
-            yield Problem(f"/{name}", f"invalid_{name}", f"{name} must be a time of RFC 3339 with its zone.")
+            yield Problem(f"/{name}", f"invalid_{name}", f"{name} must be an RFC 3339 time with a zone.")
     if not is_plain(text):
         for pointer, code in defects(text):
             yield Problem(pointer, code, _DEFECTS[code])

@@ -1,4 +1,4 @@
-"""A job found on a queue, as an envelope. The same job gives the same bytes each time."""
+"""Reads a job found on a queue as an envelope. The same job always gives the same bytes."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from app.ojs.terms import (
 )
 
 Attributes = Mapping[str, Raw]
-"""The attributes of a job by name, each as it was written; of repeated ones the last."""
+"""The attributes of a job by name, as written; for a repeated name the last one."""
 
 Value = TypeVar("Value")
 
 LIST = Raw(b'"list"')
-"""Stands as ``args`` in ``meta.ext.ojs``: the arguments are the array that ``data`` holds, not one object."""
+"""Value of ``args`` in ``meta.ext.ojs`` if the arguments are the array in ``data``, not one object."""
 
 MAPPED = frozenset({"specversion", "id", "type", "queue", "args", "meta", "created_at", "dead_letter"})
-"""Attributes that the envelope has a place for."""
+"""Attributes that are mapped to members of the envelope."""
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, Poison)
 _OURS = frozenset({"urn", "trace_id", "lang", "ext", "bq_schema_version", "bq_id", "bq_queue", "bq_frame"})
 _decode = msgspec.json.Decoder(dict[str, Raw]).decode
@@ -44,14 +44,14 @@ _is_object = b"{"
 
 
 class Arguments(Struct, array_like=True, gc=False):
-    """The first two of an array: whether there is one, or more. The rest is skipped, however many there are."""
+    """The first two elements of an array; the others are skipped."""
 
     first: Raw | UnsetType = UNSET
     second: Raw | UnsetType = UNSET
 
 
 class Frame(Struct, frozen=True):
-    """The text of an envelope around its data, or around the array in it (``spread``); and its attempts in there."""
+    """The text of an envelope around its data, or around the array in its data (``spread``), and its attempts."""
 
     before: str
     after: str
@@ -60,7 +60,7 @@ class Frame(Struct, frozen=True):
 
 
 class MessageProperties(Struct, frozen=True):
-    """What travelled with a job outside its body; None where nothing did. ``created_at`` in Unix ms."""
+    """The properties of the message that carried a job; None if absent. ``created_at`` is Unix ms."""
 
     queue: str = "default"
     id: str | None = None
@@ -71,9 +71,9 @@ class MessageProperties(Struct, frozen=True):
 
 
 def attributes_of(body: bytes, declared: bool) -> Attributes | None:
-    """The attributes of ``body`` if it is a job of this version of OJS, else None; never raises.
+    """Return the attributes of ``body`` if it is a job of this version of OJS, else None. Never raises.
 
-    ``declared``: its content type says that it is one; else its ``specversion`` has to.
+    ``declared``: whether its content type is that of a job; otherwise it must have a ``specversion``.
     """
     try:
         body.decode()
@@ -87,7 +87,7 @@ def attributes_of(body: bytes, declared: bool) -> Attributes | None:
 
 
 def value(attributes: Attributes, name: str, kind: type[Value]) -> Value | None:
-    """The attribute ``name`` where it can be read as a ``kind``, else None."""
+    """Return the attribute ``name`` if it can be decoded as ``kind``, else None."""
     raw = attributes.get(name)
     if raw is None:
         return None
@@ -98,18 +98,18 @@ def value(attributes: Attributes, name: str, kind: type[Value]) -> Value | None:
 
 
 def text(attributes: Attributes, name: str) -> str | None:
-    """The attribute ``name`` where it is a string that is not blank, else None."""
+    """Return the attribute ``name`` if it is a non-blank string, else None."""
     found = value(attributes, name, str)
     return found if is_text(found) else None
 
 
 def members(attributes: Attributes, name: str) -> dict[str, Raw]:
-    """The members of the attribute ``name``; none where it is no object."""
+    """Return the members of the attribute ``name``; empty if it is not an object."""
     return value(attributes, name, dict[str, Raw]) or {}
 
 
 def envelope_of(job: Attributes, properties: MessageProperties) -> bytes | None:
-    """The envelope that ``job`` is to a consumer, in canonical bytes; None where no envelope can say it."""
+    """Return the canonical envelope of ``job``; None if no envelope can represent it."""
     try:
         meta = members(job, "meta")
         attempts = max(_failed(job), properties.attempts)
@@ -120,13 +120,13 @@ def envelope_of(job: Attributes, properties: MessageProperties) -> bytes | None:
 
 
 def _failed(job: Attributes) -> int:
-    """Failed attempts as the body tells them: it counts the running one too."""
+    """Return the failed attempts in the body, which also counts a running attempt."""
     attempt = value(job, "attempt", int) or 0
     return max(attempt - (value(job, "state", str) == "active"), 0)
 
 
 def _framed(job: Attributes, meta: Attributes, attempts: int) -> bytes | None:
-    """The envelope whose text around ``data`` was kept."""
+    """Return the envelope whose text around ``data`` was kept in ``bq_frame``; None if there is none."""
     if value(meta, "bq_schema_version", int) != 1:
         return None
     frame = value(meta, "bq_frame", Frame)
@@ -153,7 +153,7 @@ def _translated(job: Attributes, meta: Attributes, properties: MessageProperties
         trace_id = _trace_id(meta, properties, id_)
         lang = lang if lang in LANGS else "python"
         known = frozenset(n for n, said in (("trace_id", trace_id), ("lang", lang)) if text(meta, n) == said)
-        # A URN that its type does not tell stays beside the type, to show that the two belong together.
+        # A URN that does not follow from the type is kept with the type, to show that the two belong together.
         known |= {"urn"} if text(meta, "urn") is not None and urn == urn_of(type_) else frozenset()
 
     only: dict[str, Raw] = {}
@@ -191,7 +191,7 @@ def _translated(job: Attributes, meta: Attributes, properties: MessageProperties
 
 
 def _data(job: Attributes) -> tuple[bytes, bool]:
-    """``data``, and whether it holds the arguments as an array."""
+    """Return ``data``, and whether it contains the arguments as an array."""
     found = value(job, "args", Arguments) or Arguments()
     if found.first is not UNSET and found.second is UNSET and bytes(found.first).startswith(_is_object):
         return bytes(found.first), False
@@ -199,7 +199,7 @@ def _data(job: Attributes) -> tuple[bytes, bool]:
 
 
 def _created_at(job: Attributes, id_: str, properties: MessageProperties) -> tuple[int | None, Raw | None]:
-    """Unix ms, and the attribute as written where these do not tell it."""
+    """Return the time in Unix ms, and the attribute as written if it cannot be restored from these."""
     written = value(job, "created_at", str)
     ms = milliseconds(written)
     if ms is not None:
@@ -218,7 +218,7 @@ def _trace_id(meta: Attributes, properties: MessageProperties, id_: str) -> str:
 
 
 def _fingerprint(job: Attributes) -> str:
-    """An id for a job without one, which it keeps when it is tried again, discarded or revived."""
+    """Return an id for a job without one, which stays the same when the job is retried, discarded or revived."""
     lasting = {name: raw for name, raw in job.items() if name not in SERVER and name != "dead_letter"}
     return derived_uuid(hashlib.sha256(msgspec.json.encode(lasting)).hexdigest())
 

@@ -1,4 +1,4 @@
-"""How OJS says types, ids and times, and how the envelope says the same."""
+"""Converts types, ids and times between OJS and the envelope."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final
 MEDIA_TYPE: Final = "application/openjobspec+json"
 SPEC_VERSION: Final = "1.0"
 MAX_TYPE: Final = 255
-"""Characters of a job type (OJS core, attribute ``type``)."""
+"""Maximum characters of a job type (OJS core, attribute ``type``)."""
 MAX_QUEUE: Final = 128
-"""Characters of a queue name (OJS core, attribute ``queue``)."""
+"""Maximum characters of a queue name (OJS core, attribute ``queue``)."""
 
 SERVER: Final = frozenset(
     {
@@ -42,17 +42,17 @@ _traceparent = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(
 _NAMES: Final = uuid.UUID("b5f3a7a4-6a5e-5d0f-9d0c-4f1a2c7e8b90")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_MS: Final = 253_402_300_799_999
-"""The last millisecond of the year 9999, past which RFC 3339 has no words."""
+"""The last millisecond of the year 9999, the maximum of RFC 3339."""
 
 
 def urn_of(type_: str) -> str:
-    """The URN of a job type: ``email.send`` is ``urn:babel:email:send``."""
+    """Return the URN of a job type: ``email.send`` is ``urn:babel:email:send``."""
     context, dot, event = type_.partition(".")
     return f"urn:babel:{context}:{event}" if dot else f"urn:babel:ojs:{type_}"
 
 
 def type_of(urn: str) -> str:
-    """A legal job type for a URN; not every URN can be told from it."""
+    """Return a valid job type for a URN; not every URN can be restored from it."""
     name = urn.removeprefix("urn:babel:").removeprefix("urn:").replace(":", ".")
     if not _is_type(name):
         parts = re.sub(r"[^a-z0-9_.]", "_", name.lower()).split(".")
@@ -61,42 +61,42 @@ def type_of(urn: str) -> str:
 
 
 def uuid7(ms: int, entropy: bytes) -> str:
-    """A UUID of version 7 at ``ms`` (Unix milliseconds), from ten bytes of ``entropy``."""
+    """Return a UUID of version 7 at ``ms`` (Unix milliseconds), from ten bytes of ``entropy``."""
     bits = int.from_bytes(entropy[:10], "big")
     value = (ms & (1 << 48) - 1) << 80 | 0x7 << 76 | (bits >> 62 & 0xFFF) << 64 | 0b10 << 62 | bits & (1 << 62) - 1
     return str(uuid.UUID(int=value))
 
 
 def derived_uuid7(ms: int, id_: str) -> str:
-    """The same UUID of version 7 each time for ``id_``, an id of another kind."""
+    """Return the UUID of version 7 for ``id_``, an id of another kind; always the same."""
     return uuid7(max(ms, 0), hashlib.sha256(id_.encode()).digest())
 
 
 def uuid7_ms(id_: str) -> int:
-    """The time within a UUID of version 7, in Unix milliseconds."""
+    """Return the time of a UUID of version 7, in Unix milliseconds."""
     return int(id_[:8] + id_[9:13], 16)
 
 
 def derived_uuid(text: str) -> str:
-    """The same UUID each time for ``text``."""
+    """Return the UUID for ``text``; always the same."""
     return str(uuid.uuid5(_NAMES, text))
 
 
 def trace_id_of(traceparent: str | None) -> str | None:
-    """The trace id within a W3C ``traceparent``, written as a UUID."""
+    """Return the trace id of a W3C ``traceparent`` as a UUID; None if it is malformed."""
     found = _traceparent(traceparent or "")
     return str(uuid.UUID(found[1])) if found else None
 
 
 @lru_cache(maxsize=64)
 def timestamp(ms: int) -> str:
-    """Unix milliseconds as RFC 3339 in UTC."""
+    """Format Unix milliseconds as RFC 3339 in UTC."""
     at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(text: str | None) -> int | None:
-    """RFC 3339 as Unix milliseconds, finer digits cut off; None for a text that is none, or that has no zone."""
+    """Parse RFC 3339 as Unix milliseconds, truncated; None for any other text, or one without a zone."""
     try:
         at = datetime.fromisoformat(text or "")
         return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)

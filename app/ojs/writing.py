@@ -1,4 +1,4 @@
-"""An envelope as a job."""
+"""Writes an envelope as a job."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from app.ojs.terms import (
 )
 
 _HERE = "\0"
-"""No JSON text holds it as it is."""
+"""A placeholder that cannot occur in JSON text."""
 
 
 class Job(Struct, frozen=True):
-    """A job ready to be written: its ``attributes`` in order, and what a message says of it. ``created_at`` in ms."""
+    """A job ready to be written: its ``attributes`` in order, and facts for the message. ``created_at`` is Unix ms."""
 
     attributes: Attributes
     id: str
@@ -54,7 +54,7 @@ class Job(Struct, frozen=True):
 
 
 def job_of(body: bytes, queue: str, now: int) -> Job:
-    """The job that says what ``body``, a valid envelope, says; ``queue`` is its OJS queue, ``now`` in Unix ms."""
+    """Return the job for ``body``, a valid envelope. ``queue`` is its OJS queue, ``now`` is Unix ms."""
     top: Attributes = msgspec.json.decode(body, type=dict[str, Raw])
     meta = members(top, "meta")
     ext = members(meta, "ext")
@@ -106,7 +106,7 @@ def job_of(body: bytes, queue: str, now: int) -> Job:
 
 
 def _type(urn: str, only: Attributes) -> str:
-    """The type that came with the envelope, unless it belongs to another URN."""
+    """Return the type in ``meta.ext.ojs``, unless it belongs to another URN."""
     kept = text(only, "type")
     if kept is not None and urn in (urn_of(kept), text(members(only, "meta"), "urn")):
         return kept
@@ -124,7 +124,7 @@ def _created_at(ms: int, only: Attributes) -> str:
 
 
 def _is_spread(top: Attributes, only: Attributes) -> bool:
-    """Whether a job had the array that is all of the data as its arguments."""
+    """Return whether the data is only the array of arguments of a job."""
     if bytes(only.get("args", b"")) != bytes(LIST):
         return False
     data = members(top, "data")
