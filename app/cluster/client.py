@@ -1,4 +1,4 @@
-"""One signed call to the gateway at an address, over pooled connections."""
+"""Signed HTTP calls to other gateways over pooled connections."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from app.runtime.background import BackgroundTasks
 CONNECT_SECONDS = 1
 ANSWER_SECONDS = 5
 _IDLE_SECONDS = 30
-"""A connection is used again for so long; the listener keeps it longer."""
+"""How long an idle connection is kept for reuse; the listener keeps it longer."""
 _MAX_CONNECTIONS = 100
 _MAX_ANSWER_BYTES = 4 * MAX_CALL_BYTES
-"""Results with long errors are longer than their tokens."""
+"""Results with long errors are larger than their tokens."""
 _HEADER = HEADER.encode("ascii")
-_NOT_NOW = {
-    401: "refuses the signature: its token_keys are others, or its clock is a minute away",
+_REFUSALS = {
+    401: "refuses the signature: its token_keys differ, or its clock differs by more than a minute",
     429: "is overloaded",
 }
-_GONE = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+_NOBODY_LISTENS = frozenset({errno.ECONNREFUSED, errno.ENOENT})
 
 
 class Address(NamedTuple):
-    """Where a gateway listens for its peers: the path of a Unix socket, or an IP address or name and a port."""
+    """The address at which a gateway listens for peers: the path of a Unix socket, or a host and a port."""
 
     host: str
     port: int = 0
@@ -41,23 +41,23 @@ class Address(NamedTuple):
 
 
 class PeerGone(Exception):
-    """Nobody listens there."""
+    """No process listens at the address. Nothing was done."""
 
 
 class PeerUnreachable(Exception):
-    """No connection came about in time, or the peer does not take the call: it did nothing."""
+    """No connection was made in time, or the peer refused the call. Nothing was done."""
 
 
 class NotAPeer(Exception):
-    """Who answered there is no peer, or not the one that was meant; it did nothing."""
+    """The process that answered is no peer, or another incarnation than the target. Nothing was done."""
 
 
 class PeerSilent(Exception):
-    """The call was written, and no answer of the peer came."""
+    """The call was written, but the peer did not answer. It may have been carried out."""
 
 
 class PeerClient:
-    """Calls peers: never twice, not through a proxy, and no redirect is followed."""
+    """Calls peers. It never retries, uses no proxy and follows no redirect."""
 
     def __init__(self, signer: Signer, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._signer = signer
@@ -73,10 +73,10 @@ class PeerClient:
         self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     async def call(self, address: Address, method: str, path: str, target: str, body: bytes = b"") -> bytes:
-        """The peer's answer. ``target``: the incarnation that is meant, or ANYBODY.
+        """Call the peer and return its answer. ``target``: the incarnation that must answer, or ANYBODY.
 
-        Blocks for at most 1 s for a connection, then for at most ``answer_seconds`` without progress, and never for
-        more than 2 s beyond these. Raises PeerGone, PeerUnreachable, NotAPeer, PeerSilent.
+        Blocks at most 1 s for a connection, then at most ``answer_seconds`` without progress, and in all never more
+        than 2 s beyond ``answer_seconds``. Raises PeerGone, PeerUnreachable, NotAPeer, PeerSilent.
         """
         proof = self._signer.sign(method, path, target, body)
         headers = [(HEADER, proof.header), ("content-type", "application/json")]
@@ -91,7 +91,7 @@ class PeerClient:
         except (httpcore.ConnectTimeout, httpcore.PoolTimeout) as error:
             raise PeerUnreachable(f"no connection to {address} within {CONNECT_SECONDS} s") from error
         except httpcore.ConnectError as error:
-            if not _is_gone(error):
+            if not _nobody_listens(error):
                 raise PeerUnreachable(f"no connection to {address}: {error}") from error
             raise PeerGone(str(address)) from error
         except (httpcore.TimeoutException, httpcore.NetworkError, httpcore.ProtocolError, TimeoutError) as error:
@@ -101,7 +101,7 @@ class PeerClient:
             if status == 409:
                 raise NotAPeer(f"{address} is another incarnation")
             return answer
-        if reason := _NOT_NOW.get(status):
+        if reason := _REFUSALS.get(status):
             raise PeerUnreachable(f"{address} {reason}")
         if 400 <= status < 500:
             raise NotAPeer(f"{address} answered {status}")
@@ -117,7 +117,7 @@ class PeerClient:
         now = asyncio.get_running_loop().time()
         pool = self._pools.get(address)
         if pool is None:
-            # One that refuses may still answer what it was asked before, so nothing is closed but what lies idle.
+            # Only idle pools are closed: a peer that refuses new calls may still answer earlier ones.
             for idle in [each for each, used_at in self._used_at.items() if now - used_at > _IDLE_SECONDS]:
                 self._drop(idle)
             pool = self._pools[address] = httpcore.AsyncConnectionPool(
@@ -154,9 +154,9 @@ def _url(address: Address, path: str) -> httpcore.URL:
     return httpcore.URL(f"http://{address if address.port else 'peer'}{path}")
 
 
-def _is_gone(error: BaseException) -> bool:
-    """Whether the system refused the connection because nobody listens."""
-    return any(isinstance(cause, OSError) and cause.errno in _GONE for cause in _causes(error))
+def _nobody_listens(error: BaseException) -> bool:
+    """Whether the connection was refused because no process listens."""
+    return any(isinstance(cause, OSError) and cause.errno in _NOBODY_LISTENS for cause in _causes(error))
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -166,32 +166,35 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 class SingleWriteBackend(httpcore.AsyncNetworkBackend):
-    """Connects as httpcore does by itself; what is written to a connection goes out when its answer is read."""
+    """Connects as httpcore's own backend, but sends a request as one write, when its answer is read.
+
+    httpcore writes the head and the body of a request separately, and each write wakes the peer up.
+    """
 
     def __init__(self) -> None:
         self._backend = httpcore.AnyIOBackend()
 
-    async def connect_tcp(self, *place: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+    async def connect_tcp(self, *address: Any, **options: Any) -> httpcore.AsyncNetworkStream:
         """A connection to a host and port."""
-        return _SingleWriteStream(await self._backend.connect_tcp(*place, **options))
+        return _SingleWriteStream(await self._backend.connect_tcp(*address, **options))
 
-    async def connect_unix_socket(self, *place: Any, **options: Any) -> httpcore.AsyncNetworkStream:
+    async def connect_unix_socket(self, *address: Any, **options: Any) -> httpcore.AsyncNetworkStream:
         """A connection to a Unix socket."""
-        return _SingleWriteStream(await self._backend.connect_unix_socket(*place, **options))
+        return _SingleWriteStream(await self._backend.connect_unix_socket(*address, **options))
 
 
 class _SingleWriteStream(httpcore.AsyncNetworkStream):
     def __init__(self, stream: httpcore.AsyncNetworkStream) -> None:
         self._stream = stream
-        self._held: list[bytes] = []
+        self._written: list[bytes] = []
 
     async def write(self, buffer: bytes, *limit: Any, **limits: Any) -> None:
-        self._held.append(buffer)
+        self._written.append(buffer)
 
     async def read(self, max_bytes: int, *limit: Any, **limits: Any) -> bytes:
-        if self._held:
-            request = b"".join(self._held)
-            self._held.clear()
+        if self._written:
+            request = b"".join(self._written)
+            self._written.clear()
             await self._stream.write(request, *limit, **limits)
         return await self._stream.read(max_bytes, *limit, **limits)
 

@@ -1,4 +1,4 @@
-"""The other gateways: settlements of their deliveries are sent to them."""
+"""Forwards settlements to the gateways that own the leases."""
 
 from __future__ import annotations
 
@@ -19,45 +19,45 @@ from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.routing import Route
 
 _MAX_CALLS = 500
-_KEPT_LINES = 1_000
+_KEPT_BATCHERS = 1_000
 _WAIT_SECONDS = 5
-"""Settles that would wait longer for their call are refused: their owner is too slow."""
+"""Longest expected wait of a settle for its call; a settle that would wait longer is refused."""
 
 
 class Peers:
-    """Settles at the owners. Concurrent settles on a queue of one owner become one call.
+    """Settles at the owners of leases. Concurrent settles for one queue and owner are batched into one call.
 
-    What only acks goes in a line of its own: it never waits for a broker that is slow to take a copy.
+    Settles with acks only have a batcher of their own, so that they never wait for copies written to a slow broker.
     """
 
     def __init__(
         self,
         signer: Signer,
         directory: SocketDirectory,
-        places: Sequence[Address] = (),
+        addresses: Sequence[Address] = (),
         answer_seconds: float = ANSWER_SECONDS,
     ) -> None:
-        """``places``: where peers on other hosts are, at all addresses of a name. ``answer_seconds``: how long an owner
-        may take.
+        """``addresses``: the peers on other hosts; a host name stands for all its IP addresses. ``answer_seconds``: the
+        time-out of a call to an owner.
         """
         self._directory = directory
         self._client = PeerClient(signer, answer_seconds)
-        self._addresses = Addresses(self._client, directory, places)
-        self._lines: dict[tuple[str, str, bool], Batcher[bytes, Answer]] = {}
+        self._addresses = Addresses(self._client, directory, addresses)
+        self._batchers: dict[tuple[str, str, bool], Batcher[bytes, Answer]] = {}
 
     async def settle(
         self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
     ) -> Sequence[SettleResult]:
         """Have the gateway of incarnation ``owner`` settle; one result per token.
 
-        Raises LeaseLost when there is no such gateway (any more), OwnerUnreachable when no connection came about,
-        OutcomeUnknown when it was asked and did not answer in time, Overloaded when too many wait for it, and what it
-        raised for the whole call.
+        Raises LeaseLost when that gateway does not exist (any more), OwnerUnreachable when no connection was made,
+        OutcomeUnknown when it was called and did not answer in time, Overloaded when too many settles wait for it, and
+        the error that it raised for the whole call.
         """
         entry = encode_call(route.queue, settlement, traceparent)
         if len(entry) + 2 > MAX_CALL_BYTES:
             raise BodyTooLarge(actual=len(entry), limit=MAX_CALL_BYTES)
-        answer = await self._line(owner, route, only_acks=_only_acks(settlement)).submit(entry)
+        answer = await self._batcher(owner, route, only_acks=_only_acks(settlement)).submit(entry)
         if isinstance(answer, BabelgateError):
             raise answer
         if len(answer) != _count(settlement):
@@ -65,17 +65,17 @@ class Peers:
         return answer
 
     async def close(self) -> None:
-        """Finish what is in flight, then close the connections; idempotent."""
-        await asyncio.gather(*(line.idle() for line in self._lines.values()))
+        """Finish the calls in flight, then close the connections; idempotent."""
+        await asyncio.gather(*(batcher.idle() for batcher in self._batchers.values()))
         await self._client.close()
         self._directory.close()
 
-    def _line(self, owner: str, route: Route, only_acks: bool) -> Batcher[bytes, Answer]:
+    def _batcher(self, owner: str, route: Route, only_acks: bool) -> Batcher[bytes, Answer]:
         key = (owner, route.queue, only_acks)
-        line = self._lines.get(key)
-        if line is None:
-            if len(self._lines) >= _KEPT_LINES:
-                self._lines = {key: line for key, line in self._lines.items() if line.busy}
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            if len(self._batchers) >= _KEPT_BATCHERS:
+                self._batchers = {key: batcher for key, batcher in self._batchers.items() if batcher.busy}
 
             async def flush(entries: list[bytes]) -> Sequence[Answer]:
                 answers: list[Answer] = []
@@ -86,8 +86,8 @@ class Peers:
                         answers += failure_for_each(error, count)
                 return answers
 
-            line = self._lines[key] = Batcher(flush, _MAX_CALLS, _WAIT_SECONDS)
-        return line
+            batcher = self._batchers[key] = Batcher(flush, _MAX_CALLS, _WAIT_SECONDS)
+        return batcher
 
     async def _call(self, owner: str, broker: str, body: bytes, count: int) -> Sequence[Answer]:
         try:
@@ -99,27 +99,27 @@ class Peers:
             self._addresses.forget(owner)
             raise LeaseLost from None
         except PeerUnreachable as error:
-            # Whoever takes its place will say so; without being asked again the owner would be there for ever.
+            # Another gateway may listen at the address by now: look the owner up again next time.
             self._addresses.forget(owner)
             raise OwnerUnreachable(reason=str(error)) from error
         except (PeerSilent, msgspec.MsgspecError) as error:
-            raise OutcomeUnknown(broker, f"the replica that holds the lease gave no answer: {error}") from error
+            raise OutcomeUnknown(broker, f"the replica that holds the lease did not answer: {error}") from error
         if len(answers) != count:
             raise OutcomeUnknown(broker, f"the replica answered {len(answers)} of {count} settlements")
         return answers
 
 
 def bodies(entries: Sequence[bytes]) -> Iterator[tuple[bytes, int]]:
-    """The entries as the bodies of as few calls as hold them, each with how many are in it."""
-    held: list[bytes] = []
+    """Join ``entries`` into as few request bodies as possible; yields each body and its number of entries."""
+    batch: list[bytes] = []
     size = 2
     for entry in entries:
-        if held and size + len(entry) > MAX_CALL_BYTES:
-            yield b"[%b]" % b",".join(held), len(held)
-            held, size = [], 2
-        held.append(entry)
+        if batch and size + len(entry) > MAX_CALL_BYTES:
+            yield b"[%b]" % b",".join(batch), len(batch)
+            batch, size = [], 2
+        batch.append(entry)
         size += len(entry) + 1
-    yield b"[%b]" % b",".join(held), len(held)
+    yield b"[%b]" % b",".join(batch), len(batch)
 
 
 def _only_acks(settlement: Settlement) -> bool:
@@ -127,5 +127,5 @@ def _only_acks(settlement: Settlement) -> bool:
 
 
 def _count(settlement: Settlement) -> int:
-    asks: tuple[Sequence[Nack | Reject | Extend], ...] = (settlement.nacks, settlement.rejects, settlement.extends)
-    return len(settlement.acks) + sum(len(ask.ack_tokens) for several in asks for ask in several)
+    requests: tuple[Sequence[Nack | Reject | Extend], ...] = (settlement.nacks, settlement.rejects, settlement.extends)
+    return len(settlement.acks) + sum(len(request.ack_tokens) for several in requests for request in several)

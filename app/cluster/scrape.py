@@ -1,4 +1,4 @@
-"""All numbers together: of this process, of its siblings, and of the brokers."""
+"""Collects the metrics of this process, the other workers and the brokers for one scrape."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from app.runtime import turns
 
 
 class Scraping:
-    """Answers who asks for numbers. Scrapes at the same time share one collection."""
+    """Answers scrapes and the other workers. Concurrent scrapes share one collection."""
 
-    def __init__(self, metrics: Metrics, gauges: Gauges, siblings: Workers | None = None) -> None:
-        """``siblings``: the other workers of this gateway."""
+    def __init__(self, metrics: Metrics, gauges: Gauges, workers: Workers | None = None) -> None:
+        """``workers``: the other workers of this gateway; None if there are none."""
         self._metrics = metrics
         self._gauges = gauges
-        self._siblings = siblings
+        self._workers = workers
         self._collecting: asyncio.Task[Snapshot] | None = None
 
     async def start(self) -> None:
-        """Become known to the siblings."""
-        if self._siblings is not None:
-            await self.tell()
+        """Make this process known to the other workers."""
+        if self._workers is not None:
+            await self.report()
 
     async def show(self, accept: str) -> tuple[bytes, str]:
-        """The text for Prometheus, as its header ``accept`` wants it, and the content type. Takes at most 3 s."""
+        """The exposition in the format that the header ``accept`` prefers, and its content type. Takes at most 3 s."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._collect())
         snapshot = await asyncio.shield(self._collecting)
-        # Of a thousand queues it is long: requests are served meanwhile.
+        # With many queues the text takes long to make, so a thread makes it.
         return await asyncio.to_thread(exposition, snapshot, accept)
 
-    async def tell(self) -> bytes:
-        """The numbers of this process for a sibling, which are on disk before they are told."""
+    async def report(self) -> bytes:
+        """The encoded metrics of this process for another worker; they are written to disk first."""
         text = await asyncio.to_thread(encode, await self._own())
-        if self._siblings is not None:
-            await self._siblings.keep(text)
+        if self._workers is not None:
+            await self._workers.write_own(text)
         return text
 
     async def alone(self) -> Snapshot:
-        """The numbers of this process and of the brokers."""
+        """The metrics of this process and of the brokers."""
         return _whole(await self._own(), await self._gauges.of_brokers())
 
     async def close(self) -> None:
-        """Leave what was counted to the siblings; idempotent."""
+        """Write the last metrics of this process to disk for the other workers; idempotent."""
         await self._gauges.close()
-        if self._siblings is not None:
-            await self.tell()
-            await self._siblings.close()
+        if self._workers is not None:
+            await self.report()
+            await self._workers.close()
 
     async def _collect(self) -> Snapshot:
-        if self._siblings is None:
+        if self._workers is None:
             return await self.alone()
-        brokers, others, text = await asyncio.gather(self._gauges.of_brokers(), self._siblings.ask(), self.tell())
+        brokers, others, text = await asyncio.gather(self._gauges.of_brokers(), self._workers.read(), self.report())
         total = await asyncio.to_thread(lambda: merged([decode(text), *others.snapshots]))
         total[WORKERS.otel] = {("up",): 1.0 + others.up, ("silent",): float(others.silent)}
         return _whole(total, brokers)
@@ -67,6 +67,6 @@ class Scraping:
 
 
 def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:
-    """Where the broker tells the leases in flight, they are not those that processes keep."""
+    """Merge both; a broker's count of leases in flight replaces the count of the processes."""
     leases = processes.get(LEASES_IN_FLIGHT.otel, {}) | brokers.get(LEASES_IN_FLIGHT.otel, {})
     return processes | brokers | {LEASES_IN_FLIGHT.otel: leases}

@@ -1,9 +1,9 @@
-"""How gateways prove to each other that they share a token key, without a secret on the wire.
+"""Signs calls between gateways that share a token key, and verifies them; no secret is sent.
 
-A request carries ``key-id timestamp nonce target digest mac``: Unix milliseconds, a random word, the incarnation it is
-meant for (``-``: whoever answers), the SHA-256 of its body, and the HMAC over all of that, its method and its path.
-The mac is checked before the body is read. An answer carries the HMAC over the request's mac, its status and its body.
-What is signed is not encrypted.
+A request carries ``key-id timestamp nonce target digest mac``: Unix milliseconds, a random word, the incarnation that
+must answer (``-``: any), the SHA-256 of the body, and the HMAC over these fields, the method and the path. The MAC is
+checked before the body is read. An answer carries the HMAC over the request's MAC, its status and its body. Signed
+data is not encrypted.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from app.gateway.ack_tokens import TokenKey
 HEADER = "babelgate-signature"
 ANYBODY = "-"
 MAX_AGE_MS = 60_000
-"""A request that is older, or that far in the future, is refused. A settle repeated within it ends nothing anew."""
+"""Requests older or newer than this are refused. Repeating a settle within this time has no effect."""
 _CONTEXT = b"babelgate peer"
 
 
 class Proof:
-    """A signed request, and the key to its answer."""
+    """The signature of a request, and the key that signs its answer."""
 
     __slots__ = ("_digest", "_key", "_mac", "header", "target")
 
@@ -37,7 +37,7 @@ class Proof:
         self._mac = mac
 
     def covers(self, body: bytes) -> bool:
-        """Whether ``body`` is what was signed."""
+        """Whether ``body`` is the body that was signed."""
         return hmac.compare_digest(hashlib.sha256(body).hexdigest(), self._digest)
 
     def of_answer(self, status: int, body: bytes) -> str:
@@ -45,12 +45,12 @@ class Proof:
         return _mac(self._key, b"answer %s %d\n%b" % (self._mac.encode(), status, body))
 
     def is_answered_by(self, signature: str, status: int, body: bytes) -> bool:
-        """Whether an answer is the one that its ``signature`` was made for, by a holder of the key."""
+        """Whether ``signature`` is that of this answer, made by a holder of the key."""
         return hmac.compare_digest(self.of_answer(status, body).encode(), signature.encode("utf-8", "replace"))
 
 
 class Signer:
-    """Signs with the first of the keys and verifies with all; their secrets are used only through a derived key."""
+    """Signs with the first key and verifies with all. Each signing key is derived from the secret of a token key."""
 
     def __init__(self, keys: Sequence[TokenKey], clock: Clock) -> None:
         self._keys = {key.id: hmac.new(_derived(key), digestmod="sha256") for key in keys}
@@ -58,7 +58,7 @@ class Signer:
         self._clock = clock
 
     def sign(self, method: str, path: str, target: str, body: bytes) -> Proof:
-        """The proof of a request to the incarnation ``target``; its ``header`` is to be sent as HEADER."""
+        """The proof of a request to the incarnation ``target``; send its ``header`` as HEADER."""
         key = self._keys[self._id]
         digest = hashlib.sha256(body).hexdigest()
         text = f"{self._id} {self._clock()} {os.urandom(8).hex()} {target} {digest}"

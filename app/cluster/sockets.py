@@ -1,4 +1,4 @@
-"""The directory in which the gateways of one host find each other: a Unix socket each, named by its incarnation."""
+"""The directory of the Unix sockets of all gateways of one host, each named by its incarnation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BACKLOG = 1_024
 
 
 class SocketDirectory:
-    """Binds this process's socket and leads to those of the others. ``path`` lies on a disk of this host."""
+    """Binds the socket of this process and finds those of other processes. ``path``: a directory on this host."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -26,7 +26,7 @@ class SocketDirectory:
         self._descriptor: int | None = None
 
     def open(self) -> None:
-        """Make the directory, for its owner only, and clear it of what killed processes left; idempotent.
+        """Create the directory with mode 0700 and remove the sockets of killed processes; idempotent.
 
         Raises ConfigError naming ``peers.directory``.
         """
@@ -42,42 +42,42 @@ class SocketDirectory:
     def bind(self, incarnation: str) -> socket.socket:
         """The listening socket of this process. Raises ConfigError naming ``peers.directory``."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # It gets its name once it listens: whoever finds one that refuses may take it for a dead process's.
+        # It gets its final name once it listens: a socket that refuses connections counts as dead and is removed.
         draft = f"{self._base}/{incarnation}.new"
         try:
             listener.bind(draft)
             os.chmod(draft, 0o600)
             listener.listen(_BACKLOG)
-            os.rename(draft, self._place(incarnation))
+            os.rename(draft, self._socket_path(incarnation))
         except OSError as error:
             listener.close()
             raise self._refused(error.strerror or str(error)) from None
         return listener
 
     def find(self, incarnation: str) -> str | None:
-        """The path of the socket of ``incarnation``, where there is one."""
-        place = self._place(incarnation)
-        if self._base is None or not _NAME.fullmatch(place.rpartition("/")[2]):
+        """The path of the socket of ``incarnation``; None if there is none."""
+        path = self._socket_path(incarnation)
+        if self._base is None or not _NAME.fullmatch(path.rpartition("/")[2]):
             return None
-        return place if os.path.exists(place) else None
+        return path if os.path.exists(path) else None
 
     def remove(self, incarnation: str) -> None:
-        """Take this process's socket away; idempotent."""
+        """Remove the socket of ``incarnation``; idempotent."""
         with contextlib.suppress(OSError):
-            os.unlink(self._place(incarnation))
+            os.unlink(self._socket_path(incarnation))
 
     def close(self) -> None:
-        """Let go of the directory; idempotent."""
+        """Close the directory; idempotent."""
         self._base = None
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _place(self, incarnation: str) -> str:
+    def _socket_path(self, incarnation: str) -> str:
         return f"{self._base}/{incarnation}.sock"
 
     def _short(self, path: Path) -> str:
-        """A spelling of ``path`` that leaves room for a socket's name."""
+        """A path to the same directory that is short enough for the sockets in it."""
         longest = path / f"{'0' * 16}.sock"
         if len(os.fsencode(longest)) <= _MAX_PATH_BYTES:
             return str(path)
@@ -97,7 +97,7 @@ class SocketDirectory:
         return ConfigError(key="peers.directory", reason=f"{self.path}: {why}")
 
 
-def _is_dead(place: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as knock:
-        knock.setblocking(False)
-        return knock.connect_ex(place) == errno.ECONNREFUSED
+def _is_dead(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        return probe.connect_ex(path) == errno.ECONNREFUSED

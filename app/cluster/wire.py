@@ -1,4 +1,4 @@
-"""What gateways say to each other, as JSON: settlements, their results, and errors by the name of their class."""
+"""The JSON messages between gateways: settlements, their results, and errors by the name of their class."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ Answer = Sequence[SettleResult] | BabelgateError
 
 
 class Identity(Struct, frozen=True):
-    """Who answers at an address."""
+    """The identity of the gateway at an address."""
 
     incarnation: str
 
 
 class SettleCall(Struct, frozen=True, array_like=True):
-    """One settlement to carry out on ``queue``; ``traceparent`` where it is traced."""
+    """One settlement of leases of ``queue``; ``traceparent`` if it is traced."""
 
     queue: str
     settlement: Settlement
@@ -74,7 +74,7 @@ def decode_calls(body: bytes) -> list[SettleCall]:
 
 
 def encode_answers(answers: Sequence[Answer]) -> bytes:
-    """The body of the answer: the results of each settlement, or the error of it as a whole."""
+    """The body of an answer: per settlement its results, or the error of the whole settlement."""
     return _encoder.encode(
         [
             _written(answer)
@@ -94,7 +94,7 @@ def encode_answers(answers: Sequence[Answer]) -> bytes:
 
 
 def decode_answers(body: bytes) -> list[Answer]:
-    """What the owner answered. Raises msgspec.MsgspecError."""
+    """The results or the error of each settlement. Raises msgspec.MsgspecError."""
     return [
         _rebuilt(answer)
         if isinstance(answer, _Error)
@@ -114,7 +114,7 @@ def _written(error: BabelgateError) -> _Error:
 
 
 def _rebuilt(error: _Error) -> BabelgateError:
-    """The error as it was raised there; one of a class that is unknown here keeps its sentence."""
+    """The error as the peer raised it; an error of an unknown class becomes a BrokerError with the same text."""
     try:
         return _CLASSES[error.kind](**error.facts)
     except (KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The workers of one ``serve`` know each other by a directory that is theirs alone."""
+"""Creates the directory that the workers of one ``serve`` share."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ log = get_logger("babelgate.server")
 
 @contextlib.contextmanager
 def workers_directory(state_dir: Path) -> Iterator[Path | None]:
-    """A new directory below ``state_dir``, held by this process and removed at the end; None where there can be none.
+    """A new directory below ``state_dir``, locked by this process and removed at the end; None if it cannot be created.
 
-    What killed gateways left there is removed first.
+    Directories left by killed gateways are removed first.
     """
     try:
-        directory, held = _made(state_dir / "workers")
+        directory, lock = _create(state_dir / "workers")
     except OSError as error:
-        log.warning("workers cannot tell each other their numbers: /metrics is of one of them", error=error)
+        log.warning("workers cannot share their metrics: /metrics shows those of one worker only", error=error)
         yield None
         return
     try:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-        held.close()
+        lock.close()
 
 
-def _made(parent: Path) -> tuple[Path, FileLock]:
+def _create(parent: Path) -> tuple[Path, FileLock]:
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Another gateway with this state directory must not take a directory for a dead one's before it is held.
-    with FileLock(parent) as everyone:
-        everyone.acquire()
+    # The lock on the parent keeps another gateway from removing the new directory before it is locked.
+    with FileLock(parent) as parent_lock:
+        parent_lock.acquire()
         for left in parent.iterdir():
             if left.is_dir() and _is_free(left):
                 shutil.rmtree(left, ignore_errors=True)
         directory = parent / os.urandom(8).hex()
         directory.mkdir(mode=0o700)
-        held = FileLock(directory)
-        held.acquire()
-    return directory, held
+        lock = FileLock(directory)
+        lock.acquire()
+    return directory, lock
 
 
 def _is_free(directory: Path) -> bool:

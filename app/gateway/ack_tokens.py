@@ -2,7 +2,7 @@
 
 A token is base64url of the version, the key id and the fields, joined by line feeds and padded with spaces to whole
 groups of three bytes, followed by base64url of the first 18 bytes of HMAC-SHA256 over the text before. The last field
-is what is known of the message, as a JSON array: whoever settles can tell which message it was.
+holds the facts of the message as a JSON array, so that a settle can report which message it was.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from app.observe.events import Facts
 
 MAX_TOKEN_LENGTH = 2400
 _MAX_FACTS_BYTES = 1024
-"""Facts that take more (a job's name, a foreign id may have any length) stay out of the token, but for which message it
-is."""
+"""Most bytes of the facts in a token: a job's name or a foreign id may have any length. Larger facts are reduced to the
+ones that identify and measure the message."""
 _VERSION = "1"
 _MAC_BYTES = 18
 _MAC_LENGTH = 24
@@ -28,13 +28,15 @@ _MAC_LENGTH = 24
 NO_FACTS = Facts()
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Facts).decode
-_NOTHING = _encode(NO_FACTS)
+_ENCODED_NO_FACTS = _encode(NO_FACTS)
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """What an ack token says: the delivery's ``handle`` at its ``broker``, the ``receiver`` that handed it out, the
-    deadline it had then (Unix ms, a hint: the broker's is the truth), the attempts it was handed out with, and the
-    facts of its message, where these are not too long."""
+    """The content of an ack token.
+
+    The delivery's ``handle`` at its ``broker``, the ``receiver`` that handed it out, its deadline at that time (Unix
+    ms; a hint, as the broker's deadline decides), its attempts, and the facts of its message if they are not too long.
+    """
 
     queue: str
     broker: str
@@ -70,7 +72,7 @@ class TokenSealer:
         fields = (
             f"{self._head}{lease.queue}\n{lease.broker}\n{lease.handle}\n"
             f"{lease.receiver}\n{lease.deadline}\n{lease.attempts}\n"
-        ).encode("ascii") + (_told(lease.facts) or _told(_essence(lease.facts)) or _NOTHING)
+        ).encode("ascii") + (_encoded_facts(lease.facts) or _encoded_facts(_essence(lease.facts)) or _ENCODED_NO_FACTS)
         text = urlsafe_b64encode(fields + b"  "[: -len(fields) % 3])
         return (text + _mac(self._mac, text)).decode("ascii")
 
@@ -80,7 +82,7 @@ class TokenSealer:
             if len(token) > MAX_TOKEN_LENGTH:
                 raise InvalidAckToken
             text, mac = token[:-_MAC_LENGTH].encode("ascii"), token[-_MAC_LENGTH:]
-            # The mac is over the text as it stands, so that only the one spelling that was issued is good.
+            # The MAC covers the encoded text, so that only the encoding that was issued is valid.
             fields = urlsafe_b64decode(text).decode()
             version, key, of_queue, broker, handle, receiver, deadline, attempts, facts = fields.split("\n")
             if (
@@ -95,8 +97,8 @@ class TokenSealer:
         return Lease(of_queue, broker, handle, receiver, int(deadline), int(attempts), _decode(facts))
 
 
-def _told(facts: Facts) -> bytes:
-    """``facts`` as text; empty where it is too long, or a foreign id holds half a character."""
+def _encoded_facts(facts: Facts) -> bytes:
+    """``facts`` as JSON; empty if it is too long, or if a foreign id contains a lone surrogate."""
     try:
         text = _encode(facts)
     except UnicodeEncodeError:
@@ -105,7 +107,7 @@ def _told(facts: Facts) -> bytes:
 
 
 def _essence(facts: Facts) -> Facts:
-    """Which message it is, and what is measured by."""
+    """The facts that identify and measure the message."""
     return Facts(facts.attempts, facts.message_id, created_at=facts.created_at, size=facts.size)
 
 

@@ -1,4 +1,4 @@
-"""What is true at the moment: of this process, and of the brokers, which are asked with care."""
+"""Reads the gauges: of this process, and of the brokers with a bounded number of queries."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from app.runtime import turns
 from app.runtime.background import BackgroundTasks
 
 READ_SECONDS = 2.0
-"""How long the brokers have to answer."""
+"""Time-out for the answers of the brokers to one reading."""
 FRESH_SECONDS = 1.0
-"""A reading is shown for so long, however many ask for it."""
+"""How long a reading is reused."""
 KEPT_SECONDS = 60.0
-"""What there was no time to ask about is shown as it was, for so long."""
+"""How long the last counts of a queue are shown when there was no time to read them again."""
 AT_ONCE = 4
-"""Questions to one broker at a time."""
+"""Maximum number of concurrent queries to one broker."""
 _LIST_SECONDS = 60.0
 
 _COUNTS: Sequence[tuple[Metric, str]] = (
@@ -61,7 +61,7 @@ log = get_logger("babelgate.gauges")
 
 
 class Gauges:
-    """Of the queues that ``metrics`` has a label for, which are not many."""
+    """The gauges of the queues that ``metrics`` has a label for; their number is bounded."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Gauges:
         self._read_at = 0.0
 
     def here(self) -> Snapshot:
-        """Of this process alone; no I/O."""
+        """The gauges of this process; no I/O."""
         held: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
         for runtime in self._gateway.queue_runtimes:
@@ -98,13 +98,13 @@ class Gauges:
         }
 
     async def of_brokers(self) -> Snapshot:
-        """Of the brokers, without what they cannot tell or did not tell in time: at most 2 s, and never raises."""
+        """The gauges of the brokers, without values that were not available within 2 s. Never raises."""
         if self._reading is None or (self._reading.done() and time.monotonic() - self._read_at > FRESH_SECONDS):
             self._reading = asyncio.get_running_loop().create_task(self._read())
         return await asyncio.shield(self._reading)
 
     async def close(self) -> None:
-        """Stop asking; idempotent."""
+        """Stop all queries; idempotent."""
         await asyncio.gather(*(broker.close() for broker in self._brokers))
 
     def _of_journal(self) -> Snapshot:
@@ -122,12 +122,12 @@ class Gauges:
 
     async def _read(self) -> Snapshot:
         routes = self._routes()
-        asked = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
-        await asyncio.gather(*asked)
+        readings = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
+        await asyncio.gather(*readings)
         snapshot: Snapshot = {metric.otel: {} for metric, _ in _COUNTS}
         for broker in self._brokers:
             await turns.mapped(partial(self._know, broker), broker.listed)
-            for queue, stats in broker.told().items():
+            for queue, stats in broker.counts().items():
                 for metric, field in _COUNTS:
                     value = getattr(stats, field)
                     if value is not None:
@@ -153,7 +153,7 @@ class Gauges:
 
 
 class _Broker:
-    """Asks one broker. No question is cut off: one that it does not answer takes the place of a later one."""
+    """Queries one broker. Queries are not cancelled: an unanswered query takes the place of later ones."""
 
     def __init__(self, binding: Binding, outages: Outages) -> None:
         self.binding = binding
@@ -163,48 +163,48 @@ class _Broker:
         self.listed: Sequence[str] = ()
         self._listed_at = -_LIST_SECONDS
         self._stats: dict[str, tuple[float, QueueStats]] = {}
-        self._asked_at: dict[str, float] = {}
-        self._under_way: set[str] = set()
-        self._left: deque[Route] = deque()
+        self._queried_at: dict[str, float] = {}
+        self._in_progress: set[str] = set()
+        self._waiting: deque[Route] = deque()
         self._ping: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
-        self._asking: BackgroundTasks[None] = BackgroundTasks()
+        self._queries: BackgroundTasks[None] = BackgroundTasks()
 
-    def told(self) -> Mapping[str, QueueStats]:
-        """What is known of its queues; of a broker that is down, nothing."""
+    def counts(self) -> Mapping[str, QueueStats]:
+        """The last counts of its queues; empty while the broker is down."""
         if not self.up:
             return {}
         oldest = time.monotonic() - KEPT_SECONDS
         return {queue: stats for queue, (at, stats) in self._stats.items() if at > oldest}
 
     async def read(self, routes: Sequence[Route], seconds: float) -> None:
-        """Ask whether it is up, and of the queues of ``routes``, those first that were asked longest ago."""
+        """Ping the broker and read the counts of ``routes``, least recently read first; takes at most ``seconds``."""
         loop = asyncio.get_running_loop()
         if self._ping is None:
-            self._ping = loop.create_task(self._find_out())
+            self._ping = loop.create_task(self._check_up())
         if isinstance(self.binding, Lists) and self._listing is None:
             self._listing = loop.create_task(self._list(self.binding))
-        waiting = [route for route in routes if route.queue not in self._under_way]
-        self._left.extend(sorted(waiting, key=lambda route: self._asked_at.get(route.queue, 0.0)))
-        for _ in range(min(AT_ONCE - len(self._asking), len(waiting))):
-            self._asking.start(self._ask())
+        waiting = [route for route in routes if route.queue not in self._in_progress]
+        self._waiting.extend(sorted(waiting, key=lambda route: self._queried_at.get(route.queue, 0.0)))
+        for _ in range(min(AT_ONCE - len(self._queries), len(waiting))):
+            self._queries.start(self._query())
         ping = self._ping
         await asyncio.wait(
-            {ping, *self._asking, *([self._listing] if self._listing is not None else [])}, timeout=seconds
+            {ping, *self._queries, *([self._listing] if self._listing is not None else [])}, timeout=seconds
         )
-        self._left.clear()
+        self._waiting.clear()
         if not ping.done():
             self.up = False
 
     async def close(self) -> None:
-        """Stop asking."""
-        tasks = [task for task in (*self._asking, self._ping, self._listing) if task is not None]
+        """Stop all queries."""
+        tasks = [task for task in (*self._queries, self._ping, self._listing) if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    async def _find_out(self) -> None:
+    async def _check_up(self) -> None:
         try:
             await self.binding.ping()
             self.up = True
@@ -213,7 +213,7 @@ class _Broker:
             self._outages.found(self.name, error)
         except Exception:
             self.up = False
-            log.exception("broker not asked", broker=self.name)
+            log.exception("broker not pinged", broker=self.name)
         finally:
             self._ping = None
 
@@ -225,16 +225,16 @@ class _Broker:
         except BabelgateError:
             return
         except Exception:
-            log.exception("broker not asked for its queues", broker=self.name)
+            log.exception("queues of a broker not listed", broker=self.name)
         finally:
             self._listing = None
 
-    async def _ask(self) -> None:
-        while self._left:
-            route = self._left.popleft()
+    async def _query(self) -> None:
+        while self._waiting:
+            route = self._waiting.popleft()
             queue = route.queue
-            self._asked_at[queue] = time.monotonic()
-            self._under_way.add(queue)
+            self._queried_at[queue] = time.monotonic()
+            self._in_progress.add(queue)
             try:
                 stats = await self.binding.stats(route.native)
                 self._stats[queue] = time.monotonic(), stats
@@ -242,6 +242,6 @@ class _Broker:
                 self._stats.pop(queue, None)
             except Exception:
                 self._stats.pop(queue, None)
-                log.exception("queue not asked for its counts", queue=queue, broker=self.name)
+                log.exception("counts of a queue not read", queue=queue, broker=self.name)
             finally:
-                self._under_way.discard(queue)
+                self._in_progress.discard(queue)

@@ -45,16 +45,18 @@ def _route(key: str, rule: Rule) -> Route:
         route = rule.route(rule.match.replace("*", SAMPLE) if key != "default" else SAMPLE)
     except ConfigError as error:
         raise ConfigError(key=f"{key}.{error.key}", reason=error.reason) from None
-    if lack := _lack(route):
-        raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {lack}")
-    able, policy, name = route.capabilities, route.policy, route.broker
-    if policy.lease_seconds > able.max_lease_seconds:
-        asked, most = policy.lease_seconds, able.max_lease_seconds
-        reason = f"{asked:.15g} is more than the {most:.15g} seconds that {name!r} leases for"
+    if missing := _missing_capability(route):
+        raise ConfigError(key=f"{key}.broker", reason=f"the broker {route.broker!r} {missing}")
+    capabilities, policy, name = route.capabilities, route.policy, route.broker
+    if policy.lease_seconds > capabilities.max_lease_seconds:
+        configured, maximum = policy.lease_seconds, capabilities.max_lease_seconds
+        reason = f"{configured:.15g} is more than the {maximum:.15g} seconds that {name!r} leases for"
         raise ConfigError(key=f"{key}.lease_seconds", reason=reason)
     longest = max(policy.backoff_seconds, default=0)
-    if able.max_delay_seconds is not None and longest > able.max_delay_seconds:
-        reason = f"{longest:.15g} is more than the {able.max_delay_seconds:.15g} seconds that {name!r} delays by"
+    if capabilities.max_delay_seconds is not None and longest > capabilities.max_delay_seconds:
+        reason = (
+            f"{longest:.15g} is more than the {capabilities.max_delay_seconds:.15g} seconds that {name!r} delays by"
+        )
         raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
     if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
         reason = f"the broker {name!r} keeps dead letters out of reach"
@@ -62,14 +64,14 @@ def _route(key: str, rule: Rule) -> Route:
     return route
 
 
-def _lack(route: Route) -> str | None:
+def _missing_capability(route: Route) -> str | None:
     """The capability that the broker lacks and that the gateway cannot replace; None if there is none.
 
     A copy needs the body, so the gateway replaces nothing where the broker keeps the leases.
     """
-    able, binding = route.capabilities, route.binding
-    if able.lease_keeper == "broker":
-        if not able.native_release:
+    capabilities, binding = route.capabilities, route.binding
+    if capabilities.lease_keeper == "broker":
+        if not capabilities.native_release:
             return "keeps its leases but does not count failed deliveries"
         if not isinstance(binding, DeadLetters):
             return "keeps its leases but cannot dead-letter in one step"

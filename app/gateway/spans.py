@@ -1,7 +1,7 @@
-"""The spans of the work at brokers, named and attributed by OpenTelemetry's conventions for messaging.
+"""Spans of operations at brokers, by OpenTelemetry's semantic conventions for messaging.
 
-https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.41). Each verb of the gateway is one
-span, whatever calls to the broker it takes; destinations are named as in our URLs on every broker.
+https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.41). Each operation of the gateway is
+one span, however many calls to the broker it makes. The destination is the queue name of the URL on every broker.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ _TYPES = {"send": "send", "receive": "receive", "redrive": "send"}
 _NO_FACTS: Sequence[Facts] = ()
 
 
-class Operation:
-    """One verb at a broker, as a context manager. This one is not traced, and does nothing."""
+class OperationSpan:
+    """The span of one operation at a broker, as a context manager. This base class makes none and does nothing."""
 
     __slots__ = ()
 
     @property
     def traceparent(self) -> str | None:
-        """The context for whoever does a part of it elsewhere; None where it is not sampled."""
+        """The context for a peer that does a part of the operation; None if it is not sampled."""
         return None
 
     def carrying(self, outgoing: Outgoing) -> Outgoing:
-        """``outgoing`` with the context that it travels with."""
+        """``outgoing`` with the trace context in its headers."""
         return outgoing
 
     def concerned(self, messages: Sequence[Facts]) -> None:
-        """These messages came out of it."""
+        """Record the messages that the operation returned."""
 
     def ended(self, outcomes: Iterable[BabelgateError | None]) -> None:
-        """What became of each message."""
+        """Record the outcome of each message."""
 
-    def __enter__(self) -> Operation:
+    def __enter__(self) -> OperationSpan:
         return self
 
     def __exit__(
@@ -59,11 +59,13 @@ class Operation:
         return
 
 
-UNTRACED = Operation()
+UNTRACED = OperationSpan()
 
 
-def sending(trace: Trace | None, route: Route, sent: Sequence[tuple[Envelope, Outgoing]], *, batch: bool) -> Operation:
-    """Publishing ``sent``; a batch is one also where it is of one message."""
+def sending(
+    trace: Trace | None, route: Route, sent: Sequence[tuple[Envelope, Outgoing]], *, batch: bool
+) -> OperationSpan:
+    """The operation of publishing ``sent``. ``batch``: it is a batch, even if of one message."""
     if trace is None or not sent:
         return UNTRACED
     envelope, outgoing = sent[0]
@@ -74,29 +76,29 @@ def sending(trace: Trace | None, route: Route, sent: Sequence[tuple[Envelope, Ou
 
 
 def carrying(trace: Trace | None, route: Route, outgoing: Outgoing) -> Outgoing:
-    """``outgoing`` as it would travel if no span were made for it."""
+    """``outgoing`` with the trace context of the request, without a span of its own."""
     return outgoing if trace is None else _Carrying(trace, route).carrying(outgoing)
 
 
-def receiving(trace: Trace | None, route: Route) -> Operation:
-    """Receiving from ``route``: its span is made when it is known which messages came."""
+def receiving(trace: Trace | None, route: Route) -> OperationSpan:
+    """The operation of receiving from ``route``. Its span is made at the end, when the messages are known."""
     return UNTRACED if trace is None else _Receiving(trace, route)
 
 
-def settling(trace: Trace | None, route: Route, settlement: Settlement, sealer: TokenSealer) -> Operation:
-    """Settling the tokens of ``settlement``, which ``sealer`` has sealed."""
+def settling(trace: Trace | None, route: Route, settlement: Settlement, sealer: TokenSealer) -> OperationSpan:
+    """The operation of settling the tokens of ``settlement``, which ``sealer`` opens."""
     if trace is None or not trace.is_open:
         return UNTRACED
     return _Settling(trace, route, settlement, sealer)
 
 
-def redriving(trace: Trace | None, route: Route) -> Operation:
-    """Sending dead letters of ``route`` back."""
+def redriving(trace: Trace | None, route: Route) -> OperationSpan:
+    """The operation of redriving dead letters of ``route``."""
     return UNTRACED if trace is None else _Redriving(trace, route)
 
 
-class _Carrying(Operation):
-    """Of a request that is not sampled: what it came with travels on."""
+class _Carrying(OperationSpan):
+    """An operation of a request that is not sampled: the request's own context is passed on."""
 
     __slots__ = ("_route", "_trace")
 
@@ -108,7 +110,7 @@ class _Carrying(Operation):
         return _carrying(outgoing, self._route, self._trace.context, self._trace.baggage)
 
 
-class _Traced(Operation):
+class _Traced(OperationSpan):
     __slots__ = ("_errors", "_messages", "_route", "_span", "_trace")
 
     def __init__(self, trace: Trace, route: Route) -> None:
@@ -197,10 +199,10 @@ class _Receiving(_Traced):
     ) -> None:
         trace, messages = self._trace, self._messages
         if trace.context is None and not messages and not isinstance(error, Exception):
-            # Polls that find nothing would be most of all traces.
+            # Polls that return nothing would be most of all traces.
             trace.decline()
             return
-        parent = trace.decide(*_whose(messages))
+        parent = trace.decide(*_parent_of(messages))
         if parent is not None:
             attributes, links = _described(messages, parent, len(messages) != 1)
             self._span = self._start("receive", "CLIENT", parent, self._began, attributes, links)
@@ -215,9 +217,9 @@ class _Settling(_Traced):
         tokens = _tokens(settlement)
         several = sum(map(len, tokens.values()))
         began = time.time_ns()
-        # Whose child it is depends on its message only where it has one, and came without a context.
+        # The parent is taken from the message only if there is exactly one and the request has no context.
         facts = _known(route, tokens, sealer) if several == 1 and trace.context is None else _NO_FACTS
-        parent = trace.decide(*_whose(facts))
+        parent = trace.decide(*_parent_of(facts))
         if parent is None:
             return
         attributes, links = _described(facts or _known(route, tokens, sealer), parent, several != 1)
@@ -243,19 +245,19 @@ def _carrying(outgoing: Outgoing, route: Route, context: Context | None, baggage
 
 
 def error_type(error: BaseException) -> str:
-    """What kind of failure it is: an error's code, or the name of a class."""
+    """The value of error.type: an error's code, or the name of a class."""
     return error.problem_code if isinstance(error, BabelgateError) else type(error).__name__
 
 
 def _described(
     messages: Sequence[Facts], parent: RecordedSpan | Context, batch: bool
 ) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
-    """Attributes of a span about ``messages``, and its links to the contexts of these."""
+    """The attributes of a span for ``messages``, and its links to their contexts."""
     origin = _origin(parent)
     links: list[tuple[Context, Attributes]] = []
     for message in messages:
         context = of_message(message.traceparent, message.trace_id)
-        # What is above it needs no link; and where a formula gives the trace that it is in, there is nothing to see.
+        # The parent needs no link, and neither does a context computed from the same trace.
         if context is None or (context.trace_id, context.span_id) == origin:
             continue
         if context.flags is not None or context.trace_id != origin[0]:
@@ -266,7 +268,7 @@ def _described(
 
 
 def _origin(parent: RecordedSpan | Context) -> tuple[str, str]:
-    """The trace, and the span that the whole request is a child of; empty where it is a root."""
+    """The trace id, and the id of the parent span of the whole request; empty if the request is the root."""
     if isinstance(parent, Context):
         return parent.trace_id, parent.span_id
     above = parent.span.parent
@@ -274,22 +276,22 @@ def _origin(parent: RecordedSpan | Context) -> tuple[str, str]:
 
 
 def _of_message(message: Facts) -> Attributes:
-    told: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "messaging.message.id": message.message_id,
         "messaging.message.conversation_id": message.trace_id,
         "messaging.message.body.size": message.size,
         "messaging.babelqueue.attempts": message.attempts,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _whose(messages: Sequence[Facts]) -> tuple[str | None, str | None]:
-    """What is known of the context of the one message; of several no one is the parent."""
+def _parent_of(messages: Sequence[Facts]) -> tuple[str | None, str | None]:
+    """The ``traceparent`` and ``trace_id`` of a single message; several messages give no parent."""
     return (messages[0].traceparent, messages[0].trace_id) if len(messages) == 1 else (None, None)
 
 
 def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
-    """The tokens of each action that there are any for."""
+    """The tokens of each action that has any."""
     tokens = {
         "ack": settlement.acks,
         "nack": [token for nack in settlement.nacks for token in nack.ack_tokens],
@@ -300,7 +302,7 @@ def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
 
 
 def _known(route: Route, tokens: Mapping[str, Sequence[str]], sealer: TokenSealer) -> Sequence[Facts]:
-    """What the good ones of ``tokens`` say of their messages."""
+    """The facts in the valid ones of ``tokens``."""
     facts = []
     for each in tokens.values():
         for token in each:

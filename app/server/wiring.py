@@ -164,7 +164,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     if not owned and workers_directory is None:
         return App(api, gateway, shedder, parts, journaled)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
-    tell = scraping.tell if scraping is not None else None
+    tell = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), tell)
     return App(api, gateway, shedder, parts, journaled, port, peers)
 

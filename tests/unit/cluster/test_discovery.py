@@ -12,7 +12,7 @@ import pytest
 
 from app.clock import now_ms
 from app.cluster.client import Address, PeerClient, PeerSilent, PeerUnreachable
-from app.cluster.discovery import ASK_EVERY_SECONDS, Addresses
+from app.cluster.discovery import QUERY_EVERY_SECONDS, Addresses
 from app.cluster.signing import ANYBODY, Signer
 from app.cluster.sockets import SocketDirectory
 from app.cluster.wire import IDENTITY_PATH
@@ -91,7 +91,7 @@ async def test_one_that_is_nowhere_is_asked_for_once_a_second(client: PeerClient
         began = loop.time()
         assert await peers.find("beefbeefbeefbeef") is None, "another one is looked for once more"
         assert between.sent.count(b"GET /peer ") == 2
-        assert loop.time() - began > ASK_EVERY_SECONDS / 2
+        assert loop.time() - began > QUERY_EVERY_SECONDS / 2
 
 
 async def test_one_that_starts_later_is_found(client: PeerClient, hosts: list[Host]) -> None:
@@ -163,7 +163,7 @@ async def test_an_answer_without_end_is_none(client: PeerClient) -> None:
         place = Address(*server.sockets[0].getsockname())
         with pytest.raises(PeerSilent):
             await client.call(place, "GET", IDENTITY_PATH, ANYBODY)
-        with pytest.raises(PeerUnreachable, match="did not say who they are"):
+        with pytest.raises(PeerUnreachable, match="did not answer with their identity"):
             await addresses(client, place).find(STRANGE)
         await gone.acquire()
         await gone.acquire()

@@ -41,7 +41,7 @@ def siblings(tmp_path: Path) -> Workers:
 
 async def published(siblings: Workers) -> object:
     """The sum over the others; none of them is there."""
-    told = await siblings.ask()
+    told = await siblings.read()
     assert (told.up, told.silent) == (0, 0)
     total = merged(told.snapshots)
     assert total.get(catalogue.RECEIVE_WAITERS.otel) is None, "nobody waits at a process that is gone"
@@ -100,6 +100,6 @@ async def test_what_is_not_readable_is_left_out(siblings: Workers, tmp_path: Pat
 
 async def test_without_its_directory_a_worker_is_alone(siblings: Workers, tmp_path: Path) -> None:
     (tmp_path / "workers").rmdir()
-    await siblings.keep(b"[]")
+    await siblings.write_own(b"[]")
     assert await published(siblings) == 0
     await siblings.close()
