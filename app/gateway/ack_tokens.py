@@ -17,7 +17,9 @@ from msgspec import Struct
 from app.errors import InvalidAckToken
 from app.observe.events import Facts
 
-MAX_TOKEN_LENGTH = 2400
+MAX_TOKEN_LENGTH = 4608
+"""In characters: enough for a handle of :data:`app.brokers.binding.MAX_HANDLE_LENGTH`, the facts and the names."""
+
 _MAX_FACTS_BYTES = 1024
 """Most bytes of the facts in a token: a job's name or a foreign id may have any length. Larger facts are reduced to the
 ones that identify and measure the message."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
+from app.gateway.ack_tokens import MAX_TOKEN_LENGTH
 
 MAX_TOKENS = 1000
 """Maximum ack tokens of one settle call. A receive returns at most 100 deliveries."""
@@ -24,7 +25,9 @@ MAX_PARAMETER_BYTES = 65_536
 MAX_SECONDS = 31_536_000
 """Maximum delay and lease: one year. The broker's own maximum applies as well."""
 
-Token = Annotated[str, Meta(description="An ack token of a received message.", min_length=1, max_length=1024)]
+Token = Annotated[
+    str, Meta(description="An ack token of a received message.", min_length=1, max_length=MAX_TOKEN_LENGTH)
+]
 Tokens = Annotated[list[Token], Meta(min_length=1, max_length=MAX_TOKENS)]
 Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[0])]
 Retryable = Annotated[bool | None, Meta(description="For a failure: whether the same request may succeed later.")]

@@ -6,7 +6,12 @@ import asyncio
 import json
 
 import pytest
+from msgspec.structs import replace
 
+from app.brokers.binding import MAX_HANDLE_LENGTH
+from app.config import settings
+from app.config.token_keys import token_keys
+from app.gateway.ack_tokens import TokenSealer
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
@@ -250,3 +255,26 @@ async def test_settling_takes_json_and_no_query(client, queue):
     url = f"/queues/{queue}/messages:ack"
     problem(await client.post(url, content="{"), 400, "invalid_json")
     problem(await client.post(url + "?x=1", content=json.dumps({"ack_tokens": ["t"]})), 400, "invalid_parameter")
+
+
+async def test_a_long_token_is_settled(client, queue):
+    """The facts of a message with a long job name make its token long."""
+    draft = {"job": "urn:babel:test:" + "a" * 700, "data": {}}
+    assert (await client.post(f"/queues/{queue}/messages", json=draft)).status_code == 201
+    (message,) = await receive(client, queue)
+    assert len(message["ack_token"]) > 1024
+    answer = await client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": [message["ack_token"]]})
+    assert (answer.status_code, answer.json()["settled"]) == (200, 1)
+
+
+async def test_a_handle_of_the_greatest_length_is_settled(client, queue, tmp_path):
+    """SQLite reads its handles as numbers, so zeros in front lengthen them."""
+    sealer = TokenSealer(token_keys(settings.load(tmp_path / "babelgate.yaml", {})))
+    for verb in ("extend", "ack"):
+        (token,) = await tokens(client, queue, lease_seconds=30)
+        lease = sealer.open(token, queue)
+        long = sealer.seal(replace(lease, handle=lease.handle.rjust(MAX_HANDLE_LENGTH, "0")))
+        assert len(sealer.open(long, queue).handle) == MAX_HANDLE_LENGTH
+        asked = {"ack_tokens": [long]} | ({"lease_seconds": 60} if verb == "extend" else {})
+        answer = await client.post(f"/queues/{queue}/messages:{verb}", json=asked)
+        assert (answer.status_code, answer.json()["settled"]) == (200, 1), answer.text

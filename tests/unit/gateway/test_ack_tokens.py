@@ -7,7 +7,9 @@ import string
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from app.brokers.binding import MAX_HANDLE_LENGTH
 from app.errors import InvalidAckToken
 from app.gateway.ack_tokens import MAX_TOKEN_LENGTH, Lease, TokenKey, TokenSealer
 from app.observe.events import Facts
@@ -17,7 +19,7 @@ OTHER = TokenKey("k2", b"b" * 32)
 LEASE = Lease("orders.new", "local", "17:c0ffee", "9f86d081884c7d65", 1_700_000_000_000, 3)
 BASE64URL = string.ascii_letters + string.digits + "-_"
 
-handles = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=256)
+handles = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=MAX_HANDLE_LENGTH)
 leases = st.builds(
     Lease,
     queue=st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=120),
@@ -40,6 +42,15 @@ def test_a_token_is_short_and_fit_for_a_header_or_a_url(lease: Lease) -> None:
     token = TokenSealer([TokenKey("k" * 32, b"s" * 32)]).seal(lease)
     assert len(token) <= MAX_TOKEN_LENGTH
     assert set(token) <= set(BASE64URL)
+
+
+def test_the_longest_token_is_no_longer_than_what_is_opened() -> None:
+    names = Lease("q" * 120, "b" * 64, "h" * MAX_HANDLE_LENGTH, "f" * 16, 2**63 - 1, 2**63 - 1)
+    (key,) = keys = [TokenKey("k" * 32, b"s" * 32)]
+    for length in range(900, 1024):
+        lease = replace(names, facts=Facts(job="j" * length))
+        token = TokenSealer(keys).seal(lease)
+        assert len(token) <= MAX_TOKEN_LENGTH and TokenSealer([key]).open(token, lease.queue).handle == lease.handle
 
 
 def test_no_single_character_can_be_changed() -> None:
