@@ -86,8 +86,8 @@ class Client:
         self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
     ) -> list[ReceivedDelivery]:
         """Receive up to ``max_messages``; empty when there are none."""
-        asked = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
-        response = self._call("POST", queue, "/messages:receive", parameters=asked)
+        parameters = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
+        response = self._call("POST", queue, "/messages:receive", parameters=parameters)
         texts = map(bytes, msgspec.json.decode(response.content, type=_Answer).messages)
         decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
         return [ReceivedDelivery(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]

@@ -109,8 +109,8 @@ class Api:
             if trace is not None:
                 # The span ends first, because the observers may use its ids.
                 trace.end(exchange.route, exchange.status, exchange.error)
-            for tell in self._ended:
-                tell(exchange, took)
+            for observe in self._ended:
+                observe(exchange, took)
 
     async def _serve(self, exchange: Exchange) -> None:
         path = exchange.path

@@ -59,11 +59,11 @@ class Consuming:
         return self._gateway.access(exchange.caller, Right.LISTEN, exchange.queue)
 
     async def _receive(self, exchange: Exchange, access: Access, permit: Permit) -> None:
-        asked = await self._asked(exchange, permit)
+        parameters = await self._parameters(exchange, permit)
         raw = ENVELOPE in exchange.headers.get(b"accept", b"")
-        if raw and asked.max_messages != 1:
+        if raw and parameters.max_messages != 1:
             raise InvalidParameter(name="max_messages", reason="must be 1 for a bare envelope", pointer=None)
-        messages = await self._received(exchange, access, asked)
+        messages = await self._received(exchange, access, parameters)
         if messages and exchange.gone():
             await self._gateway.give_back(exchange.queue, messages)
             raise ClientGone
@@ -81,7 +81,7 @@ class Consuming:
             del messages
             await exchange.answer_parts(200, parts, [NO_STORE])
 
-    async def _asked(self, exchange: Exchange, permit: Permit) -> ReceiveRequest:
+    async def _parameters(self, exchange: Exchange, permit: Permit) -> ReceiveRequest:
         query = exchange.scope["query_string"]
         body = await read(exchange, MAX_PARAMETER_BYTES, permit)
         if not body or is_null(body):
@@ -92,16 +92,16 @@ class Consuming:
         require_json(exchange)
         return from_body(body, ReceiveRequest)
 
-    async def _received(self, exchange: Exchange, access: Access, asked: ReceiveRequest) -> list[Message]:
+    async def _received(self, exchange: Exchange, access: Access, parameters: ReceiveRequest) -> list[Message]:
         receiving = self._gateway.receive(
             exchange.caller,
             access,
-            max_messages=asked.max_messages,
-            wait_seconds=asked.wait_seconds,
-            lease_seconds=given(asked.lease_seconds),
+            max_messages=parameters.max_messages,
+            wait_seconds=parameters.wait_seconds,
+            lease_seconds=given(parameters.lease_seconds),
             trace=exchange.trace,
         )
-        if not asked.wait_seconds:
+        if not parameters.wait_seconds:
             return await receiving
         watch = _Watch(exchange)
         try:
@@ -115,32 +115,32 @@ class Consuming:
 
     async def ack(self, exchange: Exchange) -> None:
         """Acknowledge messages."""
-        access, asked = await self._body(exchange, AckRequest)
-        await self._settle(exchange, access, Settlement(acks=asked.ack_tokens))
+        access, request = await self._body(exchange, AckRequest)
+        await self._settle(exchange, access, Settlement(acks=request.ack_tokens))
 
     async def nack(self, exchange: Exchange) -> None:
         """Return messages to the queue as failed."""
-        access, asked = await self._body(exchange, NackRequest)
-        await self._settle(exchange, access, Settlement(nacks=[_nack(asked)]))
+        access, request = await self._body(exchange, NackRequest)
+        await self._settle(exchange, access, Settlement(nacks=[_nack(request)]))
 
     async def reject(self, exchange: Exchange) -> None:
         """Dead-letter messages."""
-        access, asked = await self._body(exchange, RejectRequest)
-        await self._settle(exchange, access, Settlement(rejects=[_reject(asked)]))
+        access, request = await self._body(exchange, RejectRequest)
+        await self._settle(exchange, access, Settlement(rejects=[_reject(request)]))
 
     async def extend(self, exchange: Exchange) -> None:
         """Extend leases."""
-        access, asked = await self._body(exchange, ExtendRequest)
-        await self._settle(exchange, access, Settlement(extends=[_extend(asked)]))
+        access, request = await self._body(exchange, ExtendRequest)
+        await self._settle(exchange, access, Settlement(extends=[_extend(request)]))
 
     async def settle(self, exchange: Exchange) -> None:
         """Ack, nack, reject and extend in one call."""
-        access, asked = await self._body(exchange, SettleRequest)
+        access, request = await self._body(exchange, SettleRequest)
         settlement = Settlement(
-            asked.acks,
-            [_nack(nack) for nack in asked.nacks],
-            [_reject(reject) for reject in asked.rejects],
-            [_extend(extend) for extend in asked.extends],
+            request.acks,
+            [_nack(nack) for nack in request.nacks],
+            [_reject(reject) for reject in request.rejects],
+            [_extend(extend) for extend in request.extends],
         )
         await self._settle(exchange, access, settlement)
 
@@ -194,18 +194,18 @@ class _Watch:
         self._waiter.cancel()
 
 
-def _nack(asked: NackRequest) -> Nack:
-    error = asked.error or NO_FAILURE
-    return Nack(asked.ack_tokens, asked.delay_seconds, error.message, error.exception)
+def _nack(request: NackRequest) -> Nack:
+    error = request.error or NO_FAILURE
+    return Nack(request.ack_tokens, request.delay_seconds, error.message, error.exception)
 
 
-def _reject(asked: RejectRequest) -> Reject:
-    error = asked.error or NO_FAILURE
-    return Reject(asked.ack_tokens, error.message, error.exception)
+def _reject(request: RejectRequest) -> Reject:
+    error = request.error or NO_FAILURE
+    return Reject(request.ack_tokens, error.message, error.exception)
 
 
-def _extend(asked: ExtendRequest) -> Extend:
-    return Extend(asked.ack_tokens, asked.lease_seconds)
+def _extend(request: ExtendRequest) -> Extend:
+    return Extend(request.ack_tokens, request.lease_seconds)
 
 
 def _listed(messages: Sequence[Message]) -> ReceivedView:

@@ -27,12 +27,14 @@ def routes(gateway: Gateway) -> APIRouter:
         response_model=views.DeadLetterPageView,
     )
     async def list_dead_letters(
-        caller: CallerOf, queue: QueueName, asked: Annotated[views.DeadLetterQuery, Query()]
+        caller: CallerOf, queue: QueueName, parameters: Annotated[views.DeadLetterQuery, Query()]
     ) -> Response:
         """Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
         have a next page; large dead letters reduce the number returned below `limit`."""
-        where = DeadLetterFilter(asked.job, asked.reason, asked.before, asked.after, asked.trace_id)
-        found, cursor = await gateway.dead_letters(caller, queue, where, asked.limit, asked.cursor)
+        where = DeadLetterFilter(
+            parameters.job, parameters.reason, parameters.before, parameters.after, parameters.trace_id
+        )
+        found, cursor = await gateway.dead_letters(caller, queue, where, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{json.dumps(cursor)}}}'
         return await listed('{"dead_letters":[', found, _encoded, tail, lambda view: len(view.record))
 
@@ -43,14 +45,16 @@ def routes(gateway: Gateway) -> APIRouter:
         dependencies=NO_PARAMETERS,
     )
     async def redrive_dead_letters(
-        caller: CallerOf, queue: QueueName, trace: TraceOf, asked: views.RedriveRequest = _EVERYTHING
+        caller: CallerOf, queue: QueueName, trace: TraceOf, parameters: views.RedriveRequest = _EVERYTHING
     ) -> views.RedriveResultView:
         """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
 
         Requires the right `manage`, and `send` on the queue of `to_queue`.
         """
-        where = DeadLetterFilter(**dict(asked.filter))
-        result = await gateway.redrive(caller, queue, where, asked.limit, asked.to_queue, asked.dry_run, trace)
+        where = DeadLetterFilter(**dict(parameters.filter))
+        result = await gateway.redrive(
+            caller, queue, where, parameters.limit, parameters.to_queue, parameters.dry_run, trace
+        )
         return views.RedriveResultView.model_validate(result)
 
     @router.post(

@@ -29,7 +29,7 @@ from app.http.problems import MethodNotAllowed, NotFound, problem
 
 _METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()
-Tell = Callable[[], Awaitable[bytes]]
+ProcessMetrics = Callable[[], Awaitable[bytes]]
 
 _ROOM = "(peers)"
 """The name under which admission counts calls of peers. No broker can have it."""
@@ -38,11 +38,11 @@ _ROOM = "(peers)"
 class PeerApi:
     """Reports the identity and the metrics of this process, and settles its own deliveries. Never forwards a call."""
 
-    def __init__(self, gateway: Gateway, signer: Signer, tell: Tell | None = None) -> None:
-        """``tell``: returns the metrics of this process, for another worker."""
+    def __init__(self, gateway: Gateway, signer: Signer, metrics: ProcessMetrics | None = None) -> None:
+        """``metrics``: returns the metrics of this process, for another worker."""
         self._gateway = gateway
         self._signer = signer
-        self._tell = tell
+        self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -71,9 +71,9 @@ class PeerApi:
         elif proof.target == ANYBODY:
             raise InvalidParameter(name="target", reason="this call needs the incarnation of one gateway")
         elif exchange.path == METRICS_PATH:
-            if self._tell is None:
+            if self._metrics is None:
                 raise NotFound(path=exchange.path)
-            await _answer(exchange, proof, 200, await self._tell())
+            await _answer(exchange, proof, 200, await self._metrics())
         else:
             await _answer(exchange, proof, 200, await self._settled(body))
 

@@ -42,7 +42,7 @@ class Publishing:
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable."""
         query = exchange.scope["query_string"]
-        asked = from_query(query, PublishParameters) if query else _NOTHING
+        parameters = from_query(query, PublishParameters) if query else _NOTHING
         key = _idempotency_key(exchange)
         require_json(exchange)
         access = self._access(exchange)
@@ -52,8 +52,8 @@ class Publishing:
                 exchange.caller,
                 access,
                 await entry(exchange, access.route.queue, body, self._gateway.clock),
-                delay_seconds=given(asked.delay_seconds),
-                ordering_key=given(asked.ordering_key),
+                delay_seconds=given(parameters.delay_seconds),
+                ordering_key=given(parameters.ordering_key),
                 trace=exchange.trace,
                 idempotency_key=key,
                 sent=body,

@@ -68,10 +68,12 @@ def routes(gateway: Gateway) -> APIRouter:
         tags=["consume"],
         response_model=views.PeekedListView,
     )
-    async def peek_messages(caller: CallerOf, queue: QueueName, asked: Annotated[views.PeekQuery, Query()]) -> Response:
+    async def peek_messages(
+        caller: CallerOf, queue: QueueName, parameters: Annotated[views.PeekQuery, Query()]
+    ) -> Response:
         """Return ready messages, oldest first, without reserving them, where the broker supports it. Large messages
         reduce the number returned below `limit`."""
-        found = await gateway.peek(caller, queue, asked.limit)
+        found = await gateway.peek(caller, queue, parameters.limit)
         return await listed('{"messages":[', found, _peeked, "]}", lambda each: len(each.body))
 
     @router.post(
@@ -89,25 +91,25 @@ def routes(gateway: Gateway) -> APIRouter:
         not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
         `listen`.
         """
-        asked = from_query(request.scope["query_string"], ValidateParameters)
-        if asked.mode == "consume":
-            return _projected(await _consumed(caller, queue, asked, request.scope[EXCHANGE], await request.body()))
+        parameters = from_query(request.scope["query_string"], ValidateParameters)
+        if parameters.mode == "consume":
+            return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
         access = gateway.access(caller, Right.SEND, queue)
         made = await gateway.validate(
             caller,
             access,
             await entry(request.scope[EXCHANGE], queue, await request.body(), gateway.clock),
-            delay_seconds=given(asked.delay_seconds),
-            ordering_key=given(asked.ordering_key),
+            delay_seconds=given(parameters.delay_seconds),
+            ordering_key=given(parameters.ordering_key),
             trace=request.scope[EXCHANGE].trace,
         )
         return _projected(made)
 
     async def _consumed(
-        caller: Caller, queue: str, asked: ValidateParameters, exchange: Exchange, body: bytes
+        caller: Caller, queue: str, parameters: ValidateParameters, exchange: Exchange, body: bytes
     ) -> Projection:
         for name in ("delay_seconds", "ordering_key"):
-            if given(getattr(asked, name)) is not None:
+            if given(getattr(parameters, name)) is not None:
                 raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
         if is_job(exchange):
             raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")

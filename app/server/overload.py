@@ -50,7 +50,7 @@ Refused = Callable[[str, str, str], None]
 """``(method, verb, scheme)`` of a request."""
 
 
-class Resting(Protocol):
+class RefusedConnection(Protocol):
     """A connection that is not read."""
 
     def wake(self) -> None:
@@ -70,7 +70,7 @@ class Shedder:
         )
         self._count = itertools.count(1)
         self._process = secrets.token_hex(8).encode()
-        self._resting: deque[Resting] = deque()
+        self._waiting: deque[RefusedConnection] = deque()
 
     def sheds(self, url: bytes) -> bool:
         """Whether to refuse the request for ``url``. Only publishes and receives are refused: settles end work."""
@@ -89,16 +89,16 @@ class Shedder:
         request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
         return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
 
-    def rest(self, connection: Resting) -> None:
+    def wake_later(self, connection: RefusedConnection) -> None:
         """Wake a refused connection in its turn."""
-        if not self._resting:
+        if not self._waiting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
-        self._resting.append(connection)
+        self._waiting.append(connection)
 
     def _wake(self) -> None:
-        for _ in range(min(RESTED, len(self._resting))):
-            self._resting.popleft().wake()
-        if self._resting:
+        for _ in range(min(RESTED, len(self._waiting))):
+            self._waiting.popleft().wake()
+        if self._waiting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
 
 

@@ -14,7 +14,7 @@ from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
 from app.errors import ConfigError
 from app.gateway.gateway import Gateway
-from app.http.peer import PeerApi, Tell
+from app.http.peer import PeerApi, ProcessMetrics
 from app.observe.logs import get_logger
 from app.server.protocol import GatewayProtocol
 
@@ -73,7 +73,7 @@ class Listener:
 class PeerPort:
     """Serves the peers of ``gateway``.
 
-    ``needs_directory``: whether to refuse to start without the Unix socket; ``tell``: returns the metrics of this
+    ``needs_directory``: whether to refuse to start without the Unix socket; ``metrics``: returns the metrics of this
     process.
     """
 
@@ -84,10 +84,10 @@ class PeerPort:
         directory: SocketDirectory,
         listen: Address | None = None,
         needs_directory: bool = True,
-        tell: Tell | None = None,
+        metrics: ProcessMetrics | None = None,
     ) -> None:
         self._incarnation = gateway.incarnation
-        self._listener = Listener(PeerApi(gateway, signer, tell))
+        self._listener = Listener(PeerApi(gateway, signer, metrics))
         self._directory = directory
         self._listen = listen
         self._needs_directory = needs_directory
@@ -105,7 +105,7 @@ class PeerPort:
             if self._needs_directory:
                 await self._listener.close()
                 raise
-            log.warning("other gateways on this host cannot settle what this one hands out", error=error)
+            log.warning("other gateways on this host cannot settle the deliveries of this one", error=error)
 
     async def close(self) -> None:
         """Refuse new calls of peers, and wait at most 5 s for those in flight; idempotent."""

@@ -234,7 +234,7 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         if not self._refused:
             self.flow.pause_reading()
-            shedder.rest(self)
+            shedder.wake_later(self)
         self._refused += 1
 
     def on_response_complete(self) -> None:

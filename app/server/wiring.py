@@ -72,11 +72,11 @@ def router(settings: Settings, bindings: Mapping[str, Binding]) -> Router:
 
 def key_policy(settings: Settings, bindings: Mapping[str, Binding]) -> KeyPolicy:
     """Where idempotency keys are kept, and for how long. Raises ConfigError naming ``idempotency.store``."""
-    asked = settings.idempotency
-    if asked.store not in (OWN, NONE) and not isinstance(bindings[asked.store], KeepsKeys):
-        reason = f"the broker {asked.store!r} cannot keep keys; SQLite and Redis can"
+    section = settings.idempotency
+    if section.store not in (OWN, NONE) and not isinstance(bindings[section.store], KeepsKeys):
+        reason = f"the broker {section.store!r} cannot keep keys; SQLite and Redis can"
         raise ConfigError(key="idempotency.store", reason=reason)
-    return KeyPolicy(asked.store, Terms(asked.retention_seconds, asked.max_keys))
+    return KeyPolicy(section.store, Terms(section.retention_seconds, section.max_keys))
 
 
 def build_gateway(
@@ -164,26 +164,26 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     if not owned and workers_directory is None:
         return App(api, gateway, shedder, parts, journaled)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
-    tell = scraping.report if scraping is not None else None
-    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), tell)
+    report = scraping.report if scraping is not None else None
+    port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
     return App(api, gateway, shedder, parts, journaled, port, peers)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:
     """Build the journal without starting it; None when none is configured. Raises ConfigError."""
-    asked = settings.journal
-    if asked.landing is None:
+    section = settings.journal
+    if section.landing is None:
         return None
     options = Options(
-        landing=asked.landing,
-        open_directory=asked.open_directory or settings.state_dir / "journal",
-        node=asked.node,
-        compression=asked.compression,
-        segment_bytes=asked.segment_bytes,
-        segment_seconds=asked.segment_seconds,
-        bodies=asked.bodies,
-        buffer_bytes=asked.buffer_bytes,
-        wait=asked.when_full == "wait",
+        landing=section.landing,
+        open_directory=section.open_directory or settings.state_dir / "journal",
+        node=section.node,
+        compression=section.compression,
+        segment_bytes=section.segment_bytes,
+        segment_seconds=section.segment_seconds,
+        bodies=section.bodies,
+        buffer_bytes=section.buffer_bytes,
+        wait=section.when_full == "wait",
     )
     return Journal(options, clock)
 
