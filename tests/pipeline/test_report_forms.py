@@ -104,7 +104,7 @@ def test_what_is_missing_is_said():
     complete, incomplete = as_html(FIGURES).decode(), as_html(INCOMPLETE).decode()
     assert "at least" not in complete
     assert incomplete.count("<small>at least</small>") == 4, "all that is counted; an ack that is missing leaves open"
-    assert "as far as was seen" in incomplete and "as far as was seen" not in complete
+    assert "according to the recorded" in incomplete and "according to the recorded" not in complete
     assert re.search(r"missing from the journal</strong>: 17 that gateways lost .* 4 that never arrived", incomplete)
 
 

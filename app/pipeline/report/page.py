@@ -137,7 +137,7 @@ def _failing(figures: Figures) -> Chart | None:
     if not jobs:
         return None
     rows = [(name_of(job.name), job.dead_letter_rate or 0, share(job.dead_letter_rate)) for job in jobs]
-    heads = "Job", "Dead-lettered", "of those that ended", "Delivered again"
+    heads = "Job", "Dead-lettered", "Share of ended", "Delivered again"
     table = [
         (name_of(job.name), count(job.dead_lettered), share(job.dead_letter_rate), share(job.retry_rate))
         for job in jobs
