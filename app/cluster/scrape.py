@@ -63,7 +63,7 @@ class Scraping:
         return _whole(total, brokers)
 
     async def _own(self) -> Snapshot:
-        return dict(await turns.mapped(self._metrics.read, self._metrics.names)) | self._gauges.here()
+        return dict(await turns.mapped(self._metrics.read, self._metrics.names)) | self._gauges.of_process()
 
 
 def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:

@@ -132,7 +132,7 @@ class Gateway:
         results = await asyncio.gather(*(binding.open() for binding in self.bindings.values()), return_exceptions=True)
         for binding, result in zip(self.bindings.values(), results, strict=True):
             if isinstance(result, BrokerError):
-                self.outages.found(binding.name, result)
+                self.outages.lost(binding.name, result)
                 self._maintenance.reopen(binding)
             elif result is not None:
                 raise result
@@ -168,7 +168,7 @@ class Gateway:
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its batch."""
         runtime = self._runtimes.get(queue)
-        return runtime is not None and (runtime.publisher.crowded or runtime.keyed.crowded)
+        return runtime is not None and (runtime.publisher.crowded or runtime.keyed_publisher.crowded)
 
     async def publish(
         self,
@@ -191,7 +191,7 @@ class Gateway:
         runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
             await self._capacity()
-        return await self._publisher.one(runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
+        return await self._publisher.publish(runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
 
     async def publish_many(
         self, caller: Caller, queue: str | Access, bodies: Sequence[bytes], trace: Trace | None = None
@@ -203,7 +203,7 @@ class Gateway:
                 await self._capacity()
             except Overloaded as error:
                 return failure_for_each(error, len(bodies))
-        return await self._publisher.several(runtime, bodies, trace)
+        return await self._publisher.publish_many(runtime, bodies, trace)
 
     async def validate(
         self,
@@ -217,7 +217,7 @@ class Gateway:
     ) -> Projection:
         """The message that publish would write; writes nothing. Its trace context is the request's: no span is made."""
         runtime = self._runtime(caller, Right.SEND, queue)
-        return await self._publisher.projected(runtime, body, delay_seconds, ordering_key, trace)
+        return await self._publisher.project(runtime, body, delay_seconds, ordering_key, trace)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.
@@ -359,7 +359,7 @@ class Gateway:
                 self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
             broker_usage = self.broker_usage[route.broker]
             runtime = QueueRuntime(
-                route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages.ended
+                route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages.call_ended
             )
             self._runtimes[route.queue] = runtime
             if self.draining:

@@ -78,20 +78,20 @@ class Gauges:
         self._reading: asyncio.Task[Snapshot] | None = None
         self._read_at = 0.0
 
-    def here(self) -> Snapshot:
+    def of_process(self) -> Snapshot:
         """The gauges of this process; no I/O."""
-        held: dict[Labels, float] = {}
+        leases: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
         for runtime in self._gateway.queue_runtimes:
             labels = (self._metrics.register(runtime.route.queue, runtime.route.broker), runtime.route.broker)
             waiters[labels] = waiters.get(labels, 0.0) + runtime.receiver.waiters
             if runtime.lease_manager.held is not None:
-                held[labels] = held.get(labels, 0.0) + runtime.lease_manager.held
+                leases[labels] = leases.get(labels, 0.0) + runtime.lease_manager.held
         publishes: dict[Labels, Value] = {
             (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
         }
         return {
-            LEASES_IN_FLIGHT.otel: dict(held),
+            LEASES_IN_FLIGHT.otel: dict(leases),
             RECEIVE_WAITERS.otel: dict(waiters),
             PUBLISH_INFLIGHT.otel: publishes,
             **self._of_journal(),
@@ -210,7 +210,7 @@ class _Broker:
             self.up = True
         except BrokerError as error:
             self.up = False
-            self._outages.found(self.name, error)
+            self._outages.lost(self.name, error)
         except Exception:
             self.up = False
             log.exception("broker not pinged", broker=self.name)

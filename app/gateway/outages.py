@@ -15,10 +15,10 @@ from app.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 
-LOOK_SECONDS = 1.0
+PING_EVERY_SECONDS = 1.0
 """How often a lost broker is pinged."""
 
-REMIND_SECONDS = 60.0
+REMIND_EVERY_SECONDS = 60.0
 """How often a continuing outage is logged."""
 
 log = get_logger("babelgate.outages")
@@ -45,14 +45,14 @@ class Outages:
         self._watching: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
 
-    def ended(self, broker: str, outcome: object) -> None:
+    def call_ended(self, broker: str, outcome: object) -> None:
         """Record the ``outcome`` of a call to ``broker``. BrokerUnavailable and OutcomeUnknown mean that it is lost."""
         if isinstance(outcome, BrokerUnavailable | OutcomeUnknown):
-            self.found(broker, outcome)
+            self.lost(broker, outcome)
             if (outage := self._lost.get(broker)) is not None:
                 outage.calls += 1
 
-    def found(self, broker: str, error: BrokerError) -> None:
+    def lost(self, broker: str, error: BrokerError) -> None:
         """Record that ``broker`` is lost, without counting a failed call."""
         outage = self._lost.get(broker)
         if outage is None:
@@ -64,7 +64,7 @@ class Outages:
         outage.reason = error.reason
         outage.answers_since = None
 
-    async def look(self, broker: str) -> bool:
+    async def check(self, broker: str) -> bool:
         """Ping a lost broker; return whether it is back."""
         outage, binding = self._lost[broker], self._bindings[broker]
         try:
@@ -80,7 +80,7 @@ class Outages:
             seconds = round(answers_since - outage.since, 1)
             log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
             return True
-        if now - outage.reminded_at >= REMIND_SECONDS:
+        if now - outage.reminded_at >= REMIND_EVERY_SECONDS:
             outage.reminded_at = now
             seconds = round(now - outage.since, 1)
             log.warning(
@@ -95,6 +95,6 @@ class Outages:
 
     async def _watch(self, broker: str) -> None:
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if await self.look(broker):
+            await asyncio.sleep(PING_EVERY_SECONDS)
+            if await self.check(broker):
                 return

@@ -34,7 +34,7 @@ class Publisher:
         self._limits = limits
         self._clock = clock
 
-    async def one(
+    async def publish(
         self,
         runtime: QueueRuntime,
         body: bytes,
@@ -61,14 +61,14 @@ class Publisher:
             if claim is None:
                 outcome = await runtime.publisher.submit(pending)
             else:
-                outcome = await runtime.keyed.submit(pending)
+                outcome = await runtime.keyed_publisher.submit(pending)
             if outcome is not None:
                 if isinstance(outcome, Replay):
                     return outcome
                 raise outcome
         return _receipt(runtime.route, publication.envelope)
 
-    async def several(
+    async def publish_many(
         self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises no BabelgateError."""
@@ -88,11 +88,11 @@ class Publisher:
                     (index, replace(pending, outgoing=span.carrying(pending.outgoing))) for index, pending in ready
                 ]
             for chunk in batches(ready, runtime.route.capabilities.max_batch, BATCH_BYTES, _size):
-                await self._publish(runtime, chunk, results)
+                await self._publish_batch(runtime, chunk, results)
             span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
 
-    async def projected(
+    async def project(
         self,
         runtime: QueueRuntime,
         body: bytes,
@@ -130,7 +130,7 @@ class Publisher:
         except BabelgateError as error:
             return error.without_frames()
 
-    async def _publish(
+    async def _publish_batch(
         self,
         runtime: QueueRuntime,
         chunk: Sequence[_Ready],
@@ -141,7 +141,7 @@ class Publisher:
         try:
             pendings = [pending for _, pending in chunk]
             if any(pending.claim is not None for pending in pendings):
-                outcomes = await runtime.once(pendings)
+                outcomes = await runtime.publish_keyed(pendings)
             else:
                 outcomes = await runtime.publish(pendings)
         except BabelgateError as error:

@@ -85,8 +85,8 @@ class QueueRuntime:
         self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
             partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget
         )
-        self.keyed: Batcher[PendingPublish, Published] = Batcher(
-            self.once, max_batch, PUBLISH_SECONDS, _size_of, budget
+        self.keyed_publisher: Batcher[PendingPublish, Published] = Batcher(
+            self.publish_keyed, max_batch, PUBLISH_SECONDS, _size_of, budget
         )
         self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget)
         inspector = Inspector(route, self.lease_manager, limits, clock, observe)
@@ -95,13 +95,13 @@ class QueueRuntime:
     @property
     def busy(self) -> bool:
         """Whether an operation is in flight or waiting, or a lease is held."""
-        publishing = self.publisher.busy or self.keyed.busy or bool(self._publishing)
+        publishing = self.publisher.busy or self.keyed_publisher.busy or bool(self._publishing)
         return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
         await self.publisher.idle()
-        await self.keyed.idle()
+        await self.keyed_publisher.idle()
         await self._publishing.wait()
         await self.receiver.idle()
         await self.acker.idle()
@@ -122,7 +122,7 @@ class QueueRuntime:
         """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""
         self._keys.store(self.route)
 
-    async def once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+    async def publish_keyed(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
         """Publish as one batch the messages whose keys are new, and report them.
 
         The work is not cancelled with its caller: a key would stay reserved.

@@ -210,7 +210,7 @@ class Receiver:
             requested += waiter.limit
         try:
             while True:
-                # Fewer than requested is normal; the next receive gets more.
+                # At most RESERVED_BYTES are reserved: fewer messages than requested are normal.
                 affordable_count = max(int(RESERVED_BYTES / self._message_bytes), 1)
                 deliveries = await self._reserve(min(requested, affordable_count), wait_seconds, lease_seconds)
                 self._update_message_size(deliveries)

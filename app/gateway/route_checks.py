@@ -59,7 +59,7 @@ def _route(key: str, rule: Rule) -> Route:
         )
         raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
     if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
-        reason = f"the broker {name!r} keeps dead letters out of reach"
+        reason = f"the broker {name!r} does not let its dead letters be read"
         raise ConfigError(key=f"{key}.dead_letter_retention_seconds", reason=reason)
     return route
 

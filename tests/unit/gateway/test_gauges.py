@@ -161,9 +161,9 @@ class TestHere:
         await scene.publish("a", "a")
         messages = await scene.gateway.receive(ANYONE, "a", max_messages=2)
         assert len(messages) == 2
-        assert scene.gauges.here()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 2.0}
+        assert scene.gauges.of_process()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 2.0}
         await scene.gateway.give_back("a", messages[:1])
-        assert scene.gauges.here()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
+        assert scene.gauges.of_process()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
         await scene.gateway.close()
 
     async def test_receives_that_wait_and_publishes_under_way(self) -> None:
@@ -172,12 +172,12 @@ class TestHere:
         waiting = asyncio.ensure_future(scene.gateway.receive(ANYONE, "a", wait_seconds=5))
         await asyncio.sleep(0)
         with scene.gateway.admission.publish("m", 1):
-            here = scene.gauges.here()
+            here = scene.gauges.of_process()
         assert here[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 1.0}
         assert here[catalogue.PUBLISH_INFLIGHT.otel] == {("m",): 1.0}
         await scene.gateway.drain()
         assert await waiting == []
-        assert scene.gauges.here()[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 0.0}
+        assert scene.gauges.of_process()[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 0.0}
         await scene.gateway.close()
 
 

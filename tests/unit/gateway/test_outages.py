@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.outages import REMIND_SECONDS, Outages
+from app.gateway.outages import REMIND_EVERY_SECONDS, Outages
 from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 
@@ -42,7 +42,7 @@ class Bench:
         if not answered:
             self.binding.faults["ping"] = 0
             self.binding.errors["ping"] = DOWN
-        return await self.outages.look("memory")
+        return await self.outages.check("memory")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ LOST = {"event": "broker lost", "level": "WARNING", "broker": "memory", "reason"
 
 async def test_one_line_when_it_is_lost_and_one_when_it_is_back(bench: Bench) -> None:
     for _ in range(500):
-        bench.outages.ended("memory", DOWN)
+        bench.outages.call_ended("memory", DOWN)
     assert bench.lines() == [LOST]
     bench.now += 29
     assert not await bench.pings(answered=False)
@@ -67,15 +67,15 @@ async def test_one_line_when_it_is_lost_and_one_when_it_is_back(bench: Bench) ->
     assert await bench.pings(answered=True)
     back = {"event": "broker back", "level": "INFO", "broker": "memory", "seconds": 30.0, "failed_calls": 500}
     assert bench.lines() == [back], "it answered after 30 s"
-    bench.outages.ended("memory", DOWN)
+    bench.outages.call_ended("memory", DOWN)
     assert bench.lines() == [LOST]
 
 
 async def test_a_reminder_once_a_minute(bench: Bench) -> None:
-    bench.outages.ended("memory", DOWN)
-    bench.outages.ended("memory", UNKNOWN)
+    bench.outages.call_ended("memory", DOWN)
+    bench.outages.call_ended("memory", UNKNOWN)
     bench.lines()
-    for _ in range(3 * int(REMIND_SECONDS)):
+    for _ in range(3 * int(REMIND_EVERY_SECONDS)):
         bench.now += 1
         await bench.pings(answered=False)
     reminders = bench.lines()
@@ -86,23 +86,23 @@ async def test_a_reminder_once_a_minute(bench: Bench) -> None:
 
 async def test_it_is_not_back_while_calls_fail(bench: Bench) -> None:
     """A broker may answer pings and take no messages."""
-    bench.outages.ended("memory", DOWN)
+    bench.outages.call_ended("memory", DOWN)
     for _ in range(20):
         bench.now += 1
         assert not await bench.pings(answered=True)
-        bench.outages.ended("memory", DOWN)
+        bench.outages.call_ended("memory", DOWN)
     assert [line["event"] for line in bench.lines()] == ["broker lost"]
 
 
 async def test_what_a_broker_answers_is_no_outage(bench: Bench) -> None:
     for outcome in (None, 5, LeaseLost(), BrokerRejected("memory", "no"), asyncio.CancelledError()):
-        bench.outages.ended("memory", outcome)
+        bench.outages.call_ended("memory", outcome)
     assert bench.lines() == []
 
 
 async def test_one_that_was_found_down_has_failed_no_call(bench: Bench) -> None:
-    bench.outages.found("memory", DOWN)
-    bench.outages.found("memory", DOWN)
+    bench.outages.lost("memory", DOWN)
+    bench.outages.lost("memory", DOWN)
     await bench.pings(answered=True)
     bench.now += bench.binding.timeout_seconds
     assert await bench.pings(answered=True)
@@ -111,5 +111,5 @@ async def test_one_that_was_found_down_has_failed_no_call(bench: Bench) -> None:
 
 
 async def test_it_looks_by_itself(bench: Bench) -> None:
-    bench.outages.ended("memory", DOWN)
+    bench.outages.call_ended("memory", DOWN)
     await eventually(lambda: bool(bench.binding.calls["ping"]))

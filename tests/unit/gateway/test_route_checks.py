@@ -39,7 +39,12 @@ def test_routes_come_in_the_order_of_lookup():
         (LIMITED, Policy(lease_seconds=301), "lease_seconds", "300"),
         (LIMITED, Policy(backoff_seconds=(1, 901, 2)), "backoff_seconds", "900"),
         (NO_DELAY, Policy(backoff_seconds=(0.5,)), "backoff_seconds", "0 seconds"),
-        (ABLE, Policy(dead_letter_retention_seconds=60), "dead_letter_retention_seconds", "out of reach"),
+        (
+            ABLE,
+            Policy(dead_letter_retention_seconds=60),
+            "dead_letter_retention_seconds",
+            "does not let its dead letters be read",
+        ),
     ],
 )
 def test_a_lacking_capability_is_refused_everywhere(binding, policy, key, limit):
