@@ -1,12 +1,16 @@
-"""The Binding protocol: what the gateway needs of a broker, and nothing more.
+"""The Binding protocol, its optional protocols, and the data that they exchange.
 
-A binding is a thin driver. It never retries, and neither may its client; batching across callers, retries, dead-letter
-policy, tokens and tracing are written once above it. All methods are safe to call concurrently from one event loop.
-A binding raises only errors of :mod:`app.errors`: vendor exceptions are translated at one boundary.
+A binding is a thin driver of one broker. The gateway writes batching across callers, retries, dead-letter policy,
+tokens and tracing once, above the protocol. These rules hold for every method that is not said to differ:
 
-Each call ends within the broker's ``timeout_seconds``, connecting included, and half a second to clean up; ``open``,
-``close``, ``ping``, ``warnings`` and ``reserve`` have bounds of their own. A call that has no answer by then raises
-BrokerUnavailable, or OutcomeUnknown when something may have been written.
+- Time: a call ends within the broker's ``timeout_seconds``, connecting included, and half a second to clean up. A call
+  without an answer by then raises BrokerUnavailable, or OutcomeUnknown when something may have been written.
+- Retries: none, neither by the binding nor by its client library. The gateway decides what is repeated.
+- Concurrency: any number of concurrent calls from one event loop. They share connections; one attempt to connect
+  serves them all.
+- Cancellation: a cancelled call may have taken effect; the binding stays usable, and no other call is affected.
+- Errors: only errors of :mod:`app.errors`. Vendor exceptions are translated in one module of the binding. A method that
+  writes may raise every BrokerError; a method that only reads, all of them but OutcomeUnknown.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ from msgspec import Struct
 from app.errors import BabelgateError
 
 Outcome = BabelgateError | None
-"""``None``: done. An error: this item failed, and only this one."""
+"""``None``: done. An error: this item failed, the others did not."""
 
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -46,7 +50,7 @@ class NativeQueue:
 
 
 class LastFailure(Struct, frozen=True):
-    """Why a message is published again: its failed ``attempts`` so far, and what the consumer said of the last."""
+    """The failed ``attempts`` of a message that is published again, and the consumer's error of the last one."""
 
     attempts: int
     error: str | None = None
@@ -56,7 +60,7 @@ class LastFailure(Struct, frozen=True):
 class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
 
-    A copy of a delivery (a retry, a dead letter) has its ``failure``, and ``carried`` as the delivery had it.
+    A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
     """
 
     body: bytes
@@ -90,7 +94,7 @@ class Delivery(Struct, frozen=True):
 
 
 class Peeked(Struct, frozen=True):
-    """A message looked at without reserving it."""
+    """A message that was read without reserving it."""
 
     body: bytes
     headers: Mapping[str, str] = {}
@@ -114,7 +118,7 @@ class DeadRecord(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """Counts of one queue; ``None`` for what the broker cannot tell. ``depth`` is ready messages only."""
+    """Counts of one queue; ``None`` for a count that the broker cannot report. ``depth``: ready messages only."""
 
     depth: int | None = None
     in_flight: int | None = None
@@ -125,18 +129,20 @@ class QueueStats:
 
 @dataclass(frozen=True, slots=True)
 class BrokerCapabilities:
-    """What a broker can do for one queue, as data.
+    """The features and limits of a broker for one queue.
 
     ``max_delay_seconds`` 0: no delay; ``None``: no bound. ``delivery_count``: ``none``; ``zero_based`` and
     ``one_based`` are reconciled as ``max(body.attempts, count)`` (less one when one-based); ``added`` counts failed
     deliveries since the body was written and is added to ``body.attempts``.
 
-    ``native_release``: ``release`` keeps delays and counts failures. Where it does not, it only gives back at once and
-    uncounted; the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
+    ``native_release``: ``release`` supports delays and counts failures. Without it, ``release`` gives back at once and
+    uncounted; for the rest the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
 
-    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection for as long as this lasts. The
-    receiver then keeps deadline and body, ``extend`` is never called, ``max_lease_seconds`` bounds a lease with all its
-    extends, and the binding is :class:`Outstanding`.
+    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection as long as it is open. The
+    receiver then keeps deadline and body, the gateway never calls ``extend``, ``max_lease_seconds`` bounds a lease with
+    all its extends, and the binding is :class:`Outstanding`.
+
+    ``max_batch``: the most items of one call of any method that takes a sequence.
     """
 
     max_delay_seconds: float | None
@@ -153,81 +159,96 @@ class BrokerCapabilities:
 
 
 class Binding(Protocol):
-    """One configured broker. ``name`` is its name in the configuration, for errors and metrics.
+    """One configured broker. ``name``: its name in the configuration, for errors and metrics.
 
-    ``timeout_seconds``: how long a call may take (the option of that name).
+    ``timeout_seconds``: the option of that name, see the module.
     """
 
     name: str
     timeout_seconds: float
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
-        """Validate a route's binding-specific ``options``; pure.
+        """Validate a route's ``options``, which are specific to the binding. No I/O.
 
         Raises ConfigError (``key`` = the option's name) for an unknown or invalid option.
         """
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
-        """What this broker can do for ``queue``; pure."""
+        """The capabilities of ``queue``. No I/O."""
 
     async def open(self) -> None:
         """Connect; idempotent. Raises BrokerUnavailable within 5 s when the broker cannot be reached.
 
-        After a failure the binding stays usable: later calls connect by themselves, or open can be tried again.
+        Raises ConfigError for a broker that cannot be used as configured. After a failure the binding stays usable:
+        later calls connect, and ``open`` can be called again. The gateway calls it again with growing pauses.
         """
 
     async def close(self) -> None:
-        """Return unsettled deliveries where the broker can, flush, disconnect; idempotent; at most 5 s."""
+        """Return unsettled deliveries to the broker where it can, flush, and disconnect; idempotent; at most 5 s.
+
+        Waiting ``reserve`` calls end.
+        """
 
     async def ping(self) -> None:
         """One cheap round trip, at most 2 s. Raises BrokerUnavailable."""
 
     async def warnings(self) -> Sequence[str]:
-        """Sentences on how the broker is set up that an operator should know (durability); at most 2 s."""
+        """Sentences about the broker's settings that an operator should know (durability); at most 2 s.
+
+        Raises BrokerUnavailable, or returns the warnings found until then.
+        """
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
-        """Write; return once the broker confirmed, one outcome per message, in order. Never retries.
+        """Write ``messages``; return once the broker has confirmed them, with one outcome per message, in order.
 
-        Raises BrokerUnavailable when nothing was written, OutcomeUnknown when something may have been.
+        Takes at most ``max_batch`` messages; the gateway passes at most 4 MiB of bodies, or one larger body. Raises
+        BrokerUnavailable when no message was written, OutcomeUnknown when some may have been.
         """
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """At most ``limit`` deliveries, oldest first; blocks at most ``wait_seconds`` + 1 s.
+        """Reserve at most ``limit`` messages, oldest first; blocks at most ``wait_seconds`` + 1 s.
 
-        Returns as soon as there is at least one. Empty is normal, and says that the broker has answered during this
-        call that nothing is there; one that did not answer in time is BrokerUnavailable. Never cancelled by the
-        gateway while in flight.
+        Returns as soon as there is at least one. An empty result means that the broker has answered during this call
+        that the queue is empty; without an answer the call raises BrokerUnavailable. Messages that are reserved after
+        that are given back uncounted, or their leases expire. The gateway never cancels this call: it waits for the
+        result, and releases deliveries that no client waits for any more.
         """
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
-        """Done with these. Per handle: ``None``, or LeaseLost. Acked twice is done.
+        """End the leases and remove the messages. Per handle: ``None``, or LeaseLost. A repeated ack is done.
 
-        A lease that the broker keeps ends at its deadline, by the broker's clock: after that this and the other verbs
-        that take handles are LeaseLost and change nothing, also before the message is handed out again.
+        Where the broker keeps the leases, a lease ends at its deadline by the broker's clock. After that every method
+        that takes handles returns LeaseLost and changes nothing, also before the message is delivered again. A
+        malformed handle is LeaseLost.
         """
 
     async def release(
         self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
     ) -> Sequence[Outcome]:
-        """Available again after ``delay_seconds``; counted when ``failed`` (a give-back is no attempt)."""
+        """Make the messages available again after ``delay_seconds``. Per handle: ``None``, or LeaseLost.
+
+        ``failed`` counts a failed attempt; otherwise the message is given back as it was. See ``native_release`` of
+        :class:`BrokerCapabilities`: without it, both must be false or 0.
+        """
 
     async def extend(
         self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
     ) -> Sequence[int | BabelgateError]:
-        """The new deadlines in Unix milliseconds of the broker's clock, counted from now; or LeaseLost."""
+        """Per handle: the new deadline, ``lease_seconds`` from now, in Unix milliseconds of the broker's clock; or
+        LeaseLost. The handles stay valid."""
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
-        """Counts of ``queue``."""
+        """Counts of ``queue``; zeros for a queue that does not exist."""
 
 
 @runtime_checkable
 class Peeks(Protocol):
-    """A broker whose queues can be looked at without reserving."""
+    """A broker whose queues can be read without reserving."""
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
-        """The next ``limit`` ready messages, oldest first."""
+        """The next ``limit`` ready messages, oldest first. Changes nothing."""
 
 
 @runtime_checkable
@@ -235,7 +256,11 @@ class Purges(Protocol):
     """A broker whose queues can be emptied."""
 
     async def purge(self, queue: NativeQueue) -> int:
-        """Remove what is ready or delayed, not what is leased; the number removed."""
+        """Remove ready and delayed messages, but no leased ones; return the number removed.
+
+        Delayed messages stay where the broker keeps those of all queues together. A large queue may take several
+        calls to the broker, each within ``timeout_seconds``; after an error some messages may have been removed.
+        """
 
 
 @runtime_checkable
@@ -245,29 +270,30 @@ class DeadLetters(Protocol):
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         """Move reserved messages to the dead-letter queue, atomically with the end of the lease.
 
-        The record is ``app.envelope.dead_letter_record(body, block)``.
+        Per letter: ``None``, or LeaseLost. The record is ``app.envelope.dead_letter_record(body, block)``.
         """
 
 
 @runtime_checkable
 class PublishesDeadLetters(Protocol):
-    """A broker whose dead letters are published: the gateway waits for the confirm, then acks."""
+    """A broker whose dead letters are published: the gateway waits for the confirm, then acks the message."""
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write records, made by ``app.envelope.dead_letter_record``, to the dead-letter queue of ``queue``.
 
-        Otherwise as ``publish``; delays are not asked for.
+        Otherwise like ``publish``; the records have no delay.
         """
 
 
 @runtime_checkable
 class Outstanding(Protocol):
-    """A broker whose deliveries belong to a connection; needed where the gateway keeps the leases."""
+    """A broker whose deliveries belong to a connection. Required where the gateway keeps the leases."""
 
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
-        """Whether each delivery is this process's to settle still: not settled, and its connection not gone.
+        """Whether this process can still settle each delivery: it is unsettled, and its connection is open.
 
-        A look-up without I/O. What it denies the broker has dealt with, and the gateway neither copies nor acks it.
+        No I/O; raises nothing. The broker has taken the other messages back, so the gateway neither copies nor acks
+        them.
         """
 
 
@@ -278,18 +304,24 @@ class DeadStore(Protocol):
     async def read_dead(
         self, queue: NativeQueue, cursor: str | None, limit: int
     ) -> tuple[Sequence[DeadRecord], str | None]:
-        """A page of dead letters, oldest first, and the cursor after it (``None``: no more)."""
+        """A page of dead letters, oldest first, and the cursor after it (``None``: no more).
+
+        Raises InvalidParameter for a malformed cursor; see :mod:`app.brokers.cursor`.
+        """
 
     async def remove_dead(
         self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
     ) -> tuple[Sequence[bool], str | None]:
-        """Remove records of pages read so far; per record whether this call removed it.
+        """Remove records of pages read so far; per record whether this call has removed it.
 
-        Returns ``cursor`` adjusted, so that reading on from it skips nothing.
+        Returns ``cursor`` adjusted, so that the next page skips no record.
         """
 
     async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
-        """Remove all dead letters, or those dead-lettered before ``before_ms``; the number removed."""
+        """Remove all dead letters, or those dead-lettered before ``before_ms`` (Unix ms); return the number removed.
+
+        Like ``purge``, it may take several calls to the broker.
+        """
 
 
 @runtime_checkable
@@ -297,4 +329,4 @@ class Lists(Protocol):
     """A broker that can list its queues without scanning keys."""
 
     async def queues(self) -> Sequence[str]:
-        """Native names of the queues the broker holds."""
+        """The native names of all queues of the broker."""

@@ -1,4 +1,4 @@
-"""What a broker does that keeps idempotency keys, and nothing more.
+"""The KeyStore protocol of brokers that keep idempotency keys, and its data.
 
 A key is claimed for one queue. Where its store is the queue's own broker, key and message are written in one
 transaction; elsewhere the key is reserved, the message published, and the key settled.
@@ -15,28 +15,28 @@ from app.brokers.binding import NativeQueue, Outgoing
 from app.errors import BabelgateError
 
 MAX_ANSWER_BYTES = 1024
-"""What a key may keep beside itself, so that a store of so many keys has a size."""
+"""The most bytes stored beside a key, so that the size of a store is bounded."""
 
 FINGERPRINT_BYTES = 32
 TOKEN_BYTES = 16
 
 RESERVED_SECONDS = 60.0
-"""How long a reserved key counts as under way: longer than any broker takes to confirm or to fail. After that the call
-that reserved it has been cut off."""
+"""How long a reserved key counts as in progress: longer than any broker takes to confirm or to fail. A call that has
+not settled its key by then was interrupted."""
 
 
 class Terms(Struct, frozen=True):
-    """For how long a key is kept, and how many a store holds at most; past that it takes no new ones."""
+    """How long a key is kept, and the most keys of a store; a full store accepts no new key."""
 
     retention_seconds: float = 86_400
     max_keys: int = 1_000_000
 
 
 class KeyClaim(Struct, frozen=True):
-    """That what is sent to ``queue`` under ``key`` be published once.
+    """A request to publish a message with ``key`` to ``queue`` only once.
 
-    ``queue`` tells it from all others that use the store, in ASCII without a colon; ``fingerprint`` is the SHA-256 of
-    what was sent, ``answer`` what a repeated call is told, at most MAX_ANSWER_BYTES.
+    ``queue``: its name, unique among the users of the store, in ASCII without a colon. ``fingerprint``: the SHA-256 of
+    the request. ``answer``: the answer to a repeated request, at most MAX_ANSWER_BYTES.
     """
 
     queue: str
@@ -46,8 +46,8 @@ class KeyClaim(Struct, frozen=True):
 
 
 class ExistingKey(Struct, frozen=True):
-    """A key that is taken. Without an ``answer`` the call that took it is under way: for ``seconds`` more it may be, at
-    0 it was cut off, and nobody knows what became of its message."""
+    """A key that another call has taken. Without an ``answer`` that call has not settled it: it may be in progress for
+    ``seconds`` more; at 0 it was interrupted, and its message may or may not have been published."""
 
     fingerprint: bytes
     answer: bytes | None
@@ -55,14 +55,14 @@ class ExistingKey(Struct, frozen=True):
 
 
 ClaimResult = ExistingKey | BabelgateError | None
-"""``None``: the key is the caller's. KeysFull: the store takes no new ones."""
+"""``None``: the caller has the key. KeysFull: the store accepts no new key."""
 
 Resolution = Literal["done", "unknown", "free"]
-"""Of a reserved key: its message was published, may have been, was not."""
+"""The message of a reserved key was published (done), may have been (unknown), or was not (free)."""
 
 
 class KeySettlement(Struct, frozen=True):
-    """A reserved key, the ``token`` it was reserved with, and what became of it."""
+    """A reserved key, the ``token`` it was reserved with, and its resolution."""
 
     claim: KeyClaim
     token: bytes
@@ -70,9 +70,9 @@ class KeySettlement(Struct, frozen=True):
 
 
 class KeyStore(Protocol):
-    """Keeps keys as durably as its broker keeps messages. Raises the errors of a binding; never retries.
+    """Keeps keys as durably as its broker keeps messages. The rules of :mod:`app.brokers.binding` apply.
 
-    A key past its retention is as good as gone, swept or not. Several claims of one call are taken in their order.
+    A key past its retention counts as removed, swept or not. The claims of one call are processed in their order.
     """
 
     async def publish(
@@ -83,13 +83,13 @@ class KeyStore(Protocol):
         """
 
     async def reserve(self, claims: Sequence[KeyClaim], token: bytes, terms: Terms) -> Sequence[ClaimResult]:
-        """Take the keys that are free, for RESERVED_SECONDS; ``token``, TOKEN_BYTES long, proves whose they are."""
+        """Reserve the free keys for RESERVED_SECONDS; ``token``, of TOKEN_BYTES bytes, identifies the reservation."""
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
-        """End reservations; what is not reserved with that token, or not any more, stays as it is."""
+        """End reservations. A key that is not reserved with that token stays as it is."""
 
     async def sweep(self) -> int:
-        """Remove some of the keys past their retention; the number removed, 0 when none is left."""
+        """Remove some of the keys past their retention; return the number removed, 0 when none is left."""
 
 
 @runtime_checkable

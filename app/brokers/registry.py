@@ -1,4 +1,4 @@
-"""From a broker's URL to its binding, as data. A client library is imported only when its broker is configured."""
+"""Finds the binding for a broker's URL. A client library is imported only when its broker is configured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """``kind`` is the package below ``app.brokers``, and what OpenTelemetry calls the messaging system.
+    """One kind of broker. ``kind``: its package below ``app.brokers``, and OpenTelemetry's name of the system.
 
     Its module ``binding`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client.
 
@@ -44,7 +44,7 @@ SCHEMES: Mapping[str, Driver] = {
 }
 
 _REFUSED = ("redis+sentinel", "redis+cluster")
-"""Their driver says in words why they are not supported."""
+"""Schemes whose driver only explains why they are not supported."""
 
 
 def driver(name: str, url: str) -> Driver:
@@ -52,7 +52,7 @@ def driver(name: str, url: str) -> Driver:
     scheme, mark, _ = url.partition("://")
     found = SCHEMES.get(scheme.lower())
     if not mark or found is None:
-        # What stands there may be anything, a secret included: it is not quoted.
+        # The text is not quoted: it may contain a secret.
         known = ", ".join(f"{scheme}://" for scheme in SCHEMES if scheme not in _REFUSED)
         raise ConfigError(key=f"brokers.{name}.url", reason=f"the URL must start with one of {known}")
     return found

@@ -1,8 +1,8 @@
-"""Long work in short turns of the event loop: what one request asks for keeps no other request waiting.
+"""Splits long work into short turns of the event loop, so that one request does not delay the others.
 
-Work on bodies is CPU time of one thread, and the event loop is that thread. So long work is done in pieces. In one turn
-of the loop all pieces together take some milliseconds; then the rest of the loop has its turn. A piece that is large by
-itself runs in a thread, where the interpreter hands over to the event loop every few milliseconds.
+Work on bodies needs CPU time of the event loop's thread. So long work is done in pieces. All pieces of one turn of the
+loop together take a few milliseconds; then other work of the loop runs. A piece that is large by itself runs in a
+thread, where the interpreter switches to the event loop every few milliseconds.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 SLICE_SECONDS = 0.005
-"""How long the pieces of one turn may take together before the next one waits for another turn."""
+"""How long the pieces of one turn may take together; the next piece waits for another turn."""
 
 SMALL_BYTES = 1_024
-"""Reading a body up to this size takes less than a millisecond, whatever it holds: it needs no turn."""
+"""Reading any body up to this size takes less than a millisecond: it needs no turn."""
 
 LARGE_BYTES = 32_768
-"""Reading a body up to this size takes less than 20 ms, whatever it holds. A larger one is read in a thread."""
+"""Reading any body up to this size takes less than 20 ms. A larger one is read in a thread."""
 
 _THREADS = 2
-"""One large body must not hold up all others; more threads would only compete for the same interpreter."""
+"""With one thread, a large body would delay all others; more than two would compete for the same interpreter."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -40,7 +40,7 @@ class _Turns:
         self._spent = 0.0
 
     def spend(self, seconds: float) -> None:
-        """A piece of work took ``seconds`` of this turn."""
+        """Note that a piece of work took ``seconds`` of this turn."""
         if not self._spent:
             self._loop.call_soon(self._begin)
         self._spent += seconds
@@ -51,7 +51,7 @@ class _Turns:
         return self._spent >= SLICE_SECONDS or self._lock.locked()
 
     async def next(self) -> None:
-        """Wait for a turn, behind those who wait already."""
+        """Wait for a turn, after those that wait already."""
         async with self._lock:
             await asyncio.sleep(0)
 
@@ -72,10 +72,10 @@ def _turns() -> _Turns:
 
 
 async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Result:
-    """``function(*arguments)``, which works on about ``size`` bytes. Raises what it raises.
+    """The result of ``function(*arguments)``, which works on about ``size`` bytes; raises its errors.
 
-    The function must not touch what belongs to the event loop: for a large ``size`` it runs in a thread. Where the
-    caller is cancelled meanwhile, it runs to its end, and its result is dropped.
+    The function must not use objects of the event loop: for a ``size`` above LARGE_BYTES it runs in a thread. When the
+    caller is cancelled, such a function runs to its end, and its result is dropped.
     """
     if size > LARGE_BYTES:
         return await asyncio.get_running_loop().run_in_executor(_executor, function, *arguments)
@@ -85,7 +85,7 @@ async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Re
 async def mapped(
     function: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0
 ) -> list[Result]:
-    """``function`` of each of ``items``, in order; ``size`` tells how many bytes it works on. As :func:`run`."""
+    """The results of ``function`` for ``items``, in order; ``size``: the bytes of an item. Else like :func:`run`."""
     results: list[Result] = []
     for is_large, several in groupby(items, lambda item: size(item) > LARGE_BYTES):
         if is_large:
@@ -96,7 +96,7 @@ async def mapped(
 
 
 async def _in_turns(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """``function`` of each of ``items``, as many in one turn as fit."""
+    """The results of ``function`` for ``items``, as many in one turn as its time allows."""
     turns = _turns()
     results: list[Result] = []
     left = iter(items)
