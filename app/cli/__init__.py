@@ -1,1 +1,1 @@
-"""The command ``babelgate``. Only ``app.__main__`` imports it."""
+"""The command ``babelgate``. ``app.__main__`` and ``app.demo`` import it."""

@@ -1,1 +1,1 @@
-"""The settings, from YAML, environment and command line. ``app.server`` and ``app.cli`` import them."""
+"""The settings, from YAML, environment and command line. ``app.server``, ``app.cli`` and ``app.demo`` import them."""
