@@ -6,7 +6,13 @@ import asyncio
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -94,6 +100,30 @@ class Broker(ABC):
     @abstractmethod
     async def dead(self, queue: str) -> Sequence[bytes]:
         """The dead-letter records as the broker stores them, oldest first."""
+
+
+class EmbeddedBroker(Broker):
+    """A broker that keeps its data in a file of ``directory``; it has no server."""
+
+    embedded = True
+
+    def __init__(self, directory: Path, queue_options: Mapping[str, Any] | None = None) -> None:
+        self.directory = directory
+        self.queue_options = queue_options or {}
+
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Path]:
+        return nullcontext(directory)
+
+    async def restart(self) -> None:
+        """There is no server to restart."""
+
+    async def kill(self) -> None:
+        """There is no server to kill."""
+
+    def hung(self) -> AbstractAsyncContextManager[None]:
+        """The same as an outage."""
+        return self.outage()
 
 
 class Server(Protocol):

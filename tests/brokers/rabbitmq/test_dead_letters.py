@@ -18,12 +18,6 @@ pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
-
-
-@pytest.fixture
 async def other(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
     """Another process."""
     async with binding(rabbit.url()) as opened:

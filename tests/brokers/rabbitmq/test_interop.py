@@ -19,24 +19,13 @@ from app.brokers.binding import Delivery, NativeQueue, Outgoing
 from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.gateway.routing import Policy
-from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer, binding, browse, client
+from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer, browse, client
 from tests.harness.world import World, data, kinds, until
 
 pytestmark = pytest.mark.rabbitmq
 URN = "urn:babel:orders:created"
 DATA = {"order": 1042, "name": "Café — naïve ☕", "price": 1.5, "none": None, "list": [], "object": {}}
 TRACE = {"traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "tracestate": "a=b"}
-
-
-@pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def native(one: RabbitBinding, queue: str) -> NativeQueue:
-    return one.native_queue(queue, {})
 
 
 @pytest.fixture

@@ -19,17 +19,6 @@ pytestmark = pytest.mark.rabbitmq
 
 
 @pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def native(one: RabbitBinding, queue: str) -> NativeQueue:
-    return one.native_queue(queue, {})
-
-
-@pytest.fixture
 async def between(rabbit: RabbitServer) -> AsyncIterator[Proxy]:
     async with proxy("127.0.0.1", rabbit.port) as running:
         yield running

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pika
@@ -15,7 +14,7 @@ from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import BrokerRejected
-from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse, client
+from tests.brokers.rabbitmq.harness import RabbitServer, browse, client
 from tests.brokers.rabbitmq.wire_support import reserved
 from tests.harness.world import until
 from tests.unit.envelope.support import compact
@@ -24,12 +23,6 @@ pytestmark = pytest.mark.rabbitmq
 
 MEDIA = "application/openjobspec+json"
 V7 = "01975a1e-3c58-7abc-8def-0123456789ab"
-
-
-@pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -20,17 +20,6 @@ from tests.harness.local import certify, free_port
 from tests.harness.world import until
 
 pytestmark = pytest.mark.rabbitmq
-
-
-@pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
-
-
-@pytest.fixture
-def native(one: RabbitBinding, queue: str) -> NativeQueue:
-    return one.native_queue(queue, {})
 
 
 @pytest.fixture(scope="module")

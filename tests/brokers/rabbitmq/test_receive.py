@@ -17,7 +17,7 @@ from app.brokers.rabbitmq.settle import ChannelSettler
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerUnavailable, LeaseLost
-from tests.brokers.rabbitmq.harness import RabbitServer, binding, count
+from tests.brokers.rabbitmq.harness import RabbitServer, count
 from tests.brokers.rabbitmq.wire_support import kinds, message
 from tests.harness.world import LIMIT_SECONDS, PATIENCE, until
 
@@ -25,12 +25,6 @@ pytestmark = pytest.mark.rabbitmq
 
 LINGERED = 0.3
 """Seconds after which no lingering consumer is left."""
-
-
-@pytest.fixture
-async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
-    async with binding(rabbit.url()) as opened:
-        yield opened
 
 
 @pytest.fixture(params=["classic", "quorum"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from app.brokers.redis.binding import RedisBinding, connect
 from app.brokers.redis.layouts.layout import RedisQueue
 from app.clock import now_ms
 from app.envelope import Limits, Poison
-from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.brokers.redis.harness import RedisServer
 from tests.harness import conformance as suite
 from tests.harness.conformance import locate
 
@@ -28,13 +28,6 @@ pytestmark = pytest.mark.redis
 Case = Mapping[str, Any]
 NO_ENDLESS_LEASE = "a lease of the gateway always ends; those that others take without end are never swept"
 LIMITS = Limits()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    suite.folder()
-    with redis_server() as running:
-        yield running
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, Existin
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
 from app.errors import BrokerRejected, KeysFull, StorageFull
-from tests.brokers.redis.harness import RedisServer, binding, client, redis_server
+from tests.brokers.redis.harness import RedisServer, binding, client
 
 pytestmark = pytest.mark.redis
 
@@ -21,12 +21,6 @@ TOKEN = b"t" * 16
 DONE = b'{"id":"1"}'
 BODY = b'{"job":"urn:babel:test:made"}'
 RECORDS, ENDS = "babelgate:once", "babelgate:once:ends"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with redis_server() as running:
-        yield running
 
 
 @pytest.fixture

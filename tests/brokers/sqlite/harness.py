@@ -6,41 +6,31 @@ import asyncio
 import contextlib
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from app.brokers.binding import Outgoing
-from tests.harness.broker import Broker, Variant
+from tests.harness.broker import EmbeddedBroker, Variant
 
 
-class SqliteBroker(Broker):
-    """A file in ``directory``, without a server."""
+class SqliteBroker(EmbeddedBroker):
+    """The file ``messages.db``."""
 
     kind = "sqlite"
     sample = "sqlite:///sample.db"
     name = "local"
-    embedded = True
     header_options: Mapping[str, Any] | None = {}
     impatient: Mapping[str, Any] = {"busy_timeout_seconds": 0.2}
 
-    def __init__(self, directory: Path, queue_options: Mapping[str, Any] | None = None) -> None:
-        self.queue_options = queue_options or {}
-        self.path = directory / "messages.db"
-
-    @staticmethod
-    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Path]:
-        return contextlib.nullcontext(directory)
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.directory / "messages.db"
 
     @property
     def url(self) -> str:
         return f"sqlite:///{self.path}"
-
-    async def restart(self) -> None:
-        """Nothing of its own to restart."""
-
-    async def kill(self) -> None:
-        """Nothing of its own to kill."""
 
     @contextlib.asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
@@ -49,10 +39,6 @@ class SqliteBroker(Broker):
             other.execute("BEGIN EXCLUSIVE")
             yield
             other.execute("ROLLBACK")
-
-    def hung(self) -> AbstractAsyncContextManager[None]:
-        """The same as an outage."""
-        return self.outage()
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         binding = self.connect()

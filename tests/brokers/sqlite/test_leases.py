@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 
@@ -15,17 +14,6 @@ from app.errors import LeaseLost
 from tests.brokers.sqlite.support import Hands, Line, opened
 
 BLOCK = {"reason": "failed", "error": "no", "failed_at": 1, "original_queue": "q", "attempts": 3, "lang": "python"}
-
-
-@pytest.fixture
-def clock() -> Hands:
-    return Hands()
-
-
-@pytest.fixture
-async def line(tmp_path: Path, clock: Hands, queue: str) -> AsyncIterator[Line]:
-    async with opened(tmp_path / "q.db", clock) as binding:
-        yield Line(binding, queue)
 
 
 def lost(outcomes: list[object]) -> list[bool]:

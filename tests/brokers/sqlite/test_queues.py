@@ -3,28 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing, QueueStats
 from app.envelope import dead_letter_record
 from app.errors import InvalidParameter, LeaseLost
-from tests.brokers.sqlite.support import BODY, Hands, Line, opened
+from tests.brokers.sqlite.support import BODY, Hands, Line
 
 BLOCK = {"reason": "failed", "error": "no", "failed_at": 1, "original_queue": "q", "attempts": 3, "lang": "python"}
-
-
-@pytest.fixture
-def clock() -> Hands:
-    return Hands()
-
-
-@pytest.fixture
-async def line(tmp_path: Path, clock: Hands, queue: str) -> AsyncIterator[Line]:
-    async with opened(tmp_path / "q.db", clock) as binding:
-        yield Line(binding, queue)
 
 
 async def publish_dead_letters(line: Line, count: int) -> list[bytes]:

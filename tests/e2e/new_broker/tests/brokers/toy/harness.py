@@ -5,50 +5,31 @@ from __future__ import annotations
 import contextlib
 import fcntl
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from app.brokers.binding import Binding, DeadStore, Outgoing
-from tests.harness.broker import Broker, Variant
+from tests.harness.broker import EmbeddedBroker, Variant
 
 
-class ToyBroker(Broker):
-    """A file in ``directory``."""
+class ToyBroker(EmbeddedBroker):
+    """The file ``toys``."""
 
     kind = "toy"
     sample = "toy:///sample"
     name = "toys"
-    embedded = True
     header_options: Mapping[str, Any] | None = {}
     impatient: Mapping[str, Any] = {"timeout_seconds": 0.5}
 
-    def __init__(self, directory: Path, queue_options: Mapping[str, Any] | None = None) -> None:
-        self.path = directory / "toys"
-
-    @staticmethod
-    def serve(directory: Path, *, durable: bool = False) -> contextlib.AbstractContextManager[Path]:
-        return contextlib.nullcontext(directory)
-
     @property
     def url(self) -> str:
-        return f"toy://{self.path}"
-
-    async def restart(self) -> None:
-        """Nothing of its own to restart."""
-
-    async def kill(self) -> None:
-        """Nothing of its own to kill."""
+        return f"toy://{self.directory}/toys"
 
     @contextlib.asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
         """Another program holds the lock."""
-        with self.path.with_suffix(".lock").open("ab") as lock:
+        with (self.directory / "toys.lock").open("ab") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
-
-    def hung(self) -> contextlib.AbstractAsyncContextManager[None]:
-        """The same as an outage."""
-        return self.outage()
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         binding: Binding = self.connect()

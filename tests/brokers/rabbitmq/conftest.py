@@ -1,0 +1,22 @@
+"""A RabbitMQ binding and a queue for the tests of a module."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.brokers.binding import NativeQueue
+from app.brokers.rabbitmq.binding import RabbitBinding
+from tests.brokers.rabbitmq.harness import RabbitServer, binding
+
+
+@pytest.fixture
+async def one(rabbit: RabbitServer) -> AsyncIterator[RabbitBinding]:
+    async with binding(rabbit.url()) as opened:
+        yield opened
+
+
+@pytest.fixture
+def native(one: RabbitBinding, queue: str) -> NativeQueue:
+    return one.native_queue(queue, {})
