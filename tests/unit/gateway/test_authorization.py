@@ -1,4 +1,4 @@
-"""Who may do what to which queue."""
+"""Rights of callers on queues."""
 
 from __future__ import annotations
 
@@ -145,6 +145,18 @@ async def test_every_verb_needs_its_right_before_it_touches_the_broker(verb: str
     binding.calls.clear()
     assert await is_forbidden(verbs(gateway, stranger)[verb][1])
     assert not binding.calls
+
+
+async def test_an_access_is_good_for_its_caller_and_its_right_alone() -> None:
+    gateway, binding = new_gateway()
+    sender = Caller("sender", {"mine": frozenset({SEND})})
+    access = gateway.access(sender, SEND, "mine")
+    assert gateway.access(sender, SEND, access) is access
+    binding.calls.clear()
+    assert await is_forbidden(lambda: gateway.receive(sender, access))
+    assert await is_forbidden(lambda: gateway.publish(Caller("other", {}), access, b"{}"))
+    assert not binding.calls
+    assert not await is_forbidden(lambda: gateway.publish(sender, access, b"{}"))
 
 
 async def test_a_redrive_to_another_queue_needs_the_right_to_send_there() -> None:
