@@ -16,8 +16,9 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
 from weakref import WeakValueDictionary
+
+from msgspec import Struct
 
 from app.brokers.binding import Binding, DeadStore, Peeked, Purges
 from app.brokers.errors import failure_for_each
@@ -58,7 +59,7 @@ _KEPT_RUNTIMES = 10_000
 """Number of queue runtimes kept. When it is reached, those with nothing in flight are dropped."""
 
 
-class Access(NamedTuple):
+class Access(Struct, frozen=True, eq=False):
     """A checked right of ``caller`` on a queue, and the route of that queue. Made by :meth:`Gateway.access`."""
 
     caller: Caller
