@@ -108,7 +108,7 @@ class DeadLetterRequest(Struct, frozen=True):
 
 
 class DeadRecord(Struct, frozen=True):
-    """A dead letter at rest. ``key`` is the binding's own, for :meth:`DeadStore.remove_dead`; so is ``carried``."""
+    """A stored dead letter. ``key`` and ``carried`` are the binding's own data; see :meth:`DeadStore.remove_dead`."""
 
     key: Any
     body: bytes

@@ -11,7 +11,6 @@ from app.errors import BrokerUnavailable
 PING_SECONDS = 2.0
 WARNINGS_SECONDS = 2.0
 OPEN_SECONDS = 5.0
-CLOSE_SECONDS = 5.0
 RESERVE_SECONDS = 1.0
 """How much longer than its ``wait_seconds`` a reserve may take."""
 

@@ -68,9 +68,9 @@ class _ClaimingJob(WriterJob):
         """Claim the free keys: with a token they are reserved, without one they are settled at once."""
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
         expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
-        asked = [claim for claim in claims if claim is not None]
-        capacity = self._capacity(tx, len(asked))
-        stored = _stored(tx, asked)
+        claimed = [claim for claim in claims if claim is not None]
+        capacity = self._capacity(tx, len(claimed))
+        stored = _stored(tx, claimed)
         taken = {key: found for key, found in stored.items() if found is not None}
         rows: list[Any] = []
         added = 0
@@ -92,11 +92,11 @@ class _ClaimingJob(WriterJob):
             tx.run("add_to_key_count", added)
         return results
 
-    def _capacity(self, tx: Transaction, asked: int) -> int:
+    def _capacity(self, tx: Transaction, claimed: int) -> int:
         """How many keys may be added, after a removal of expired ones."""
-        swept = _sweep(tx, asked * _SWEPT_PER_CLAIM)
+        swept = _sweep(tx, claimed * _SWEPT_PER_CLAIM)
         left = self.terms.max_keys - int(tx.value("count_keys"))
-        if left < asked and swept == asked * _SWEPT_PER_CLAIM:
+        if left < claimed and swept == claimed * _SWEPT_PER_CLAIM:
             left += _sweep(tx, SWEPT_AT_ONCE)
         return left
 

@@ -1,11 +1,11 @@
 -- Every statement of the SQLite binding, addressed by name. A step of the schema is several statements.
 --
--- messages  what was published; written once, never updated, so that a large body is never rewritten
--- ready     what can be reserved, in the order of publication: one narrow row per message
--- held      what cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
---           redelivered, in both: 0 never handed out before, 1 it was, 2 it was and that lease ran out
--- settled   which lease ended a message, so that the same call made twice is done
--- dead      dead letters; ids are never used again, because they are the cursor of a reader
+-- messages  published messages; written once and never updated, so that a large body is never rewritten
+-- ready     messages that can be reserved, in the order of publication: one narrow row per message
+-- held      messages that cannot: leased (nonce set) or delayed (nonce null), until a time in Unix ms
+--           redelivered, in both: 0 never delivered before, 1 delivered before, 2 the last lease expired
+-- settled   the lease that ended a message, so that a repeated settle succeeds
+-- dead      dead letters; ids are never used again, because a cursor is an id
 -- keys      idempotency keys: reserved (answer null) until a time, or done; key_count is the number of them
 
 -- name: schema_1

@@ -1,8 +1,8 @@
--- Stands before every script. KEYS[1] is a queue's ready list, KEYS[2] the index of the queues where something falls due;
--- the queue's other keys derive from the first, which a cluster would not allow: a cluster is refused.
--- ARGV[1] is the time in seconds, or empty for the server's own.
+-- The first part of every script. KEYS[1] is a queue's ready list, KEYS[2] the index of the queues with due items. The
+-- queue's other keys are derived from the first, which a cluster does not allow: clusters are refused.
+-- ARGV[1] is the time in seconds, or empty for the server's clock.
 
--- Microseconds. A clock that is handed in ticks in whole seconds, as the layouts' contract has it.
+-- Microseconds. A time given in ARGV has whole seconds, as in the contract of the layouts.
 local whole = ARGV[1] ~= ''
 local now
 if whole then
@@ -34,7 +34,7 @@ local function text(micros)
   return string.format('%.0f', micros)
 end
 
--- Calls a variadic command with `list` behind `...`, in pieces that fit Lua's stack (an even number of arguments each).
+-- Calls a variadic command with `list` after `...`, in pieces that fit Lua's stack, each of an even number of arguments.
 local function spread(list, ...)
   for from = 1, #list, CHUNK do
     local command = {...}
@@ -45,14 +45,14 @@ local function spread(list, ...)
   end
 end
 
--- What a handle says: an id of hex digits, and the lease's deadline in microseconds.
+-- The content of a handle: an id of hex digits, and the lease's deadline in microseconds.
 local function parse(handle)
   local id, micros = string.match(handle, '^(%x+):(%d+)')
   return id, tonumber(micros)
 end
 
--- The member of a lease that still stands, its deadline, and whether an extend has moved that; false otherwise. A lease
--- ends with its deadline, also before a sweep has seen it.
+-- The member of a valid lease, its deadline, and whether an extend has moved it; false for a lost lease. A lease ends at
+-- its deadline, also before a sweep has removed it.
 local function locate(layout, q, id, micros)
   if not id then
     return false
@@ -68,13 +68,13 @@ local function locate(layout, q, id, micros)
   return false
 end
 
--- Writes the earliest moment at which something of this queue falls due to the index.
+-- Writes the earliest due time of this queue to the index.
 local function note(index, layout, q)
   local earliest, written
   for _, key in ipairs({q .. layout.leases, q .. layout.delayed}) do
     local first = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
     local due = tonumber(first[2])
-    -- A lease without end, which only other programs write, never falls due.
+    -- A lease without end, which only other programs write, is never due.
     if due and due < math.huge and (not earliest or due < earliest) then
       earliest, written = due, first[2]
     end

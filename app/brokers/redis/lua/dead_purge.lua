@@ -1,5 +1,5 @@
--- ARGV: time, layout, and the Unix milliseconds before which records go, or empty for all. Returns how many went; looks at
--- one batch from the head, where the oldest are. A record that names no time, which another program wrote, stays.
+-- ARGV: time, layout, and the Unix milliseconds before which records are removed, or empty for all. Reads one batch from
+-- the head, where the oldest are; returns the number removed. A record without a time, of another program, stays.
 local q, layout, before, BATCH = KEYS[1], LAYOUTS[ARGV[2]], tonumber(ARGV[3]), 1000
 local target = q .. '.dlq'
 local removed = 0
@@ -12,7 +12,7 @@ if not before then
   return removed
 end
 for _, record in ipairs(redis.call('LRANGE', target, 0, BATCH - 1)) do
-  -- The block stands last in a record; inside a frame its quotes are escaped.
+  -- The block is the last member of a record; inside a frame its quotes are escaped.
   local failed_at = tonumber(string.match(record, '.*"failed_at\\?":(%d+)') or nil)
   if failed_at and failed_at >= before then
     break

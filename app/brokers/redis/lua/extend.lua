@@ -1,5 +1,5 @@
 -- ARGV: time, layout, lease seconds, handles. Returns each new deadline in microseconds, 0 for a lost lease. The handle
--- stays as it is: <q>:babelgate:extended knows where its lease has gone.
+-- does not change: <q>:babelgate:extended has the new deadline of its lease.
 local q, layout = KEYS[1], LAYOUTS[ARGV[2]]
 local moved, deadline, deadlines = q .. ':babelgate:extended', after(ARGV[3]), {}
 layout.check(q)
@@ -16,7 +16,7 @@ for i = 4, #ARGV do
     deadlines[i - 3] = '0'
   end
 end
--- Another program's sweep knows nothing of this key: what it leaves here ends with the key.
+-- The sweeps of other programs do not clean this key, so it expires by itself.
 local lasts = math.ceil((deadline - now + TOMBSTONE) / 1000000)
 if redis.call('TTL', moved) < lasts then
   redis.call('EXPIRE', moved, lasts)

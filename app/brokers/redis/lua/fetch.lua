@@ -1,5 +1,5 @@
--- ARGV: time, layout, handles. Returns for each what is stored under its lease and its count of expiries; false and 0
--- where the lease is gone.
+-- ARGV: time, layout, handles. Returns for each the leased element and its count of expiries; false and 0 for a lost
+-- lease.
 local q, layout = KEYS[1], LAYOUTS[ARGV[2]]
 local counts, found = layout.counts(q), {}
 for i = 3, #ARGV do

@@ -1,4 +1,4 @@
--- Laravel's layout: <q>, <q>:delayed, <q>:reserved and <q>:notify, where a reserved member counts one attempt more.
+-- Laravel's layout: <q>, <q>:delayed, <q>:reserved and <q>:notify, where a reserved member counts one more attempt.
 
 local laravel = {
   name = 'laravel',
@@ -38,7 +38,7 @@ function laravel.remove(q, member)
   redis.call('ZREM', q .. laravel.leases, member)
 end
 
--- Attempts are counted in the body here.
+-- This layout counts attempts in the body.
 function laravel.counts()
   return false
 end
@@ -69,9 +69,9 @@ function laravel.sweep(q, batch)
   return #expired
 end
 
--- The member to reserve a job under, and where in it the digits of its attempts stand: 0 when the member is the job itself
--- (it does not decode, or could not be encoded again), -1 when cjson had to write it. Changing the digits alone keeps what
--- cjson would damage: key order, big integers, empty arrays.
+-- The reserved member of a job, and the position of the digits of its attempts: 0 when the member is the job itself (it
+-- cannot be decoded, or not encoded again), -1 when cjson has written it. Changing only the digits keeps what cjson would
+-- damage: key order, big integers, empty arrays.
 local function counted(job)
   local ok, decoded = pcall(cjson.decode, job)
   if not ok or type(decoded) ~= 'table' or type(decoded.attempts) ~= 'number' then
@@ -93,7 +93,7 @@ local function counted(job)
       local before = string.sub(job, 1, stop - #literal)
       local spliced = before .. text(attempts + 1) .. string.sub(job, stop + 1)
       local sound, again = pcall(cjson.decode, spliced)
-      -- Another key of that name, further in, leaves the count of the top level as it was.
+      -- A nested key of the same name was changed: the count of the top level is still the old one.
       if sound and again.attempts == attempts + 1 then
         return spliced, #before + 1
       end

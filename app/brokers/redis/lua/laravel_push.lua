@@ -1,4 +1,4 @@
--- ARGV: time, jobs. Appends them, with a wake-up token for each.
+-- ARGV: time, jobs. Appends the jobs, and a wake-up token for each.
 local jobs, tokens = {}, {}
 for i = 2, #ARGV do
   jobs[i - 1] = ARGV[i]

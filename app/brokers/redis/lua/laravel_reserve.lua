@@ -1,5 +1,5 @@
 -- ARGV: time, limit, lease seconds, batch. Returns the first deadline in microseconds (each next one is a microsecond
--- later), the jobs as they were queued, and of each reserved member its SHA-1 and the place of its attempts.
+-- later), the jobs as they were queued, and of each reserved member its SHA-1 and the position of its attempts.
 local q = KEYS[1]
 laravel.check(q)
 laravel.promote(q, tonumber(ARGV[4]))

@@ -15,7 +15,7 @@ function list.delayed_member(id, body)
   return id .. ':' .. body
 end
 
--- Fails on a key of a wrong type now, before anything is written: a script has no rollback.
+-- Fails on a key of a wrong type before the first write: a script has no rollback.
 function list.check(q)
   redis.call('LLEN', q)
   redis.call('LLEN', q .. ':processing')
@@ -40,8 +40,8 @@ function list.remove(q, member)
   redis.call('LREM', q .. ':processing', 1, list.stored(member))
 end
 
--- How often leases of this element have expired. It is negative once the last expiry has been reported by a process that
--- then gave the element back. The bare key says whether there is any count at all.
+-- The number of expired leases of this element. It is negative after a process has reported the last expiry and has given
+-- the element back. The bare key shows whether the queue has any count.
 function list.expired_key(q, element)
   return q .. ':babelgate:expired:' .. redis.sha1hex(element)
 end
@@ -67,8 +67,8 @@ function list.promote(q, batch)
   return #due
 end
 
--- Expired leases go to the end of the queue, unchanged. A member that is no lease, or whose element is gone from
--- <q>:processing, is only removed.
+-- Moves the elements of expired leases, unchanged, to the end of the queue. A member that is no lease, or whose element
+-- is missing in <q>:processing, is only removed.
 function list.sweep(q, batch)
   local expired = redis.call('ZRANGEBYSCORE', q .. list.leases, '-inf', score(now), 'LIMIT', 0, batch)
   local extended = #expired > 0 and redis.call('EXISTS', q .. ':babelgate:extended') == 1

@@ -1,4 +1,4 @@
--- ARGV: time, layout. Removes what is ready or delayed; returns how many.
+-- ARGV: time, layout. Removes ready and delayed messages; returns their number.
 local q, layout = KEYS[1], LAYOUTS[ARGV[2]]
 layout.check(q)
 local removed = redis.call('LLEN', q) + redis.call('ZCARD', q .. layout.delayed)

@@ -1,6 +1,6 @@
--- Elements that lie in <q>:processing without a lease, as clients that only move elements leave them, return to the queue
--- once they have been seen there for ARGV[2] seconds. <q>:babelgate:unleased holds, by the element's SHA-1, when each copy
--- was first seen; of equal copies nobody can say which one has left, so the oldest sighting is dropped.
+-- Returns elements of <q>:processing without a lease to the queue, after they have been seen there for ARGV[2] seconds.
+-- Clients that only move elements leave them there. <q>:babelgate:unleased has, by the element's SHA-1, the time when each
+-- copy was first seen. Equal copies cannot be distinguished, so when one leaves, the oldest time is removed.
 local q, patience = KEYS[1], tonumber(ARGV[2]) * 1000000
 local seen = q .. ':babelgate:unleased'
 list.check(q)

@@ -1,7 +1,7 @@
--- Ends leases. ARGV: time, layout, verb (ack, nack, back, late, dead), delay seconds, the number of handles, the handles, then the
--- bodies to write, one for each, where the verb writes another one than is stored. Returns 1 for each settled handle, also
--- for one that the same verb has settled before, and 0 for a lost lease, whose message is not touched. `late` is `back` for
--- what came too late to be looked at: that its last lease expired has not been reported yet.
+-- Ends leases. ARGV: time, layout, verb (ack, nack, back, late, dead), delay seconds, the number of handles, the handles,
+-- then for verbs that change the body one body for each. Returns 1 for each settled handle, also for one that the same verb
+-- has settled before, and 0 for a lost lease, whose message is not changed. `late` is `back` for a delivery that no
+-- consumer has seen: the expiry of the lease before is still to be reported.
 local q, layout, verb = KEYS[1], LAYOUTS[ARGV[2]], ARGV[3]
 local delay, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 local settled, back = q .. ':babelgate:settled', verb == 'back' or verb == 'late'
@@ -17,10 +17,10 @@ end
 
 local counts, outcomes, tombstones, ended = layout.counts(q), {}, {}, {}
 for step = 1, count do
-  -- Backwards to the head, so that what was first is first again.
+  -- In reverse order to the head, so that the first message is the first again.
   local i = back and count + 1 - step or step
   local id, micros = parse(ARGV[5 + i])
-  -- The deadline names the lease: in Laravel's layout equal jobs share an id.
+  -- The deadline identifies the lease: in Laravel's layout equal jobs share an id.
   local tombstone = id and verb .. string.sub(id, 1, 16) .. ':' .. text(micros)
   local member, deadline, extended = locate(layout, q, id, micros)
   if member then

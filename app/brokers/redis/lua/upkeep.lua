@@ -1,6 +1,6 @@
--- What falls due falls due whether or not anybody receives. KEYS[1] is the index; ARGV: time, queues per call, messages per
--- queue, then queues (layout:ready list) to take a look at although the index may not name them. Returns the microseconds
--- until the next moment something is due, or -1 when nothing is.
+-- Makes due messages and expired leases ready, with or without receivers. KEYS[1] is the index; ARGV: time, queues per
+-- call, messages per queue, then queues (layout:ready list) to check although they may be missing in the index. Returns
+-- the microseconds until the next due time, or -1 when nothing is due later.
 local index = KEYS[1]
 for i = 4, #ARGV do
   local layout, q = string.match(ARGV[i], '^(%a+):(.*)$')
@@ -16,7 +16,7 @@ for _, entry in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', score(now), 'L
     note(index, layout, q)
   end)
   if not ok then
-    -- A key of a wrong type: looked at again in a minute, so that it holds up no other queue.
+    -- A key of a wrong type is tried again in a minute, so that it does not delay other queues.
     redis.call('ZADD', index, score(now + 60000000), entry)
   end
 end
