@@ -5,7 +5,7 @@ BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
 PARALLEL := --numprocesses 4 --dist loadscope --no-loadscope-reorder
-FAST := -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
+FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
+hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("any machine"), max_examples=20)
 hypothesis.settings.load_profile("any machine")
 
 

@@ -29,7 +29,7 @@ def broker():
 @pytest.fixture
 def process(tmp_path, broker):
     config = {
-        "brokers": {"cache": broker.url(), "local": f"sqlite:///{tmp_path}/local.db"},
+        "brokers": {"cache": {"url": broker.url(), "timeout_seconds": 30}, "local": f"sqlite:///{tmp_path}/local.db"},
         "queues": {"hangs": {"broker": "cache"}, "large": {"broker": "local"}},
         "default": {"broker": "local"},
         "limits": {"max_publish_bytes_in_flight": 32 * MIB, "max_unread_bytes_in_flight": 32 * MIB},
