@@ -90,12 +90,12 @@ def trace_headers(headers: Mapping[str, str], trace_id: str | None) -> Mapping[s
     context = travelled or of_trace_id(trace_id)
     if context is None:
         return {}
-    told = {
+    sent = {
         TRACEPARENT: context.traceparent,
         TRACESTATE: plain(headers.get(TRACESTATE, ""), MAX_TRACESTATE_CHARACTERS) if travelled else "",
         BAGGAGE: plain(headers.get(BAGGAGE, ""), MAX_BAGGAGE_CHARACTERS),
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in sent.items() if value}
 
 
 def with_context(own: Mapping[str, str], context: Context | None, baggage: str) -> Mapping[str, str]:
