@@ -1,4 +1,4 @@
-"""Talk to an ASGI application without a client in between, and see in which order it reads and answers."""
+"""Calls an ASGI application without a client, to see in which order it reads and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real browser, without a window: what it makes of a page."""
+"""A real browser without a window, to see how it renders a page."""
 
 from __future__ import annotations
 

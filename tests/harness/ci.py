@@ -1,4 +1,4 @@
-"""What a missing part of the environment means: a skip on a laptop, a failure in CI."""
+"""A missing part of the environment skips a test on a laptop and fails it in CI."""
 
 from __future__ import annotations
 

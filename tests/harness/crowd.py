@@ -1,4 +1,4 @@
-"""Clients of several gateways at once: what one handed out another settles, in every way, and also too late."""
+"""Concurrent clients of several gateways, which settle on one gateway what another delivered, also too late."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class Crowd:
         self._over = False
 
     async def run(self, publishers: int = 6, receivers: int = 6, settlers: int = 6) -> None:
-        """Until :meth:`calm` has been called and all is settled, and nothing came for longer than a lease.
+        """Run until :meth:`calm` was called, all is settled and no delivery came for longer than a lease.
 
-        Where something is wrong already, it ends with what is under way.
+        If the ledger has found a wrong, only finish the calls in progress.
         """
         async with asyncio.TaskGroup() as self._group:
             receiving = [self._group.create_task(self._receive()) for _ in range(receivers)]
@@ -58,7 +58,7 @@ class Crowd:
             client.close()
 
     async def progress(self, count: int) -> None:
-        """Wait until so many more messages are acked: the gateways that are left serve. Or until something is wrong."""
+        """Wait until ``count`` more messages are acked, or until the ledger has found a wrong."""
         acked = self.ledger.settled["ack"]
         wanted = len(acked) + count
         try:
@@ -70,7 +70,7 @@ class Crowd:
             raise AssertionError(stalled) from None
 
     def calm(self) -> None:
-        """Publish no more, and from now on ack all that comes."""
+        """Stop publishing, and ack every further delivery."""
         self._calm = True
 
     def _is_quiet(self) -> bool:
@@ -162,7 +162,7 @@ class Crowd:
             await asyncio.sleep(_PAUSE)
 
     async def _post(self, path: str, body: Any) -> tuple[int | None, Any]:
-        """Status and body by a gateway that can be connected to; None where the request got no answer."""
+        """Status and body from a gateway that accepts connections; None if the request got no answer."""
         while True:
             url = self._random.choice(self._urls)
             client = self._idle[url].pop() if self._idle[url] else Client(url)

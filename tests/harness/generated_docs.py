@@ -1,4 +1,4 @@
-"""The parts of the documentation made from the program: ``python -m tests.harness.generated_docs`` writes them.
+"""Generates parts of the documentation from the program: ``python -m tests.harness.generated_docs`` writes them.
 
 A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everything else in a page is written by hand.
 """
@@ -183,7 +183,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 
 def rendered(page: str) -> str:
-    """The text of a page with its generated parts as the program says now."""
+    """The text of a page with its parts generated again."""
     text = (ROOT / page).read_text("utf-8")
     return _PART.sub(lambda part: part[1] + PARTS[part[2]]() + part[3], text)
 

@@ -1,4 +1,4 @@
-"""The dashboard against Grafana's own types: ``python -m tests.harness.grafana``. Needs npm and its registry."""
+"""Checks the dashboard against Grafana's own types: ``python -m tests.harness.grafana``. Needs npm and its registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies that a codec may stumble over: those of the official conformance suite, some by hand, and generated ones."""
+"""Bodies that are hard for a codec: from the official conformance suite, written by hand, and generated."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _within(node: Any) -> Iterator[bytes]:
 
 
 def generated(examples: int) -> list[bytes]:
-    """Nearly so many different bodies, the same in every run."""
+    """About ``examples`` different bodies, the same in every run."""
     found: dict[bytes, None] = {}
 
     @seed(20_000)

@@ -1,4 +1,4 @@
-"""Requests that cost the gateway much and their sender little: for each, how long the event loop may stand still.
+"""Requests that cost the gateway much and their sender little, to measure stalls of the event loop.
 
 A case prepares its queue, and then is one request or a few, sent over sockets as they are.
 """
@@ -22,7 +22,7 @@ _JOB = {"content-type": "application/openjobspec+json"}
 
 @dataclass(frozen=True)
 class Sent:
-    """What a case came to: the status of its last answer, and bytes on the wire both ways."""
+    """The outcome of a case: the status of its last answer, and the bytes sent and received."""
 
     status: int
     sent: int

@@ -1,4 +1,4 @@
-"""Journals read back from the disk, every line of them."""
+"""Reads whole journals back from the disk."""
 
 from __future__ import annotations
 

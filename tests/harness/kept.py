@@ -1,4 +1,4 @@
-"""The keeper of one queue's leases over a broker in memory that knows none, and a clock that the test sets."""
+"""The lease manager of one queue over a broker in memory without leases, with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.gateway.lease_manager import FailedDelivery, GatewayLeaseManager
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.routing import Rule
 from app.observe.events import Event
-from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding
+from tests.harness.memory import OWNED, DeadLetterPublishingMemory, MemoryBinding
 from tests.harness.observed import events_into
 
 LEASE = 30.0
@@ -33,7 +33,11 @@ class Kept:
     """``kind`` is the class of the broker; ``now``, in Unix ms, is the time unless there is another ``clock``."""
 
     def __init__(
-        self, queue: str, kind: type[MemoryBinding] = BuryingMemory, clock: Clock | None = None, **abilities: Any
+        self,
+        queue: str,
+        kind: type[MemoryBinding] = DeadLetterPublishingMemory,
+        clock: Clock | None = None,
+        **abilities: Any,
     ) -> None:
         self.now = 1_700_000_000_000
         clock = clock or (lambda: self.now)
@@ -97,5 +101,5 @@ class Kept:
         return (await self.binding.stats(self.route.native)).in_flight
 
     def expired(self) -> int:
-        """How many leases were told to have run out."""
+        """The number of leases reported as expired."""
         return sum(event.count for event in self.events if event.kind == "lease_expired")

@@ -1,4 +1,4 @@
-"""What the clients of a queue were told, message by message, and what of it cannot be true."""
+"""A ledger of the answers that the clients of a queue got for each message, and of contradictions in them."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Ledger:
             self._tell(None, "that is over")
 
     def story(self, number: int) -> str:
-        """What was told about a message, and what happened besides, with the seconds since the ledger was begun."""
+        """The answers about a message and the disturbances, with seconds since the start of the ledger."""
         told = self._stories[number] + self._stories[None]
         return "; ".join(sorted(told, key=lambda line: float(line.partition(" ")[0])))
 
@@ -212,9 +212,9 @@ class Ledger:
         return answered
 
     def verdict(self, dead: Sequence[int]) -> list[str]:
-        """All that cannot be true, ``dead`` being the numbers of the dead letters; none when all is well.
+        """All contradictions; empty when all is well. Call it when the queue is empty.
 
-        To be asked when the queue is empty.
+        ``dead``: the numbers of the dead letters.
         """
         buried = Counter(dead)
         acked, rejected = self.settled["ack"], self.settled["reject"]

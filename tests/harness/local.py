@@ -1,4 +1,4 @@
-"""What every server that a test starts on this machine needs: free ports, certificates, and patience."""
+"""Free ports, certificates and waiting, for servers that a test starts on this machine."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tests.harness.ci import missing
 
 
 def free_port() -> int:
-    """A port of the loopback that nobody listens on; see :func:`free_ports`."""
+    """A free port of the loopback; see :func:`free_ports`."""
     return free_ports(1)[0]
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ones. On Linux they stay this process's until it ends.
+    """``count`` different free ports. On Linux this process reserves them until it ends.
 
-    A server takes seconds to start, and again when it is restarted: meanwhile the system would give its port to whoever
-    asks for any, also to a client for its own end. A socket that is bound and does not listen prevents both, and, with
-    SO_REUSEADDR, not the server, which must set that too. Other systems have it otherwise.
+    While a server starts or restarts, the system could give its port to another server or to a client's end of a
+    connection. A socket that is bound and does not listen prevents that. The server can still bind the port if it sets
+    SO_REUSEADDR. Other systems do not allow this, so there the ports are not reserved.
     """
     probes = [socket.socket() for _ in range(count)]
     for probe in probes:

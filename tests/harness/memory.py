@@ -1,4 +1,4 @@
-"""A broker in memory, for what no real one shows on demand: missing abilities, odd delivery counts, faults."""
+"""A broker in memory, for behaviour that no real broker shows on demand: missing abilities, delivery counts, faults."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ OWNED = dataclasses.replace(
     delivery_count="zero_based",
     lease_keeper="gateway",
 )
-"""Those of a broker whose deliveries belong to a connection for as long as it lasts."""
+"""The capabilities of a broker whose deliveries belong to a connection."""
 
 FOREVER = 2**63
 
@@ -68,9 +68,11 @@ class _Queue:
 class MemoryBinding:
     """Carries messages in this process. It offers none of the optional protocols, and does not keep delays.
 
-    ``faults[verb]`` is how many more calls of the verb are served before all fail with ``errors[verb]``: OutcomeUnknown
-    comes after the deed. ``refused`` is a body that it does not take. ``gates[verb]`` holds up the calls of a verb.
-    ``calls[verb]`` holds how many items each call brought.
+    - ``faults[verb]``: the number of calls of the verb that still succeed; later ones fail with ``errors[verb]``. One
+      that fails with OutcomeUnknown does its work first.
+    - ``refused``: a body that publish rejects.
+    - ``gates[verb]``: calls of the verb wait for this event.
+    - ``calls[verb]``: the number of items of each call so far.
     """
 
     def __init__(self, name: str = "memory", capabilities: BrokerCapabilities = CAPABLE, clock: Clock = now_ms) -> None:
@@ -170,11 +172,11 @@ class MemoryBinding:
         return QueueStats(depth=len(held.ready), in_flight=len(held.leased), dead=len(held.dead))
 
     def ready(self, queue: str) -> list[Outgoing]:
-        """What lies on the queue, as it was published."""
+        """The ready messages of the queue, as they were published."""
         return [stored.message for stored in self._queues[queue].ready]
 
     def dead(self, queue: str) -> list[Outgoing]:
-        """What lies in its dead-letter queue."""
+        """The records in its dead-letter queue."""
         return self._queues[queue].dead
 
     def disconnect(self, queue: str) -> None:
@@ -185,12 +187,12 @@ class MemoryBinding:
         held.arrived.set()
 
     def fail_after(self, verb: str, calls: int, error: BabelgateError | None = None) -> None:
-        """Serve ``calls`` more of ``verb``, then fail with ``error``; by default it is down."""
+        """Let ``calls`` more calls of ``verb`` succeed, then fail with ``error``, by default BrokerUnavailable."""
         self.faults[verb] = calls
         self.errors[verb] = error or BrokerUnavailable(self.name, "it is down")
 
     async def _called(self, verb: str, items: int) -> OutcomeUnknown | None:
-        """Note a call, and fail it if it is to fail; an OutcomeUnknown is for after the deed."""
+        """Count a call and raise its fault. An OutcomeUnknown is returned, to be raised after the work is done."""
         self.calls[verb].append(items)
         if verb in self.gates:
             await self.gates[verb].wait()
@@ -249,8 +251,8 @@ class ConnectedMemory(MemoryBinding):
         return [handle in self._queues[queue.name].leased for handle in handles]
 
 
-class BuryingMemory(ConnectedMemory):
-    """Outstanding, and Buries."""
+class DeadLetterPublishingMemory(ConnectedMemory):
+    """Outstanding, and PublishesDeadLetters."""
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         unknown = await self._called("publish_dead_letters", len(records))
@@ -275,5 +277,5 @@ class MovingMemory(MemoryBinding):
 
 
 def lacking(**abilities: Any) -> BrokerCapabilities:
-    """The capabilities of an able broker, except for these."""
+    """CAPABLE with other values of some capabilities."""
     return dataclasses.replace(CAPABLE, **abilities)

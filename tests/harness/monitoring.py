@@ -1,4 +1,4 @@
-"""The dashboard and the alert rules as data, for what must hold of each panel and of each rule."""
+"""The dashboard and the alert rules as data, for tests of each panel and each rule."""
 
 from __future__ import annotations
 

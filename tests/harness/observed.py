@@ -1,4 +1,4 @@
-"""What a gateway reported, kept for a test to read."""
+"""Collects the events of a gateway for a test."""
 
 from __future__ import annotations
 

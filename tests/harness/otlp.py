@@ -1,4 +1,4 @@
-"""A real OTLP endpoint, over gRPC and over HTTP, that keeps what it gets: spans and metrics."""
+"""A real OTLP endpoint, over gRPC and HTTP, that keeps the spans and metrics it receives."""
 
 from __future__ import annotations
 

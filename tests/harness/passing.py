@@ -1,4 +1,4 @@
-"""A binding that passes everything on to another: the base of those that put a fault in between."""
+"""A binding that delegates to another one: the base class of bindings with faults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every error answer must look like."""
+"""Checks the shape of error answers."""
 
 from __future__ import annotations
 

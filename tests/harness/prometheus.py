@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes what a test serves, and promtool, which knows its languages."""
+"""A real Prometheus that scrapes what a test serves, and promtool, which checks its files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TCP proxy between a client and a broker: it counts what was written, and can keep the replies to itself."""
+"""A TCP proxy between a client and a broker, which records what was written and can drop or hold replies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _CHUNK = 65536
 class Proxy:
     """Forwards ``host:port`` on a free port of the loopback.
 
-    ``sent`` holds all bytes that clients have written, in order of arrival; ``drop_replies`` cuts a connection as soon
-    as the broker answers on it: the client has written and will never know; ``hold_replies`` only keeps answers back.
+    ``sent``: all bytes that clients have written, in order of arrival. ``drop_replies``: a connection is cut as soon as
+    the broker answers on it, so the client never learns the outcome of its write. ``hold_replies``: answers are held.
     """
 
     def __init__(self, host: str, port: int) -> None:

@@ -1,4 +1,4 @@
-"""Clients of a gateway that keep count of all they were told, to be compared with what the gateway counts."""
+"""Clients of a gateway that count the answers they get, to compare them with the gateway's metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A socket that speaks bytes, for what no HTTP client can be made to send, and a server for a small application."""
+"""A raw socket for requests that no HTTP client would send, and a server for a small application."""
 
 from __future__ import annotations
 

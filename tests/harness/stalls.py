@@ -1,4 +1,4 @@
-"""A gateway whose event loop tells how long it stood still, in a process of its own.
+"""A gateway in its own process that reports the stalls of its event loop.
 
 ``python -m tests.harness.stalls --config FILE`` serves that configuration as ``babelgate serve`` does, and answers
 ``GET /_stalls`` with the longest stall since the last such call.

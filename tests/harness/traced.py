@@ -1,4 +1,4 @@
-"""A recorder of this process whose spans a test can read."""
+"""Records the spans of this process for a test."""
 
 from __future__ import annotations
 

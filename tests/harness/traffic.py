@@ -1,4 +1,4 @@
-"""Clients that publish, receive and ack over HTTP through whatever happens, and the tally of what they were told."""
+"""Clients that publish, receive and ack over HTTP while gateways fail, and a tally of their answers."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ class Client:
 
 
 class Tally:
-    """What the clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
+    """What clients know of each number: ``accepted`` by a 201, ``delivered`` how often, ``acked`` by a 200.
 
     ``resurrected``: delivered after it was acked. ``refused``: publishes by the status that refused them.
-    ``unanswered``: calls that no answer came to.
+    ``unanswered``: calls that got no answer.
     """
 
     def __init__(self) -> None:

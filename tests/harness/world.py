@@ -1,4 +1,4 @@
-"""Gateways over one broker, as a test needs them: each with a binding of its own, like processes on several hosts."""
+"""Gateways over one broker, each with a binding of its own, like processes on several hosts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def data(message: Message) -> Any:
 
 
 class Process:
-    """One gateway that its peers find in ``directory``, and the verbs of a client of ``queue``, short."""
+    """One gateway that its peers find in ``directory``, with short methods for a client of ``queue``."""
 
     def __init__(self, queue: str, make: Callable[[Process], Gateway], directory: Path = Path()) -> None:
         self.queue = queue
@@ -119,12 +119,12 @@ class Process:
         )
 
     async def one(self, lease: float | None = None) -> Message:
-        """The one message that must come."""
+        """Receive one message; fails if none comes."""
         (message,) = await self.take(1, lease)
         return message
 
     async def take(self, count: int, lease: float | None = None) -> list[Message]:
-        """The ``count`` messages that must come, in the order in which they do.
+        """Receive ``count`` messages, in their order; fails if fewer come.
 
         A receive ends a second after its wait. A busy machine may keep a broker from answering by then, so that
         BrokerUnavailable is followed by another receive, for at most LIMIT_SECONDS.
@@ -144,7 +144,7 @@ class Process:
         return taken
 
     def waiting(self, max_messages: int = 1, lease: float | None = None) -> asyncio.Task[list[Message]]:
-        """A client that waits."""
+        """A receive that waits."""
         return asyncio.create_task(self.receive(max_messages, PATIENCE, lease))
 
     async def settle(self, settlement: Settlement) -> list[BabelgateError | None]:
@@ -202,7 +202,7 @@ class World:
         wrap: Wrap = lambda binding: binding,
         terms: Terms = ORDINARY_TERMS,
     ) -> Process:
-        """A new process. ``wrap`` may put something between the gateway and its binding."""
+        """A new process. ``wrap`` may replace the binding, for example by one with faults."""
         options = self.broker.queue_options if queue_options is None else queue_options
 
         def make(process: Process) -> Gateway:
@@ -227,7 +227,7 @@ class World:
         return process
 
     async def restart(self) -> None:
-        """Restart the broker in good order; where it lives in the gateways, restart these."""
+        """Restart the broker in good order; restart the gateways if it is embedded in them."""
         await self.broker.restart()
         if self.broker.embedded:
             for process in self._processes:

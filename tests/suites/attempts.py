@@ -1,4 +1,4 @@
-"""Attempts and time: nacks and expiries count, come back when they should, and an extend holds them off."""
+"""Attempts: nacks and expiries count as attempts and redeliver in time; an extend postpones expiry."""
 
 from __future__ import annotations
 

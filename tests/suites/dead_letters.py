@@ -1,4 +1,4 @@
-"""Dead letters: what cannot be delivered is kept whole, with the reason beside it."""
+"""Dead letters: a message that cannot be delivered is kept unchanged, with the reason."""
 
 from __future__ import annotations
 

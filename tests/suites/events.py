@@ -1,4 +1,4 @@
-"""What is reported of each message: the same facts at every step, by whichever process takes it."""
+"""Events: every step of a message is reported with the same facts, by whichever process takes it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that takes connections and answers nothing: no empty queue, and nobody waits long for it."""
+"""A broker that hangs: it accepts connections and never answers. Calls fail in time, and no receive is empty."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NO_ANSWER = (BrokerUnavailable, OutcomeUnknown)
 
 
 async def ended(calls: Sequence[Awaitable[Any]]) -> list[Any]:
-    """What became of ``calls``, all of which end in time."""
+    """The results of ``calls``; fails unless all end in time."""
     tasks = [asyncio.ensure_future(call) for call in calls]
     _, late = await asyncio.wait(tasks, timeout=ENOUGH)
     for task in late:
@@ -32,7 +32,7 @@ async def ended(calls: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 async def warm(world: World) -> Process:
-    """A process that is connected and has used the queue; a lease that nobody ends is short."""
+    """A process that is connected and has used the queue. Its leases are short."""
     process = await world.process(broker_options=SHORT, policy=Policy(lease_seconds=3))
     await process.publish({"n": "first"})
     await process.publish({"n": "later"}, delay_seconds=3600)

@@ -1,6 +1,6 @@
-"""Publishing once: a call that is repeated under its key is answered as the first, and writes nothing.
+"""Idempotency keys: a call repeated under its key gets the first answer and writes nothing.
 
-Asked of pairs: who keeps the keys, and who has the queue.
+The suite runs on pairs of a store for the keys and a broker for the queue.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.suites.publish import envelope_of
 
 
 class LosesTheReply(Passing):
-    """Publishes, and does not know."""
+    """Publishes, and raises OutcomeUnknown."""
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         await self.inner.publish(queue, messages)

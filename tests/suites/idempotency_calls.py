@@ -1,4 +1,4 @@
-"""The calls of a client that publishes under keys, short, and what it holds against each other."""
+"""Short calls for tests that publish under idempotency keys, and comparisons of their answers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def numbers(process: Process, count: int) -> list[int]:
 
 
 def same(answer: Receipt, first: Receipt) -> bool:
-    """Whether ``answer`` is the first call's, told again."""
+    """Whether ``answer`` replays the first call's."""
     return type(answer) is Replay and type(first) is Receipt and vars_of(answer) == vars_of(first)
 
 
@@ -43,7 +43,7 @@ def vars_of(receipt: Receipt) -> list[Any]:
 
 
 def store_of(process: Process, world: World) -> KeyStore:
-    """Who keeps the keys of the process."""
+    """The store that keeps the keys of the process."""
     binding = process.gateway.bindings[(world.store or world.broker).name]
     assert isinstance(binding, KeepsKeys)
     return binding.keys

@@ -1,4 +1,4 @@
-"""Life: restarts, outages and endings lose nothing; a queue can be looked at, emptied and listed."""
+"""Restarts, outages and shutdowns lose nothing; a queue can be inspected, purged and listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Publishing: what was accepted is there, once and unchanged; what was refused is not there at all."""
+"""Publishing: an accepted message is on the queue once and unchanged; a refused one is not on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Receiving: every message to one consumer at a time, in order, whoever waits and whoever goes away."""
+"""Receiving: each message goes to one consumer at a time, in order, while consumers wait and leave."""
 
 from __future__ import annotations
 

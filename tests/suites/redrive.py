@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back, and nothing is lost wherever it stops."""
+"""Redrive: dead letters return to the queue, and nothing is lost wherever it stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settling: a lease ends once, by whoever holds its token; what was handed out again cannot be settled by the past."""
+"""Settling: a lease ends once, by any holder of its token; an old token does not settle a new delivery."""
 
 from __future__ import annotations
 

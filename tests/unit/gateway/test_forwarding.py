@@ -17,7 +17,7 @@ from app.gateway.routing import Route, Router, Rule
 from app.observe.events import Event
 from app.observe.metrics.exposition import exposition
 from app.observe.metrics.recorder import Metrics
-from tests.harness.memory import OWNED, BuryingMemory, MemoryBinding, lacking
+from tests.harness.memory import OWNED, DeadLetterPublishingMemory, MemoryBinding, lacking
 from tests.harness.observed import events_into
 from tests.harness.world import KEYS, draft, kinds
 
@@ -182,7 +182,7 @@ class TestForwarding:
         """The longest lease and the difference of two clocks after its first deadline, a lease has certainly ended."""
         now = 1_700_000_000_000
         longest = round(OWNED.max_lease_seconds * 1000)
-        binding = BuryingMemory("memory", OWNED, lambda: now)
+        binding = DeadLetterPublishingMemory("memory", OWNED, lambda: now)
         sealer, events = TokenSealer(KEYS), list[Event]()
         gateway = Gateway(
             {"memory": binding},

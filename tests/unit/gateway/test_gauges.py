@@ -17,7 +17,7 @@ from app.observe.metrics import catalogue
 from app.observe.metrics.catalogue import Metric
 from app.observe.metrics.instruments import Snapshot
 from app.observe.metrics.recorder import Metrics
-from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, MemoryBinding
+from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding
 from tests.harness.world import KEYS, draft
 
 SOON = 0.2
@@ -156,7 +156,7 @@ async def test_a_scrape_that_is_given_up_takes_no_other_with_it() -> None:
 
 class TestHere:
     async def test_leases_that_this_process_keeps(self) -> None:
-        binding = BuryingMemory("m", OWNED)
+        binding = DeadLetterPublishingMemory("m", OWNED)
         scene = Scene(binding)
         await scene.publish("a", "a")
         messages = await scene.gateway.receive(ANYONE, "a", max_messages=2)
@@ -183,7 +183,7 @@ class TestHere:
 
 async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> None:
     async def in_flight(told: bool) -> Snapshot:
-        class Broker(BuryingMemory):
+        class Broker(DeadLetterPublishingMemory):
             async def stats(self, queue: NativeQueue) -> QueueStats:
                 stats = await super().stats(queue)
                 return dataclasses.replace(stats, in_flight=7 if told else None)

@@ -16,7 +16,7 @@ from app.gateway.gateway import Gateway
 from app.gateway.model import Settlement
 from app.gateway.routing import Router, Rule
 from tests.harness.kept import body
-from tests.harness.memory import OWNED, BuryingMemory
+from tests.harness.memory import OWNED, DeadLetterPublishingMemory
 from tests.harness.world import KEYS
 
 HELD = 4
@@ -27,7 +27,7 @@ class Owner:
 
     def __init__(self, queue: str) -> None:
         self.queue = queue
-        self.binding = BuryingMemory("memory", OWNED)
+        self.binding = DeadLetterPublishingMemory("memory", OWNED)
         self.admission = Admission(Bounds(max_held_leases=HELD, max_unread_bytes_in_flight=1_000))
         router = Router([], Rule("*", self.binding))
         self.gateway = Gateway({"memory": self.binding}, router, TokenSealer(KEYS), admission=self.admission)

@@ -11,7 +11,7 @@ from app.errors import BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnkn
 from app.gateway.admission import Admission
 from app.gateway.lease_table import BrokerUsage
 from tests.harness.kept import LEASE, Kept, body
-from tests.harness.memory import BuryingMemory, ConnectedMemory
+from tests.harness.memory import ConnectedMemory, DeadLetterPublishingMemory
 from tests.harness.world import kinds
 
 UNKNOWN = OutcomeUnknown("memory", "no answer")
@@ -227,7 +227,7 @@ async def test_a_settle_goes_on_when_its_caller_is_gone(queue: str) -> None:
 
 
 async def test_an_unforeseen_error_leaves_the_lease_as_it_was(queue: str) -> None:
-    class Broken(BuryingMemory):
+    class Broken(DeadLetterPublishingMemory):
         async def publish_dead_letters(self, queue, records):
             raise RuntimeError("unforeseen")
 

@@ -9,7 +9,15 @@ import pytest
 from app.errors import ConfigError
 from app.gateway.route_checks import SAMPLE, check
 from app.gateway.routing import Policy, Router, Rule
-from tests.harness.memory import CAPABLE, OWNED, BuryingMemory, ConnectedMemory, MemoryBinding, MovingMemory, lacking
+from tests.harness.memory import (
+    CAPABLE,
+    OWNED,
+    ConnectedMemory,
+    DeadLetterPublishingMemory,
+    MemoryBinding,
+    MovingMemory,
+    lacking,
+)
 
 LIMITED = MovingMemory("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))
 NO_DELAY = MovingMemory("none", replace(CAPABLE, max_delay_seconds=0))
@@ -79,7 +87,7 @@ def test_a_pattern_needs_a_native_name_per_queue():
     [
         (MovingMemory("m", lacking(native_release=False)), "does not count failed deliveries"),
         (MemoryBinding("m"), "cannot dead-letter in one step"),
-        (BuryingMemory("m"), "cannot dead-letter in one step"),
+        (DeadLetterPublishingMemory("m"), "cannot dead-letter in one step"),
         (MemoryBinding("m", OWNED), "does not report which deliveries are outstanding"),
         (ConnectedMemory("m", OWNED), "no dead-letter queue"),
     ],
@@ -91,4 +99,4 @@ def test_what_no_fallback_serves_is_refused(binding, lack):
 
 
 def test_a_broker_that_buries_needs_no_more_where_the_gateway_keeps_the_leases():
-    assert len(check(Router([Rule("a", BuryingMemory("m", OWNED))]))) == 1
+    assert len(check(Router([Rule("a", DeadLetterPublishingMemory("m", OWNED))]))) == 1
