@@ -48,6 +48,11 @@ def test_class_names_mean_one_thing() -> None:
     assert {name: sorted(found) for name, found in places.items() if len(found) > 1} == {}
 
 
+def test_every_package_says_what_lives_there() -> None:
+    packages = [path for path in modules().values() if path.name == "__init__.py"]
+    assert [relative(path) for path in packages if not ast.get_docstring(ast.parse(path.read_text("utf-8")))] == []
+
+
 def test_every_broker_has_its_tests_in_a_folder_of_its_name() -> None:
     tested = {path.parent.name for path in (ROOT / "tests" / "brokers").glob("*/test_contract.py")}
     packages = {path.parent.name for path in (ROOT / "app" / "brokers").glob("*/__init__.py")}
