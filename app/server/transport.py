@@ -7,7 +7,7 @@ from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
-_HELD_BYTES = 65_536
+_MAX_COLLECTED_BYTES = 65_536
 
 
 class BufferedTransport:
@@ -29,7 +29,7 @@ class BufferedTransport:
             self._loop.call_soon(self._flush)
         self._pieces.append(data)
         self._size += len(data)
-        if self._size > _HELD_BYTES:
+        if self._size > _MAX_COLLECTED_BYTES:
             self._flush()
 
     def close(self) -> None:
