@@ -70,4 +70,6 @@ async def send_batches(
         await asyncio.gather(*workers, return_exceptions=True)
     if failures:
         raise failures[0]
+    for worker in workers:
+        worker.result()  # raises CancelledError when a batch was cancelled from elsewhere: its results are missing
     return [result for answer in answers for result in answer]

@@ -98,6 +98,16 @@ async def test_a_defect_is_raised_once_all_in_flight_have_ended() -> None:
     assert broker.in_flight == 0 and len(broker.begun) < 10 and broker.cancelled == 0
 
 
+async def test_a_batch_that_is_cancelled_from_elsewhere_is_not_left_out_of_the_results() -> None:
+    async def send(batch: Sequence[int]) -> Sequence[int]:
+        if batch[0] == 1:
+            raise asyncio.CancelledError
+        return batch
+
+    with pytest.raises(asyncio.CancelledError):
+        await send_batches(TEN, send, 3)
+
+
 async def test_a_cancelled_caller_cancels_what_is_in_flight() -> None:
     broker = Broker()
     sending = asyncio.ensure_future(send_batches(TEN, broker.send, 3))
