@@ -1,4 +1,4 @@
-"""Who may do what: tokens, rights on every route, and the rule that keeps web pages out."""
+"""Authentication and rights on every route, and the rule against foreign web pages."""
 
 from __future__ import annotations
 

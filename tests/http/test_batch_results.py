@@ -1,4 +1,4 @@
-"""What a batch with many failures answers, and the bounds of an upload."""
+"""The answer to a batch with many failures, and the limits of an upload."""
 
 from __future__ import annotations
 

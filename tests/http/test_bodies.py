@@ -1,4 +1,4 @@
-"""Request bodies: limits, gzip, clients that write on or hang up."""
+"""Request bodies: limits, gzip, and clients that continue writing or disconnect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request is freed when it is over: what only the collector of cycles finds stays for long, with its body."""
+"""Finished requests are freed at once, because the garbage collector would free cycles and their bodies late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Idempotency keys over HTTP: how they are given, and how a client sees that it is told an old answer."""
+"""Idempotency keys over HTTP: the header, and the mark of a repeated answer."""
 
 from __future__ import annotations
 

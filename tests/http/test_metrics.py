@@ -1,4 +1,4 @@
-"""``/metrics`` as a scraper sees it, and what requests are counted as."""
+"""``/metrics`` over HTTP, and the labels of requests."""
 
 from __future__ import annotations
 

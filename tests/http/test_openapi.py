@@ -1,4 +1,4 @@
-"""The OpenAPI document is valid, current, and good to generate clients from."""
+"""The OpenAPI document is valid and current, and clients can be generated from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process refuses before it spends anything on it, over the API."""
+"""Requests that an overloaded process refuses, over the API."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def refused(call):
 
 
 class Slow(Call):
-    """A client that sends the first of its messages, and the rest when it is told to."""
+    """A client that sends the first of its messages at once, and the rest on request."""
 
     def __init__(self, *arguments, **headers):
         super().__init__(*arguments, **headers)

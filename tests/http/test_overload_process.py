@@ -1,4 +1,4 @@
-"""A broker that hangs, and all of its clients at once: one real process, its memory, and its other broker."""
+"""One real process with a broker that hangs and many clients: its memory, and its other broker."""
 
 from __future__ import annotations
 

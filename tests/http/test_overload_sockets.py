@@ -1,4 +1,4 @@
-"""Refusals at the end of a head, and clients that do not read, byte by byte."""
+"""Refusals at the end of a head, and clients that do not read, over raw sockets."""
 
 from __future__ import annotations
 

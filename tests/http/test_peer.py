@@ -1,4 +1,4 @@
-"""The private side of the API: it answers who knows the key, about what this gateway handed out itself."""
+"""The private API: it answers only signed calls, and only for the deliveries of this gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever goes wrong is a problem of one shape."""
+"""All errors are problems of one shape."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class Faulty(MemoryBinding):
 
 @pytest.fixture
 async def faulty(connect):
-    """A client of a gateway whose broker fails as told, and that broker."""
+    """A client of a gateway, and the gateway's broker, which fails as the test sets it."""
     binding = Faulty()
     sealer = TokenSealer([TokenKey("k", bytes(32))])
     gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer)

@@ -1,4 +1,4 @@
-"""Publish one, publish many, and what a publish would write."""
+"""Publishing one message, batches, and dry runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API as raw sockets see it: what clients of other languages send, publishes and receives for real."""
+"""Publishes and receives over raw sockets, with the requests of clients of other languages."""
 
 from __future__ import annotations
 

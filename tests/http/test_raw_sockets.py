@@ -1,4 +1,4 @@
-"""What clients of other languages put on the wire, byte by byte."""
+"""Requests of clients of other languages, byte by byte."""
 
 from __future__ import annotations
 

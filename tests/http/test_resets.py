@@ -1,4 +1,4 @@
-"""Clients that reset their connection while they are answered: nobody is there any more, and nothing goes wrong."""
+"""Clients that reset their connection during the answer cause no error."""
 
 from __future__ import annotations
 

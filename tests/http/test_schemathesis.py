@@ -1,4 +1,4 @@
-"""Schemathesis holds a running gateway against its own OpenAPI document: examples, bounds, fuzzing, and links."""
+"""Schemathesis tests a running gateway against its own OpenAPI document: examples, bounds, fuzzing, and links."""
 
 from __future__ import annotations
 

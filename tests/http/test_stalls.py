@@ -1,4 +1,4 @@
-"""No request keeps the event loop to itself: the corpus of hostile requests, against a gateway that watches its own."""
+"""No request blocks the event loop: the corpus of hostile requests, against a gateway that measures its turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What requests bring, what messages carry, what is answered, and which spans there are."""
+"""Tracing over HTTP: contexts of requests, messages and answers, and the spans."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ async def test_probes_make_no_span_unless_they_are_traced(make, spans):
 
 
 class _Refusing(SpanRecorder):
-    """Where nothing is sampled nothing is recorded, and nobody is asked to."""
+    """A recorder that fails when a span is started."""
 
     def __init__(self) -> None:
         return

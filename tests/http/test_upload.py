@@ -1,4 +1,4 @@
-"""An NDJSON upload that is much larger than the memory it may take."""
+"""An NDJSON upload that is much larger than its memory limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dry run by the rules of consumers: of bytes that lie on a queue, or would."""
+"""Dry runs with ``mode=consume``: validation of stored bodies by the rules of consumers."""
 
 from __future__ import annotations
 

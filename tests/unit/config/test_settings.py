@@ -1,4 +1,4 @@
-"""Where settings come from, what they default to, and what is refused."""
+"""Settings: their sources, their defaults, and refused values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The token key: made once, whoever starts first."""
+"""The token key is created once, also when several processes start at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The application's end."""
+"""The shutdown of the application."""
 
 from __future__ import annotations
 

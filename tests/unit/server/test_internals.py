@@ -1,4 +1,4 @@
-"""The parts of uvicorn that ``app/server`` uses without a promise of its authors: a release may remove each."""
+"""The internals of uvicorn that ``app/server`` uses. A release of uvicorn may remove any of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when the end of the process hangs."""
+"""A process whose shutdown hangs is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests a turn of the event loop takes on."""
+"""The number of requests that are accepted per turn of the event loop."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from app.server.overload import FEWEST, GRACE_SECONDS, REFUSAL_SECONDS, TURN_SEC
 
 
 class Turns:
-    """A pacer, and turns of the length that is asked for. Time is the test's own."""
+    """A pacer, and turns of a given length on a simulated clock."""
 
     def __init__(self) -> None:
         self.now = 0.0
         self.pacer = Pacer(lambda: self.now)
 
     def turn(self, requests: int, each: float = 0.0, rest: float = 0.0) -> int:
-        """A turn in which so many arrive, each of those taken takes ``each`` seconds; the number taken."""
+        """Run a turn with this number of requests, of ``each`` seconds when accepted; return the number accepted."""
         taken = sum(self.pacer.take() for _ in range(requests))
         seconds = taken * each + (requests - taken) * REFUSAL_SECONDS + rest
         self.now += seconds
