@@ -63,8 +63,8 @@ def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -
     """Parse ``url``; no I/O.
 
     ``form`` is the accepted form, for errors: ``redis[s]://[user[:password]@]host[:port][/db]``; ``s`` in brackets is
-    the scheme with TLS. ``instead`` ends the error for several hosts. OptionMap may stand in the URL or in ``options``,
-    each in one of the two. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
+    the scheme with TLS. ``instead`` ends the error for several hosts. Each option stands in the URL or in ``options``,
+    not in both. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
     """
     try:
         parts = urlsplit(url)
