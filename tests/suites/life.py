@@ -42,7 +42,7 @@ class TestLife:
 
     async def test_delayed_messages_come_in_the_order_in_which_they_fall_due(self, world: World) -> None:
         process = await world.process()
-        for n, delay in ((3, 0.6), (1, 0.2), (2, 0.4)):
+        for n, delay in ((3, 2.4), (1, 0.8), (2, 1.6)):
             await process.publish({"n": n}, delay_seconds=delay)
         await process.publish({"n": 0})
         assert [data(message)["n"] for message in await process.take(4)] == [0, 1, 2, 3]
