@@ -107,7 +107,7 @@ class GatewayClient:
         code = str(answer.get("code") or f"http_{response.status_code}")
         if response.status_code in _AGAIN or response.status_code >= 500:
             return Busy(code, response.status_code, _seconds(response.headers))
-        return GatewayRefusal(response.status_code, code, str(answer.get("detail") or "no reason given"))
+        return GatewayRefusal(response.status_code, code, str(answer.get("detail") or "it gave no reason"))
 
 
 def _outcome(result: Mapping[str, Any]) -> Outcome:
