@@ -19,7 +19,10 @@ _NDJSON = {"content-type": "application/x-ndjson"}
 _AGAIN = frozenset({408, 409, 425, 429})
 """HTTP statuses of a request that is worth repeating, besides all from 500 on, which proxies also send."""
 TOO_LARGE = 413
-_UNRESOLVED = IdempotencyUnresolved()
+_UNRESOLVED_DETAIL = (
+    "The first call with this idempotency key was cut off: its message may have been published. None was now."
+)
+"""The text of IdempotencyUnresolved in gateways whose results have no ``retryable``."""
 
 Status = Literal["accepted", "replayed", "rejected", "unknown", "left"]
 
@@ -114,8 +117,8 @@ def _outcome(result: Mapping[str, Any]) -> Outcome:
     status, code = int(result["status"]), result.get("code")
     if status == 201:
         return Outcome("replayed" if result.get("replayed") else "accepted", status)
-    # Older gateways send no ``retryable`` here, but the text of the error.
-    if code == _UNRESOLVED.code and (result.get("retryable") is False or result.get("detail") == _UNRESOLVED.detail):
+    final = result.get("retryable") is False or result.get("detail") == _UNRESOLVED_DETAIL
+    if code == IdempotencyUnresolved.code and final:
         return Outcome("unknown", status, code)
     # Any other 504: the broker did not answer. Repeating the same key returns the outcome, or that it is unknown.
     again = status in (429, 500, 503, 504) or code == "idempotency_in_progress"
