@@ -38,12 +38,16 @@ _STOP_SECONDS = 120.0
 _WATERMARK = "800MiB"
 # Debian's programs in /usr/sbin change the user and the directory; those that they call do not.
 _PROGRAMS = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin")
-_ERLANG = "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +S 2:2 -kernel inet_dist_use_interface {127,0,0,1}"
+# Idle schedulers sleep, because several servers share the cores: https://www.rabbitmq.com/docs/runtime#busy-waiting
+_ERLANG = (
+    "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+    " -kernel inet_dist_use_interface {127,0,0,1}"
+)
 
 
 ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 2000}]}]."
-"""A hop of the delays that got no confirm, because the next rung was still starting, is tried again after two seconds
-instead of three minutes."""
+"""A message that moves to the next delay queue while that one still starts gets no confirm. The server then tries again
+after two seconds instead of three minutes."""
 
 
 class RabbitServer:
