@@ -159,7 +159,15 @@ class TestPublishAndReceive:
     def test_tail_prints_as_messages_come_and_ends_with_an_interrupt(self, running, babelgate, queue):
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
         command = [sys.executable, "-m", "app", "tail", queue, "--ack"]
-        with subprocess.Popen(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tail:
+        # A shell starts what runs in the background with SIGINT ignored, and a child inherits that.
+        with subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        ) as tail:
             assert tail.stdout
             for n in range(2):
                 babelgate("publish", queue, stdin=draft(n))

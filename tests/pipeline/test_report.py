@@ -131,7 +131,7 @@ def test_the_same_numbers_in_every_form_and_the_same_bytes_again(root, figures):
     page = (root / "report.html").read_text()
     assert "2026-01-01 to 2026-01-03" in shown.output
     assert "&lt;b&gt;Note&lt;/b&gt;" in page and HOSTILE not in page
-    assert "4 that never arrived" in page
+    assert "4 never arrived" in page
     run("report", root, "--output", root / "report.csv", "--summary", root / "summary.json")
     assert "total,,wait_max_ms,9000\n" in (root / "report.csv").read_text()
     summary = json.loads((root / "summary.json").read_text())

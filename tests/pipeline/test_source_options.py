@@ -22,8 +22,8 @@ def test_defaults():
 @pytest.mark.parametrize(
     ("given", "wrong"),
     [
-        ({}, "give either queue"),
-        ({"queue": "q", "path": "/p"}, "give either queue"),
+        ({}, "set either queue"),
+        ({"queue": "q", "path": "/p"}, "set either queue"),
         ({"queue": "a/b"}, "'a/b' is no valid queue name"),
         ({"queue": "orders.dlq"}, "'orders.dlq' is no valid queue name"),
         ({"queue": "q", "limit": "101"}, "limit is an integer from 1 to 100, not '101'"),
