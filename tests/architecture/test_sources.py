@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from pathlib import Path
 
@@ -74,6 +75,14 @@ def test_no_sql_and_no_lua_in_python() -> None:
 def test_the_tree_names_nobodys_machine(pattern: re.Pattern[str]) -> None:
     texts = {relative(path): path.read_text("utf-8", errors="replace") for path in tracked()}
     assert {name: found.group() for name, text in texts.items() if (found := pattern.search(text))} == {}
+
+
+def test_pytest_collects_every_test_file() -> None:
+    """The list of folders in pyproject.toml is in order of duration, and complete."""
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]
+    folders = [ROOT / folder for folder in options["testpaths"]]
+    files = [path for path in tracked() if path.name.startswith("test_") and path.suffix == ".py"]
+    assert [relative(path) for path in files if not any(path.is_relative_to(folder) for folder in folders)] == []
 
 
 def test_nothing_is_left_unfinished() -> None:
