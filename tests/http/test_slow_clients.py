@@ -148,14 +148,22 @@ async def test_many_slow_clients_are_cut_off_while_others_are_served(address):
     raise_file_limit()
     begun = [HEAD + b"X-Long: ", HEAD + b"Content-Length: 9999\r\n\r\n"]
 
+    async def until_reset(reader):
+        # A reset that follows the answer must not take away what was read.
+        answer = b""
+        with contextlib.suppress(OSError):
+            while part := await reader.read(65_536):
+                answer += part
+        return answer
+
     async def slow(head):
         reader, writer = await asyncio.open_connection(*address)
-        answer = asyncio.ensure_future(reader.read())
+        answer = asyncio.ensure_future(until_reset(reader))
         writer.write(head)
         with contextlib.suppress(OSError):
             while not answer.done():
                 writer.write(b"a")
-                await asyncio.wait([answer], timeout=0.5)
+                await asyncio.wait([answer], timeout=0.3)
         writer.close()
         return await answer
 
@@ -170,7 +178,7 @@ async def test_many_slow_clients_are_cut_off_while_others_are_served(address):
         await asyncio.sleep(0.05)
     assert served
     answers = await asyncio.gather(*crowd, return_exceptions=True)
-    told = [answer for answer in answers if isinstance(answer, bytes)]
-    assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in told)
     assert all(isinstance(answer, (bytes, OSError)) for answer in answers)
+    told = [answer for answer in answers if isinstance(answer, bytes) and answer]
+    assert all(answer.startswith(b"HTTP/1.1 408 ") for answer in told)
     assert len(told) > SLOW / 2

