@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,6 +59,26 @@ def certify(directory: Path) -> None:
     names.write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\nauthorityKeyIdentifier=keyid\n")
     signer = ["-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", str(names)]
     run("x509", "-req", "-in", "server.csr", *signer, "-out", "server.crt")
+
+
+def suspend(pid: int, seconds: float = 60) -> None:
+    """Send SIGSTOP, and wait until all threads of the process have stopped: one that runs goes on for a moment."""
+    os.kill(pid, signal.SIGSTOP)
+    limit = time.monotonic() + seconds
+    while _runs(pid):
+        if time.monotonic() > limit:
+            raise TimeoutError(f"process {pid} has not stopped within {seconds:g} s")
+        time.sleep(0.001)
+
+
+def _runs(pid: int) -> bool:
+    """Whether a thread of the process has not stopped; False where there is no /proc."""
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            # The state follows the name in parentheses: https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+            if stat.read_text().rpartition(") ")[2][0] not in "TtZX":
+                return True
+    return False
 
 
 async def eventually(condition: Callable[[], object], seconds: float = 120) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/pipeline/",)
-"""Folders that one worker runs: their tests share a Spark session, and another would take its memory twice."""
+TOGETHER = ("tests/pipeline/test_cluster.py", "tests/pipeline/test_metrics", "tests/pipeline/")
+"""Beginnings of paths; the first that fits counts. One worker runs all tests of one, because they share a Spark
+session, which takes seconds to start and a gigabyte. The longest modules are apart: other workers take them."""
 
 APART = ("tests/e2e/", "tests/brokers/test_lost_replies.py")
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
@@ -19,7 +20,7 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
-        for folder in TOGETHER:
-            if path.startswith(folder):
-                return folder
+        for beginning in TOGETHER:
+            if path.startswith(beginning):
+                return beginning
         return nodeid if path.startswith(APART) or path.endswith(CONTRACTS) else super()._split_scope(nodeid)

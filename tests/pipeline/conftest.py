@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -31,13 +30,6 @@ def spark() -> Iterator[SparkSession]:
         missing("Java", "install openjdk-17-jre-headless")
     with session("tests", master="local[2]", conf=CONF) as started:
         yield started
-
-
-@pytest.fixture(scope="session", autouse=True)
-def yielding() -> None:
-    """Beside other workers Spark leaves the cores to tests that measure time."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        os.nice(10)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

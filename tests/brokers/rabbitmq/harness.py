@@ -28,7 +28,7 @@ from app.brokers.rabbitmq.profile import NativeMessage, Topology
 from app.clock import now_ms
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.ci import missing
-from tests.harness.local import certify, free_ports
+from tests.harness.local import certify, free_ports, suspend
 
 if TYPE_CHECKING:
     from app.brokers.rabbitmq.binding import RabbitBinding
@@ -173,7 +173,8 @@ class RabbitServer:
 
     def pause(self) -> None:
         """SIGSTOP: connections stay, answers stop."""
-        self._signal(signal.SIGSTOP)
+        for process in self._machine():
+            suspend(process.pid)
 
     def resume(self) -> None:
         """SIGCONT."""
@@ -192,12 +193,11 @@ class RabbitServer:
                 time.sleep(0.02)
 
     def settle_down(self) -> None:
-        """Write what quorum queues write a second late: who belongs to a queue.
+        """Write the records of queues that RabbitMQ 3.10 writes up to a second late; what it has confirmed is written.
 
-        A server that is killed before knows of such a queue, but its log has no leader any more. Messages are not
-        concerned: what was confirmed is in the log.
+        A server that is killed before restarts without a classic queue, or with a quorum queue without a leader.
         """
-        self.ctl("eval", "[dets:sync(Table) || Table <- dets:all()].")
+        self.ctl("eval", "mnesia:sync_log(), [dets:sync(Table) || Table <- dets:all()].")
 
     def ctl(self, *arguments: str) -> str:
         """What ``rabbitmqctl`` prints; a call takes a second. Raises CalledProcessError."""
@@ -366,6 +366,7 @@ class RabbitBroker(ServerBroker):
     name = "rabbit"
     untold = frozenset({"in_flight", "delayed"})
     purges_delayed = False
+    server: RabbitServer
 
     def __init__(self, server: RabbitServer, queue_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(server, queue_options)
@@ -389,9 +390,7 @@ class RabbitBroker(ServerBroker):
             await asyncio.to_thread(self.server.start)
 
     async def _kill(self) -> None:
-        if self.queue_options.get("queue_type") == "quorum":
-            # A quorum queue whose node is killed within a second of its declaration takes nothing any more (3.10.8).
-            await asyncio.sleep(1.5)
+        await asyncio.to_thread(self.server.settle_down)
         self.server.kill()
 
     async def inject(self, queue: str, *bodies: bytes) -> None:

@@ -19,7 +19,7 @@ from app.brokers.redis.binding import RedisBinding, connect
 from app.clock import now_ms
 from tests.harness.broker import ServerBroker, Variant
 from tests.harness.ci import missing
-from tests.harness.local import certify, free_port
+from tests.harness.local import certify, free_port, suspend
 
 _READY_SECONDS = 120.0
 
@@ -104,7 +104,7 @@ class RedisServer:
     def pause(self) -> None:
         """SIGSTOP: connections stay, answers stop."""
         assert self._process is not None
-        self._process.send_signal(signal.SIGSTOP)
+        suspend(self._process.pid)
 
     def resume(self) -> None:
         """SIGCONT."""
