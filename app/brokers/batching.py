@@ -60,16 +60,21 @@ async def send_batches(
             except Exception as error:
                 failures.append(error)
 
-    workers = [asyncio.ensure_future(work()) for _ in range(int(min(max_in_flight, len(batches))))]
-    try:
-        if workers:
+    count = int(min(max_in_flight, len(batches)))
+    if count == 1:
+        # One batch is the usual case, on the path of every publish, and needs no task.
+        await work()
+    elif count:
+        workers = [asyncio.ensure_future(work()) for _ in range(count)]
+        try:
             await asyncio.wait(workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
+        if not failures:
+            for worker in workers:
+                worker.result()  # raises CancelledError when a batch was cancelled from elsewhere
     if failures:
         raise failures[0]
-    for worker in workers:
-        worker.result()  # raises CancelledError when a batch was cancelled from elsewhere: its results are missing
     return [result for answer in answers for result in answer]

@@ -117,3 +117,24 @@ async def test_a_cancelled_caller_cancels_what_is_in_flight() -> None:
     with pytest.raises(asyncio.CancelledError):
         await sending
     assert broker.in_flight == 0 and broker.cancelled == 3 and len(broker.begun) == 3
+
+
+async def test_one_batch_is_sent_by_the_caller_itself() -> None:
+    broker = Broker()
+    tasks = asyncio.all_tasks()
+    sent: list[set[asyncio.Task[object]]] = []
+
+    async def send(batch: Sequence[int]) -> Sequence[int]:
+        sent.append(asyncio.all_tasks() - tasks)
+        return await broker.send(batch)
+
+    assert await send_batches([[1, 2]], send) == [1, 2]
+    assert sent == [set()]
+    broker.failing[3] = error = BrokerUnavailable(broker="x", reason="lost")
+    assert await send_batches([[3, 3]], broker.send) == [error, error]
+    sending = asyncio.ensure_future(send_batches([[4]], broker.send))
+    await asyncio.sleep(0)
+    sending.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await sending
+    assert broker.in_flight == 0 and broker.cancelled == 1
