@@ -40,7 +40,8 @@ def bucket_of(value: Column) -> Column:
 
     # Rounding may put the logarithm on the wrong side of a bound, so integers decide.
     near = f.floor(f.ln(value.cast("double")) / f.lit(math.log(BASE))).cast("int")
-    least = f.lit(list(_least()))
+    # As one literal: each item of a list would be a call to Java, and an expression to plan.
+    least = f.split(f.lit(",".join(map(str, _least()))), ",").cast("array<bigint>")
     too_high = (value < f.get(least, near)).cast("int")
     too_low = (value >= f.get(least, near + 1)).cast("int")
     exact = near - f.coalesce(too_high, f.lit(0)) + f.coalesce(too_low, f.lit(0))
