@@ -65,6 +65,7 @@ def collected() -> Iterator[list[Any]]:
     """What of a request or of our code only the collector of cycles frees."""
     found: list[Any] = []
     gc.collect()
+    gc.freeze()  # What was there before is not looked at again.
     gc.disable()
     try:
         yield found
@@ -74,6 +75,7 @@ def collected() -> Iterator[list[Any]]:
     finally:
         gc.set_debug(0)
         gc.garbage.clear()
+        gc.unfreeze()
         gc.enable()
 
 
