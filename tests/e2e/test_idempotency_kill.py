@@ -93,6 +93,7 @@ class Insistent:
             assert result["status"] in RETRIED, result
             tries[key, result["status"]] += 1
             if any(tries[key, status] > TRIES for status in UNSETTLED):
+                self.repeated += tries[key, 0] > 0
                 self.unknown.add(key)
                 return True
         tries[key, 0] += 1
