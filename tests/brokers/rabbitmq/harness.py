@@ -159,10 +159,11 @@ class RabbitServer:
 
     def ensure(self) -> None:
         """Start it unless it runs: a test that failed may have left it in any state."""
-        if self.is_running:
-            self.resume()
-        else:
+        if not self.is_running:
             self.start()
+        self.resume()
+        if not self.answers():
+            self.ctl("start_app")
 
     def stop(self) -> None:
         """SIGTERM: it ends in good order."""
@@ -378,21 +379,19 @@ class RabbitBroker(ServerBroker):
         return rabbit_server()
 
     async def kill(self) -> None:
-        await self._kill()
+        await asyncio.to_thread(self.server.settle_down)
+        self.server.kill()
         await asyncio.to_thread(self.server.start)
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
-        """The server is killed, which takes less time than a stop."""
-        await self._kill()
+        """The broker ends, with its connections and ports, and its virtual machine waits: that starts in a third of the
+        time."""
+        await asyncio.to_thread(self.server.ctl, "stop_app")
         try:
             yield
         finally:
-            await asyncio.to_thread(self.server.start)
-
-    async def _kill(self) -> None:
-        await asyncio.to_thread(self.server.settle_down)
-        self.server.kill()
+            await asyncio.to_thread(self.server.ctl, "start_app")
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         await asyncio.to_thread(self._inject, queue, bodies)
