@@ -50,8 +50,8 @@ test-fast: .venv/installed-dev
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/pytest $(PARALLEL) --numprocesses 6 $(FAST) $(ARGS)
 
-# What the tests need beside Python: real brokers, Java, a browser, Prometheus (its programs; no service), the official
-# conformance suite, a generator of clients, and Go for what it generates.
+# What the tests need beside Python: real brokers, Java with an archive of Spark's classes, a browser, Prometheus (its
+# programs; no service), the official conformance suite, a generator of clients, and Go for what it generates.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
@@ -63,6 +63,7 @@ test-deps: .venv/installed-dev
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.openapi_generator
+	$(BIN)/python -m tests.harness.spark_jvm
 
 test-broker: test-deps
 	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)

@@ -21,12 +21,12 @@ from pathlib import Path
 import psutil
 import pyspark
 
+from tests.harness import spark_jvm
 from tests.harness.ci import missing
 
 _READY_SECONDS = 120.0
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
-_FRUGAL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 class Cluster:
@@ -51,9 +51,9 @@ class Cluster:
             "spark.driver.host": "127.0.0.1",
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.memory": "1g",
-            "spark.driver.extraJavaOptions": _FRUGAL,
+            "spark.driver.extraJavaOptions": spark_jvm.OPTIONS,
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": _FRUGAL,
+            "spark.executor.extraJavaOptions": spark_jvm.OPTIONS,
             "spark.pyspark.python": str(self.python),
             "spark.ui.enabled": "false",
         }
@@ -100,7 +100,7 @@ class Cluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "192m",
-            "SPARK_DAEMON_JAVA_OPTS": f"{_FRUGAL} -Dspark.master.rest.enabled=false",
+            "SPARK_DAEMON_JAVA_OPTS": f"{spark_jvm.OPTIONS} -Dspark.master.rest.enabled=false",
         }
         command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1"]
         with self._log(name).open("wb") as log:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.pipeline.spark.session import session
+from tests.harness import spark_jvm
 from tests.harness.ci import missing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CONF = {
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m",
+    "spark.driver.extraJavaOptions": spark_jvm.OPTIONS,
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
