@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from app.errors import BrokerUnavailable
+from app.errors import BrokerError, BrokerUnavailable
 
 PING_SECONDS = 2.0
 WARNINGS_SECONDS = 2.0
@@ -28,8 +28,10 @@ async def finished(future: asyncio.Future[Any], seconds: float) -> bool:
     return future.done()
 
 
-async def within(seconds: float, broker: str, call: Coroutine[Any, Any, Result]) -> Result:
-    """The result of ``call``, or its error. Raises BrokerUnavailable when it has none within ``seconds``.
+async def within(
+    seconds: float, broker: str, call: Coroutine[Any, Any, Result], late: type[BrokerError] = BrokerUnavailable
+) -> Result:
+    """The result of ``call``, or its error. Raises ``late`` when it has none within ``seconds``.
 
     The bound includes the grace. A call without an answer is cancelled, and so it is when the caller is cancelled;
     neither waits until the cancelled call has ended.
@@ -41,7 +43,7 @@ async def within(seconds: float, broker: str, call: Coroutine[Any, Any, Result])
             return task.result()
     finally:
         task.cancel()
-    raise BrokerUnavailable(broker=broker, reason=f"no answer within {seconds:g} s")
+    raise late(broker=broker, reason=f"no answer within {seconds:g} s")
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

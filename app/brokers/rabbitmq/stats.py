@@ -17,7 +17,7 @@ from app.brokers.rabbitmq.delays import LOST
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue
-from app.errors import BabelgateError
+from app.errors import BabelgateError, OutcomeUnknown
 
 Answer = TypeVar("Answer")
 
@@ -65,13 +65,14 @@ class StatsChannel:
         return await within(self._timeout_seconds, self._connection.broker, self._ready(queues))
 
     async def purge(self, queue: str) -> int:
-        """Remove the ready messages; their number. Raises BrokerUnavailable within ``timeout_seconds``."""
-        return await within(self._timeout_seconds, self._connection.broker, self._call(partial(_purge, queue)))
+        """Remove the ready messages; their number. Raises OutcomeUnknown without an answer in ``timeout_seconds``."""
+        call = self._call(partial(_purge, queue), writes=True)
+        return await within(self._timeout_seconds, self._connection.broker, call, late=OutcomeUnknown)
 
     async def _ready(self, queues: Iterable[str]) -> list[int]:
         return [await self._call(partial(_count, queue)) for queue in queues]
 
-    async def _call(self, call: Callable[[Channel], Awaitable[Answer]]) -> Answer:
+    async def _call(self, call: Callable[[Channel], Awaitable[Answer]], *, writes: bool = False) -> Answer:
         """The answer of ``call`` on the channel; translates errors of the AMQP library."""
         async with self._lock:
             try:
@@ -81,7 +82,7 @@ class StatsChannel:
             except BabelgateError:
                 raise
             except Exception as error:
-                raise translate(self._connection.broker, error, written=False) from error
+                raise translate(self._connection.broker, error, written=writes) from error
 
 
 async def _count(queue: str, channel: Channel) -> int:

@@ -115,6 +115,23 @@ class TestOutages:
         deliveries = [await reserved(one, native), await reserved(one, native)]
         assert [each.body for each in deliveries] == [message("first").body, message("second").body]
 
+    @pytest.mark.parametrize("fault", ["drop_replies", "hold_replies"])
+    async def test_a_purge_whose_answer_is_lost_is_unknown(
+        self, between: Proxy, one: RabbitBinding, native: NativeQueue, fault: str
+    ) -> None:
+        await one.publish(native, [message(), message()])
+        url = f"amqp://guest:guest@127.0.0.1:{between.port}/"
+        async with binding(url, {"timeout_seconds": 1}) as distant:
+            await distant.ping()
+            setattr(between, fault, True)
+            with pytest.raises(OutcomeUnknown):
+                await distant.purge(native)
+
+        async def is_empty() -> bool:
+            return (await one.stats(native)).depth == 0
+
+        await until(is_empty)
+
     async def test_a_lost_confirm_is_one_write_and_unknown(
         self, rabbit: RabbitServer, between: Proxy, distant: RabbitBinding, queue: str
     ) -> None:
