@@ -24,7 +24,7 @@ from tests.brokers import registry
 from tests.harness.broker import Broker, Variant
 from tests.harness.gateway import GatewayProcess
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("TEST_KILLS", "2"))
 """How many blows a test deals; more of them by hand."""

@@ -21,7 +21,7 @@ from tests.harness.crowd import Crowd
 from tests.harness.gateway import GatewayProcess
 from tests.harness.ledger import Ledger
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 REPLICAS = 3
 LEASE = 2.0

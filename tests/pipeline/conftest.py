@@ -21,7 +21,7 @@ CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.default.parallelism": "2",
     "spark.python.worker.reuse": "true",
-    # To compile the code of a query takes longer than a few rows: here it is interpreted, on the cluster compiled.
+    # To compile a query takes longer than to interpret it for a few rows. The test of a cluster compiles.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }

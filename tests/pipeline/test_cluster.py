@@ -85,7 +85,6 @@ def tasks_by_worker(folder, two_workers, spans):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_every_job_runs_on_a_cluster_as_it_does_here(spark, two_workers, tmp_path):
     imported = subprocess.run([two_workers.python, "-c", "import app"], cwd=tmp_path, stderr=subprocess.PIPE)
     assert b"No module named 'app'" in imported.stderr, "whatever of it runs there was sent there"
