@@ -75,7 +75,7 @@ def grown(run: Run, before: set[str]) -> bool:
     return bool(folders(run) - before)
 
 
-@pytest.mark.timeout(300 + 300 * KILLS)
+@pytest.mark.timeout(900 + 300 * KILLS)
 def test_ingest_that_is_killed_goes_on(spark, tmp_path):
     run = Run(spark, tmp_path)
     chance = random.Random()
@@ -98,7 +98,7 @@ def test_ingest_that_is_killed_goes_on(spark, tmp_path):
     assert run()["batches"] == 0
 
 
-@pytest.mark.timeout(300 + 300 * KILLS)
+@pytest.mark.timeout(900 + 300 * KILLS)
 def test_compact_that_is_killed_leaves_what_was(spark, tmp_path):
     run = Run(spark, tmp_path)
     chance = random.Random()

@@ -39,7 +39,7 @@ def enough(blows: int) -> int:
 
 COUNT = enough(KILLS)
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(300 + 300 * KILLS)]
+pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(900 + 300 * KILLS)]
 
 
 @pytest.fixture
