@@ -32,24 +32,37 @@ async def ended(calls: Sequence[Awaitable[Any]]) -> list[Any]:
 
 
 async def warm(world: World) -> Process:
-    """A process that is connected and has used the queue. Its leases are short."""
+    """A process that is connected and has used the queue. Its leases are short.
+
+    A busy machine may keep a broker from answering within the second, so that what was not answered is done again.
+    """
     process = await world.process(broker_options=SHORT, policy=Policy(lease_seconds=3))
-    await process.publish({"n": "first"})
-    await process.publish({"n": "later"}, delay_seconds=3600)
-    await process.ack(await process.one())
-    assert await process.receive(wait=0.01) == []
+    await answered(process, {"n": "first"})
+    await answered(process, {"n": "later"}, delay_seconds=3600)
+    acked = 0
+
+    async def has_used_the_queue() -> bool:
+        nonlocal acked
+        for message in await process.receive(wait=0.01):
+            acked += await process.ack(message) == [None]
+        stats = await process.stats()
+        return acked > 0 and not (stats.depth or stats.in_flight)
+
+    await until(has_used_the_queue)
     return process
 
 
-async def recovered(process: Process) -> None:
-    async def answers() -> bool:
+async def answered(process: Process, data: Any, **how: Any) -> None:
+    """Publish ``data`` until the broker has accepted it, at least once."""
+
+    async def is_accepted() -> bool:
         try:
-            await process.publish({"n": "recovered"})
+            await process.publish(data, **how)
         except NO_ANSWER:
             return False
         return True
 
-    await until(answers)
+    await until(is_accepted)
 
 
 class TestHung:
@@ -63,20 +76,21 @@ class TestHung:
             results = await ended([*begun, *receives, *publishes])
             assert [result for result in results if not isinstance(result, NO_ANSWER)] == []
             assert isinstance((await ended([process.receive()]))[0], NO_ANSWER)
-        await recovered(process)
-        await process.publish({"n": "last"})
+        await answered(process, {"n": "recovered"})
+        await answered(process, {"n": "last"})
         seen: list[Any] = []
+        patient = await world.process(policy=Policy(lease_seconds=3))
         while "last" not in seen:
-            (message,) = await process.take(1)
+            (message,) = await patient.take(1)
             seen.append(data(message)["n"])
-            assert await process.ack(message) == [None], "it was leased to nobody else"
+            assert await patient.ack(message) == [None], "it was leased to nobody else"
         assert set(seen) >= {"recovered", "last"}
 
         async def is_empty() -> bool:
             # What was written and reserved for a call that had ended comes once its lease is over.
             for message in await process.receive(10):
-                seen.append(data(message)["n"])
-                assert await process.ack(message) == [None]
+                if await process.ack(message) == [None]:
+                    seen.append(data(message)["n"])
             stats = await process.stats()
             return not (stats.depth or stats.in_flight)
 
@@ -86,7 +100,8 @@ class TestHung:
 
     async def test_a_call_ends_in_its_time(self, world: World) -> None:
         process = await warm(world)
-        await process.publish_all([{"n": n} for n in range(4)])
+        patient = await world.process()
+        await patient.publish_all([{"n": n} for n in range(4)])
         acked, nacked, rejected, extended = await process.take(4, lease=30)
 
         async def publishes() -> list[Any]:
@@ -113,7 +128,7 @@ class TestHung:
         outcomes = [outcome for outcomes in (*settled, *ended_leases) for outcome in outcomes]
         assert [outcome for outcome in outcomes if not isinstance(outcome, NO_ANSWER)] == []
         assert [read for read in reads if isinstance(read, Exception) and not isinstance(read, BabelgateError)] == []
-        await recovered(process)
+        await answered(process, {"n": "recovered"})
 
     async def test_warnings_and_a_ping_end_within_their_bound(self, world: World) -> None:
         """Both have a bound of their own, which ``timeout_seconds`` does not prolong."""
