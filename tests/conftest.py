@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.workermanage import WorkerController
 
-    from tests.brokers.rabbitmq.harness import RabbitServer
+    from tests.brokers.rabbitmq.server import RabbitServer
     from tests.brokers.registry import Servers
 
 # A busy machine is no defect.

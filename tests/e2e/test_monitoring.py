@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.brokers.redis.harness import client as redis_client
 from tests.harness.gateway import GatewayProcess, gateway

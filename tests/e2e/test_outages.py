@@ -110,6 +110,7 @@ def check(lines: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("variant", registry.params(registry.WITH_SERVER))
-async def test_a_broker_with_a_server(tmp_path: Path, variant: Variant, queue: str, hung: bool) -> None:
-    with variant.start(tmp_path) as broker:
-        check(await outage(tmp_path, broker, queue, hung=hung))
+async def test_a_broker_with_a_server(
+    tmp_path: Path, servers: registry.Servers, variant: Variant, queue: str, hung: bool
+) -> None:
+    check(await outage(tmp_path, servers.broker(variant, tmp_path), queue, hung=hung))

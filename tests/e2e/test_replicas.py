@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import registry
-from tests.harness.broker import Broker, Variant
+from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd
 from tests.harness.gateway import GatewayProcess
 from tests.harness.ledger import Ledger
@@ -31,11 +31,9 @@ BETWEEN = 400
 
 
 @pytest.fixture(params=registry.params(variant for variant in registry.ALL if variant.replicas))
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> Broker:
     """A broker that outlives the gateways."""
-    variant: Variant = request.param
-    with variant.start(tmp_path) as running:
-        yield running
+    return servers.broker(request.param, tmp_path)
 
 
 class Scene:

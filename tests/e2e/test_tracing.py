@@ -21,7 +21,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.trace import SpanKind, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.redis.harness import redis_server
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import free_ports

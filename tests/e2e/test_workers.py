@@ -14,7 +14,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.gateway import GatewayProcess
 from tests.harness.local import free_ports
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.local import free_port, free_ports
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ports are not kept")

@@ -8,7 +8,8 @@ import pytest
 
 from app.brokers.binding import NativeQueue
 from app.brokers.rabbitmq.binding import RabbitBinding
-from tests.brokers.rabbitmq.harness import RabbitServer, binding
+from tests.brokers.rabbitmq.harness import binding
+from tests.brokers.rabbitmq.server import RabbitServer
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from app.brokers.rabbitmq.options import RabbitQueue, queue_of
 from app.brokers.rabbitmq.publish import ConfirmedPublisher
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
-from tests.brokers.rabbitmq.harness import RabbitServer
+from tests.brokers.rabbitmq.server import RabbitServer
 
 BODY = b'{"job":"urn:babel:test:made","trace_id":"t","data":{},"meta":{"id":"1","queue":"q","lang":"python",' + (
     b'"schema_version":1,"created_at":1},"attempts":0}'
@@ -96,13 +96,12 @@ async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: An
 def virtual_host(rabbit: RabbitServer) -> Iterator[str]:
     """The name of a new virtual host, for tests of what all queues of a virtual host share."""
     name = f"test.{uuid.uuid4().hex}"
-    rabbit.ctl("add_vhost", name)
-    rabbit.ctl("set_permissions", "-p", name, "guest", ".*", ".*", ".*")
+    rabbit.add_vhost(name)
     try:
         yield name
     finally:
         if rabbit.is_running:
-            rabbit.ctl("delete_vhost", name)
+            rabbit.delete_vhost(name)
 
 
 class Arrivals:

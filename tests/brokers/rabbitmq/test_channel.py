@@ -13,7 +13,8 @@ from app.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
 from app.brokers.rabbitmq.confirms import Confirms, Nacked, Returned
 from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.profile import AddressedMessage
-from tests.brokers.rabbitmq.harness import RabbitServer, client, count
+from tests.brokers.rabbitmq.harness import client, count
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
 from tests.harness.local import eventually
 

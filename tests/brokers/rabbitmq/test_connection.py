@@ -10,7 +10,7 @@ import pytest
 
 from app.brokers.rabbitmq.channel import ChannelGone
 from app.errors import BrokerUnavailable
-from tests.brokers.rabbitmq.harness import RabbitServer, rabbit_server
+from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
 from tests.brokers.rabbitmq.support import linked, virtual_host
 from tests.harness.local import eventually
 
@@ -125,9 +125,11 @@ async def test_a_lost_connection_is_told_once_and_made_again(
         assert link.is_open and link.generation == 2
 
 
-async def test_numbers_of_channels_are_used_again_and_their_limit_is_a_refusal() -> None:
-    with rabbit_server(settings=["channel_max = 5"]) as server:
-        async with linked(server.url()) as link:
+async def test_numbers_of_channels_are_used_again_and_their_limit_is_a_refusal(
+    rabbit: RabbitServer,
+) -> None:
+    with rabbit.configured(channel_max=5):
+        async with linked(rabbit.url()) as link:
             last = [await link.channel() for _ in range(5)][-1]
             with pytest.raises(BrokerUnavailable, match="all 5 channels"):
                 await link.channel()

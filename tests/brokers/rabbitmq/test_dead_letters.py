@@ -11,7 +11,8 @@ import pytest
 from app.brokers.binding import DeadRecord, NativeQueue, Outgoing
 from app.brokers.rabbitmq.binding import RabbitBinding
 from app.errors import InvalidParameter
-from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse, count
+from tests.brokers.rabbitmq.harness import binding, browse, count
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.world import until
 
 pytestmark = pytest.mark.rabbitmq

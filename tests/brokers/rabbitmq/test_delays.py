@@ -20,7 +20,8 @@ from app.brokers.rabbitmq.delays import (
 )
 from app.brokers.rabbitmq.profile import Topology
 from app.brokers.rabbitmq.stats import warnings_of
-from tests.brokers.rabbitmq.harness import RabbitServer, client, count
+from tests.brokers.rabbitmq.harness import client, count
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, virtual_host
 
 NAMES = st.text("ab01.-_*#", min_size=1, max_size=20).filter(lambda name: {"*", "#"}.isdisjoint(name.split(".")))

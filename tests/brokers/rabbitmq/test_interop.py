@@ -19,7 +19,8 @@ from app.brokers.binding import Delivery, NativeQueue, Outgoing
 from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.gateway.routing import Policy
-from tests.brokers.rabbitmq.harness import RabbitBroker, RabbitServer, browse, client
+from tests.brokers.rabbitmq.harness import RabbitBroker, browse, client
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.harness.world import World, data, kinds, until
 
 pytestmark = pytest.mark.rabbitmq

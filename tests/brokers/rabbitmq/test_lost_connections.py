@@ -10,7 +10,8 @@ import pytest
 from app.brokers.binding import NativeQueue, Outcome
 from app.brokers.rabbitmq.binding import RabbitBinding
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
-from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse, rabbit_server
+from tests.brokers.rabbitmq.harness import binding, browse
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import accepted, answers, kinds, message, outcomes, reserved
 from tests.harness.proxy import Proxy, proxy
 from tests.harness.world import until
@@ -31,11 +32,11 @@ async def distant(between: Proxy) -> AsyncIterator[RabbitBinding]:
         yield opened
 
 
-@pytest.fixture(scope="module")
-def strict() -> Iterator[RabbitServer]:
-    """A server that waits for half a second."""
-    with rabbit_server(advanced="[{rabbit,[{consumer_timeout,500},{channel_tick_interval,200}]}].") as running:
-        yield running
+@pytest.fixture
+def strict(rabbit: RabbitServer) -> Iterator[RabbitServer]:
+    """The server, which waits for half a second."""
+    with rabbit.configured(consumer_timeout=500, channel_tick_interval=200):
+        yield rabbit
 
 
 class TestOutages:
@@ -108,7 +109,7 @@ class TestOutages:
     ) -> None:
         await one.publish(native, [message("first")])
         held = await reserved(one, native)
-        await asyncio.to_thread(rabbit.ctl, "close_all_connections", "maintenance")
+        await asyncio.to_thread(rabbit.evaluate, 'rabbit_networking:close_all_connections("maintenance")')
         await answers(one)
         assert kinds(await one.ack(native, [held.handle])) == [LeaseLost]
         assert await accepted(one, native, message("second"))

@@ -12,7 +12,8 @@ from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
-from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
+from tests.brokers.rabbitmq.harness import client
+from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
 from tests.brokers.rabbitmq.support import linked
 
 QUORUM = {"queue_type": "quorum"}

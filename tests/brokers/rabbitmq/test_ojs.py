@@ -14,7 +14,8 @@ from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import BrokerRejected
-from tests.brokers.rabbitmq.harness import RabbitServer, browse, client
+from tests.brokers.rabbitmq.harness import browse, client
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import reserved
 from tests.harness.world import until
 from tests.unit.envelope.support import compact

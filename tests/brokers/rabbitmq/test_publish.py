@@ -9,7 +9,8 @@ import pytest
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
 from app.errors import BrokerRejected, BrokerUnavailable, OutcomeUnknown
-from tests.brokers.rabbitmq.harness import RabbitServer, client, rabbit_server
+from tests.brokers.rabbitmq.harness import client
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, lined, virtual_host
 from tests.harness.local import eventually
 from tests.harness.world import until
@@ -102,9 +103,9 @@ async def test_an_exchange_that_is_missing_does_not_harm_the_default_exchange(ra
         assert outcomes[0] is None and isinstance(outcomes[1], BrokerRejected)
 
 
-async def test_a_message_above_the_brokers_limit_is_the_one_that_is_refused(queue: str) -> None:
-    with rabbit_server(settings=["max_message_size = 1000"]) as server:
-        async with lined(server.url(), queue) as line:
+async def test_a_message_above_the_brokers_limit_is_the_one_that_is_refused(rabbit: RabbitServer, queue: str) -> None:
+    with rabbit.configured(max_message_size=1000):
+        async with lined(rabbit.url(), queue) as line:
             large, small = await line.publish(b"x" * 1001, BODY)
             assert isinstance(large, BrokerRejected) and "message size 1001" in large.reason
             # Behind it on the same channel: the broker did not say what became of it.
@@ -116,7 +117,7 @@ async def test_without_the_right_to_write_it_is_a_refusal(rabbit: RabbitServer, 
     with virtual_host(rabbit) as vhost:
         with client(rabbit.url(vhost)) as channel:
             channel.queue_declare(queue, durable=True)
-        rabbit.ctl("set_permissions", "-p", vhost, "guest", ".*", "nothing", ".*")
+        rabbit.permit("guest", vhost, ".*", "nothing", ".*")
         async with lined(rabbit.url(vhost), queue) as line:
             (outcome,) = await line.publish(BODY)
             assert isinstance(outcome, BrokerRejected) and "ACCESS_REFUSED" in outcome.reason
@@ -157,7 +158,8 @@ async def test_a_classic_queue_that_fails_may_have_written_it(rabbit: RabbitServ
         publishing = asyncio.create_task(line.publish(b"in flight"))
 
         async def is_in_flight() -> bool:
-            return "1" in (await asyncio.to_thread(rabbit.ctl, "list_channels", "messages_unconfirmed")).split()
+            told = await asyncio.to_thread(rabbit.evaluate, "rabbit_channel:info_all([messages_unconfirmed])")
+            return "{messages_unconfirmed,1}" in told.replace(" ", "")
 
         await until(is_in_flight)
         rabbit.queue_eval(queue, "exit(Pid, kill)")

@@ -14,7 +14,8 @@ from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.rabbitmq.binding import RabbitBinding, connect
 from app.clock import now_ms
 from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
-from tests.brokers.rabbitmq.harness import RabbitServer, binding, browse, client, count, rabbit_server
+from tests.brokers.rabbitmq.harness import binding, browse, client, count
+from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
 from tests.brokers.rabbitmq.wire_support import BODY, kinds, message, refusal, reserved
 from tests.harness.local import certify, free_port
 from tests.harness.world import until
@@ -148,8 +149,7 @@ class TestQueues:
 
 class TestTheAddress:
     async def test_a_virtual_host(self, rabbit: RabbitServer, one: RabbitBinding, queue: str) -> None:
-        rabbit.ctl("add_vhost", queue + "/é")
-        rabbit.ctl("set_permissions", "--vhost", queue + "/é", "guest", ".*", ".*", ".*")
+        rabbit.add_vhost(queue + "/é")
         async with binding(rabbit.url(queue + "/é")) as other:
             native = other.native_queue(queue, {})
             assert await other.publish(native, [message("there")]) == [None]
@@ -175,8 +175,8 @@ class TestTheAddress:
                 pass
 
     async def test_a_user_without_rights_is_told(self, rabbit: RabbitServer, queue: str) -> None:
-        rabbit.ctl("add_user", queue, "secret")
-        rabbit.ctl("set_permissions", queue, "^$", "^$", "^$")
+        rabbit.add_user(queue, "secret")
+        rabbit.permit(queue, "/", "^$", "^$", "^$")
         async with binding(rabbit.url(user=queue, password="secret")) as one:
             native = one.native_queue(queue, {})
             for call in (lambda: one.publish(native, [message()]), lambda: one.reserve(native, 1, 0, 30)):
@@ -238,7 +238,7 @@ class TestManagement:
     ) -> None:
         if limited_by == "policy":
             definition = '{"max-length": 1, "overflow": "reject-publish"}'
-            managed.ctl("set_policy", queue, f"^{queue}$", definition, "--apply-to", "queues")
+            managed.set_policy(queue, f"^{queue}$", definition)
         arguments: dict[str, Any] = {"x-queue-type": queue_type}
         if limited_by == "arguments":
             arguments |= {"x-max-length": 1, "x-overflow": "reject-publish"}

@@ -17,7 +17,8 @@ from app.brokers.rabbitmq.settle import ChannelSettler
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerUnavailable, LeaseLost
-from tests.brokers.rabbitmq.harness import RabbitServer, count
+from tests.brokers.rabbitmq.harness import count
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import kinds, message
 from tests.harness.world import LIMIT_SECONDS, PATIENCE, until
 

@@ -15,7 +15,8 @@ from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration
 from app.brokers.rabbitmq.topology import Declarer
 from app.brokers.rabbitmq.url import parameters_of
 from app.errors import BrokerRejected, BrokerUnavailable
-from tests.brokers.rabbitmq.harness import RabbitServer, client
+from tests.brokers.rabbitmq.harness import client
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import BODY, Arrivals, lined, linked, virtual_host
 
 pytestmark = pytest.mark.rabbitmq
@@ -188,9 +189,9 @@ async def test_an_account_that_may_make_nothing_delays_where_all_is_there(
 ) -> None:
     with virtual_host(rabbit) as vhost, client(rabbit.url(vhost)) as channel:
         channel.queue_declare(queue, durable=True)
-        rabbit.ctl("add_user", queue, "secret")
+        rabbit.add_user(queue, "secret")
         try:
-            rabbit.ctl("set_permissions", "-p", vhost, queue, "^$", ".*", ".*")
+            rabbit.permit(queue, vhost, "^$", ".*", ".*")
             async with lined(rabbit.url(vhost, user=queue, password="secret"), queue, declare=mode) as line:
                 assert await line.publish(BODY) == [None]
                 with pytest.raises(BrokerRejected, match="ACCESS_REFUSED"):
@@ -201,4 +202,4 @@ async def test_an_account_that_may_make_nothing_delays_where_all_is_there(
                 arrivals = await Arrivals.of(line.link, queue)
                 assert [(await arrivals.next()).message.body for _ in range(2)] == [BODY, BODY]
         finally:
-            rabbit.ctl("delete_user", queue)
+            rabbit.delete_user(queue)

@@ -1,0 +1,354 @@
+"""A real RabbitMQ server: one for a test session, or one of a test's own that it may kill, alarm and reconfigure."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+import psutil
+
+from tests.harness.ci import missing
+from tests.harness.local import certify, free_ports, suspend
+
+_READY_SECONDS = 240.0
+_STOP_SECONDS = 120.0
+_WATERMARK = "800MiB"
+# Debian's programs in /usr/sbin change the user and the directory; those that they call do not.
+_PROGRAMS = ("/usr/lib/rabbitmq/bin", "/usr/local/sbin", "/opt/homebrew/sbin")
+_ERLANG_PATH = f"{os.environ.get('PATH', '')}:/usr/lib/erlang/bin"
+_ACTOR = '<<"tests">>'
+# Idle schedulers sleep, because several servers share the cores: https://www.rabbitmq.com/docs/runtime#busy-waiting
+# Modules are loaded when they are called, which takes a quarter off a start.
+_ERLANG = (
+    "+P 1048576 +t 5000000 +stbt db +zdbbl 128000 +S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none"
+    " -mode interactive -kernel inet_dist_use_interface {127,0,0,1}"
+)
+ADVANCED = "[{rabbit, [{dead_letter_worker_publisher_confirm_timeout, 2000}]}]."
+"""A message that moves to the next delay queue while that one still starts gets no confirm. The server then tries again
+after two seconds instead of three minutes."""
+
+
+class RabbitServer:
+    """A ``rabbitmq-server`` on a directory, ports and an epmd of its own; the user is ``guest``.
+
+    ``management`` loads that plugin, and a stop in good order then takes six seconds instead of one. ``tls`` adds a
+    listener with a certificate for 127.0.0.1 signed by ``ca_file``. ``settings`` are lines of ``rabbitmq.conf``,
+    ``advanced`` is an ``advanced.config``.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        management: bool = False,
+        tls: bool = False,
+        settings: Sequence[str] = (),
+        advanced: str = ADVANCED,
+    ) -> None:
+        self.directory = directory
+        self.port, self.tls_port, self.management_port, distribution, epmd = free_ports(5)
+        self.ca_file = directory / "ca.crt"
+        self._process: subprocess.Popen[bytes] | None = None
+        lines = [
+            f"listeners.tcp.1 = 127.0.0.1:{self.port}",
+            "loopback_users = none",
+            f"vm_memory_high_watermark.absolute = {_WATERMARK}",
+            "disk_free_limit.absolute = 50MB",
+            "log.console = true",
+            "log.console.level = warning",
+            "log.file = false",
+            *settings,
+        ]
+        if management:
+            lines += ["management.tcp.ip = 127.0.0.1", f"management.tcp.port = {self.management_port}"]
+        if tls:
+            certify(directory)
+            lines += [f"listeners.ssl.1 = 127.0.0.1:{self.tls_port}", f"ssl_options.cacertfile = {self.ca_file}"]
+            lines += [f"ssl_options.{kind}file = {directory}/server.{end}" for kind, end in _PAIR]
+            lines += ["ssl_options.verify = verify_none", "ssl_options.fail_if_no_peer_cert = false"]
+        (directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in lines))
+        (directory / "advanced.config").write_text(advanced)
+        (directory / "enabled_plugins").write_text("[rabbitmq_management]." if management else "[].")
+        self._environ = {name: value for name, value in os.environ.items() if not name.startswith("RABBITMQ_")} | {
+            "HOME": str(directory),
+            # The name is a part of the path of the data, and the port of the name's uniqueness.
+            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_MNESIA_BASE": str(directory / "data"),
+            "RABBITMQ_LOG_BASE": str(directory),
+            "RABBITMQ_LOGS": "-",
+            "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+            "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "advanced.config"),
+            "RABBITMQ_CONF_ENV_FILE": str(directory / "none.env"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+            "RABBITMQ_PID_FILE": str(directory / "pid"),
+            "RABBITMQ_GENERATED_CONFIG_DIR": str(directory / "generated"),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_SERVER_ERL_ARGS": _ERLANG,
+            "ERL_EPMD_PORT": str(epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+        }
+
+    @property
+    def _log(self) -> Path:
+        return self.directory / "rabbitmq.log"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """The process that was started; the virtual machine is its child."""
+        assert self._process is not None
+        return self._process.pid
+
+    def url(self, vhost: str = "/", *, user: str = "guest", password: str = "guest") -> str:
+        """The URL of a virtual host."""
+        return f"amqp://{user}:{password}@127.0.0.1:{self.port}/{_path(vhost)}"
+
+    def tls_url(self, vhost: str = "/", *, host: str = "127.0.0.1") -> str:
+        """The same over TLS."""
+        return f"amqps://guest:guest@{host}:{self.tls_port}/{_path(vhost)}"
+
+    @property
+    def management_url(self) -> str:
+        """Where the management API is, without credentials."""
+        return f"http://127.0.0.1:{self.management_port}"
+
+    def start(self) -> None:
+        """Start on what the directory holds; returns when the server takes connections."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [_program("rabbitmq-server")],
+                env=self._environ,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self.answers():
+            if not self.is_running or time.monotonic() > deadline:
+                self.kill()
+                raise RuntimeError(f"rabbitmq-server did not start:\n{self._log.read_text('utf-8', 'replace')[-3000:]}")
+            time.sleep(0.02)
+
+    def ensure(self) -> None:
+        """Start it unless it runs: a test that failed may have left it in any state."""
+        if not self.is_running:
+            self.start()
+        self.resume()
+        if not self.answers():
+            self.start_app()
+
+    def stop(self) -> None:
+        """SIGTERM: it ends in good order."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL to the virtual machine: what it had not written is gone."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, answers stop."""
+        for process in self._machine():
+            suspend(process.pid)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it in whatever state it is, and the epmd that outlives it."""
+        self.kill()
+        epmd = shutil.which("epmd", path=_ERLANG_PATH)
+        if epmd is not None:
+            # It refuses while it has not yet noticed that the server is gone.
+            for _ in range(100):
+                killed = subprocess.run([epmd, "-kill"], env=self._environ, capture_output=True)
+                if b"living nodes" not in killed.stdout + killed.stderr:
+                    break
+                time.sleep(0.02)
+
+    def settle_down(self) -> None:
+        """Write the records of queues that RabbitMQ 3.10 writes up to a second late; what it has confirmed is written.
+
+        A server that is killed before restarts without a classic queue, or with a quorum queue without a leader.
+        """
+        self.evaluate("mnesia:sync_log(), [dets:sync(Table) || Table <- dets:all()]")
+
+    def stop_app(self) -> None:
+        """End the broker, with its connections and ports, as ``rabbitmqctl stop_app`` does. Its virtual machine stays:
+        what it starts again has only its files."""
+        self.evaluate("ok = rabbit:stop()")
+
+    def start_app(self) -> None:
+        """Start the broker again, which takes a fifth of the time of a virtual machine."""
+        self.evaluate("ok = rabbit:start()")
+
+    def add_vhost(self, name: str) -> None:
+        """Make a virtual host in which ``guest`` may do everything."""
+        self.evaluate(f"ok = rabbit_vhost:add({_binary(name)}, {_ACTOR})")
+        self.permit("guest", name, ".*", ".*", ".*")
+
+    def delete_vhost(self, name: str) -> None:
+        """Delete a virtual host with all that is in it."""
+        self.evaluate(f"rabbit_vhost:delete({_binary(name)}, {_ACTOR})")
+
+    def add_user(self, name: str, password: str) -> None:
+        """Make a user without permissions."""
+        self.evaluate(f"ok = rabbit_auth_backend_internal:add_user({_binary(name)}, {_binary(password)}, {_ACTOR})")
+
+    def delete_user(self, name: str) -> None:
+        """Delete a user."""
+        self.evaluate(f"ok = rabbit_auth_backend_internal:delete_user({_binary(name)}, {_ACTOR})")
+
+    def permit(self, user: str, vhost: str, configure: str, write: str, read: str) -> None:
+        """Set the permissions of a user in a virtual host, each as a regular expression."""
+        given = ", ".join(_binary(each) for each in (user, vhost, configure, write, read))
+        self.evaluate(f"ok = rabbit_auth_backend_internal:set_permissions({given}, {_ACTOR})")
+
+    def set_policy(self, name: str, pattern: str, definition: str) -> None:
+        """Set a policy of queues in the virtual host ``/``; ``definition`` is JSON."""
+        given = ", ".join(_binary(each) for each in ("/", name, pattern, definition, "0", "queues"))
+        self.evaluate(f"ok = rabbit_policy:parse_set({given}, {_ACTOR})")
+
+    @contextmanager
+    def configured(self, **settings: int) -> Iterator[None]:
+        """While it lasts these settings of the application ``rabbit`` have other values.
+
+        Only those take effect that RabbitMQ reads for each new connection or channel.
+        """
+        before = [f"{{{name}, application:get_env(rabbit, {name})}}" for name in settings]
+        kept = self.evaluate(f"[{', '.join(before)}]")
+        self.evaluate(", ".join(f"application:set_env(rabbit, {name}, {value})" for name, value in settings.items()))
+        try:
+            yield
+        finally:
+            self.evaluate(
+                "lists:foreach(fun({Name, {ok, Value}}) -> application:set_env(rabbit, Name, Value);"
+                f" ({{Name, undefined}}) -> application:unset_env(rabbit, Name) end, {kept})"
+            )
+
+    def evaluate(self, expression: str) -> str:
+        """What an Erlang expression gives in the virtual machine, as Erlang writes it.
+
+        ``erl_call`` belongs to Erlang and takes ten milliseconds; where it is missing, ``rabbitmqctl`` starts a virtual
+        machine for each call.
+        """
+        erl_call = shutil.which("erl_call", path=_ERLANG_PATH)
+        if erl_call is None:
+            return self.ctl("eval", f"{expression}.")
+        command = [erl_call, "-sname", self._environ["RABBITMQ_NODENAME"], "-e"]
+        told = subprocess.run(command, env=self._environ, input=f"{expression}.\n", capture_output=True, text=True)
+        answer = told.stdout.strip()
+        if told.returncode or not (answer.startswith("{ok,") and answer.endswith("}")):
+            raise RuntimeError(f"{expression} failed: {answer}{told.stderr}")
+        return answer.removeprefix("{ok,").removesuffix("}").strip()
+
+    def ctl(self, *arguments: str) -> str:
+        """What ``rabbitmqctl`` prints; a call takes a second. Raises CalledProcessError."""
+        command = [_program("rabbitmqctl"), "--quiet", *arguments]
+        try:
+            return subprocess.run(command, env=self._environ, check=True, capture_output=True, text=True).stdout
+        except subprocess.CalledProcessError as error:
+            error.add_note(f"{error.stdout}{error.stderr}")
+            raise
+
+    def queue_eval(self, queue: str, expression: str) -> str:
+        """What an Erlang expression gives, in which ``Pid`` is the process of a queue of the virtual host ``/``."""
+        found = f'{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, {_binary(queue)}))'
+        return self.evaluate(f"{found}, Pid = amqqueue:get_pid(Q), {expression}")
+
+    @contextmanager
+    def alarm(self) -> Iterator[None]:
+        """While it lasts the memory alarm is on: connections that publish are blocked."""
+        limit = 'ok = vm_memory_monitor:set_vm_memory_high_watermark({{absolute, "{}"}})'
+        self.evaluate(limit.format("1MiB"))
+        try:
+            yield
+        finally:
+            self.evaluate(limit.format(_WATERMARK))
+
+    def answers(self) -> bool:
+        """Whether it starts the protocol, with a frame of a method; it listens before it does."""
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1) as probe:
+                probe.settimeout(2)
+                probe.sendall(b"AMQP\x00\x00\x09\x01")
+                return probe.recv(1) == b"\x01"
+        except OSError:
+            return False
+
+    def _machine(self) -> list[psutil.Process]:
+        """The virtual machine, a child of the script that was started."""
+        if self._process is None or self._process.poll() is not None:
+            return []
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = psutil.Process(self._process.pid).children(recursive=True)
+            return [child for child in children if "beam" in child.name()]
+        return []
+
+    def _signal(self, number: signal.Signals) -> None:
+        for process in self._machine():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self._process is None:
+            return
+        if number is signal.SIGTERM:
+            self.resume()
+            self._process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_SECONDS)
+        self._signal(signal.SIGKILL)
+        if not self._machine():
+            self._process.kill()
+        self._process.wait(_STOP_SECONDS)
+        self._process = None
+
+
+_PAIR = (("cert", "crt"), ("key", "key"))
+
+
+def _path(vhost: str) -> str:
+    return "" if vhost == "/" else quote(vhost, safe="")
+
+
+def _binary(text: str) -> str:
+    """A text as an Erlang binary, written in ASCII."""
+    escaped = (each if each.isascii() and each not in '"\\' else f"\\x{{{ord(each):x}}}" for each in text)
+    return f'<<"{"".join(escaped)}"/utf8>>'
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name, path=os.pathsep.join((*_PROGRAMS, os.environ.get("PATH", ""))))
+    if found is None:
+        missing(name, "install the system's package rabbitmq-server")
+    return found
+
+
+@contextmanager
+def rabbit_server(
+    *, management: bool = False, tls: bool = False, settings: Sequence[str] = (), advanced: str = ADVANCED
+) -> Iterator[RabbitServer]:
+    """A running server in a directory that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="babelgate-rabbitmq-", ignore_cleanup_errors=True) as directory:
+        server = RabbitServer(Path(directory), management=management, tls=tls, settings=settings, advanced=advanced)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.close()
