@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from app.brokers.binding import NativeQueue
 from app.brokers.rabbitmq.binding import RabbitBinding
-from tests.brokers.rabbitmq.harness import binding
+from tests.brokers.rabbitmq.harness import RabbitBroker, binding
 from tests.brokers.rabbitmq.server import RabbitServer
+from tests.brokers.registry import Servers
+
+
+@pytest.fixture(scope="module")
+def managed(servers: Servers) -> Iterator[RabbitServer]:
+    """The server, with the management plugin."""
+    server: RabbitServer = servers.server(RabbitBroker)
+    with server.management():
+        yield server
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from app.brokers.rabbitmq.channel import ChannelGone
 from app.errors import BrokerUnavailable
-from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked, virtual_host
 from tests.harness.local import eventually
 
@@ -140,16 +140,15 @@ async def test_numbers_of_channels_are_used_again_and_their_limit_is_a_refusal(
             assert link.generation == 1
 
 
-async def test_tls() -> None:
-    with rabbit_server(tls=True) as server:
-        async with linked(server.tls_url(), ssl_ca_certs=str(server.ca_file)) as link:
+async def test_tls(rabbit: RabbitServer) -> None:
+    async with linked(rabbit.tls_url(), ssl_ca_certs=str(rabbit.ca_file)) as link:
+        await link.open()
+        assert link.is_open
+    async with linked(rabbit.tls_url()) as link:
+        with pytest.raises(BrokerUnavailable, match="certificate verify failed"):
             await link.open()
-            assert link.is_open
-        async with linked(server.tls_url()) as link:
-            with pytest.raises(BrokerUnavailable, match="certificate verify failed"):
-                await link.open()
-        async with linked(server.tls_url(), ssl_cert_reqs="none") as link:
+    async with linked(rabbit.tls_url(), ssl_cert_reqs="none") as link:
+        await link.open()
+    async with linked(rabbit.tls_url(), ssl_ca_certs="/does/not/exist") as link:
+        with pytest.raises(BrokerUnavailable, match="No such file"):
             await link.open()
-        async with linked(server.tls_url(), ssl_ca_certs="/does/not/exist") as link:
-            with pytest.raises(BrokerUnavailable, match="No such file"):
-                await link.open()

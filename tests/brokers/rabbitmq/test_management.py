@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -13,18 +13,11 @@ from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
 from tests.brokers.rabbitmq.harness import client
-from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
 
 QUORUM = {"queue_type": "quorum"}
 pytestmark = pytest.mark.rabbitmq
-
-
-@pytest.fixture(scope="module")
-def managed() -> Iterator[RabbitServer]:
-    """A server with the management API."""
-    with rabbit_server(management=True, settings=["collect_statistics_interval = 200"]) as running:
-        yield running
 
 
 def management(url: str, api: str, **options: str) -> ManagementClient:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -15,26 +14,12 @@ from app.brokers.rabbitmq.binding import RabbitBinding, connect
 from app.clock import now_ms
 from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown, StorageFull
 from tests.brokers.rabbitmq.harness import binding, browse, client, count
-from tests.brokers.rabbitmq.server import RabbitServer, rabbit_server
+from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import BODY, kinds, message, refusal, reserved
 from tests.harness.local import certify, free_port
 from tests.harness.world import until
 
 pytestmark = pytest.mark.rabbitmq
-
-
-@pytest.fixture(scope="module")
-def special() -> Iterator[RabbitServer]:
-    """A server with TLS and few channels to a connection."""
-    with rabbit_server(tls=True, settings=["channel_max = 8"]) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def managed() -> Iterator[RabbitServer]:
-    """A server with the management plugin."""
-    with rabbit_server(management=True, settings=["collect_statistics_interval = 200"]) as running:
-        yield running
 
 
 class TestQueues:
@@ -136,15 +121,16 @@ class TestQueues:
         assert deliveries[1].body == message("small").body
         assert await one.ack(native, [each.handle for each in deliveries]) == [None] * 2
 
-    async def test_more_queues_than_channels(self, special: RabbitServer, queue: str) -> None:
-        async with binding(special.url()) as one:
-            natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(20)]
-            waiting = [asyncio.create_task(one.reserve(native, 1, 20, 30)) for native in natives]
-            outcomes = await asyncio.gather(*(one.publish(native, [message(native.name)]) for native in natives))
-            assert outcomes == [[None]] * 20
-            for native, (delivery,) in zip(natives, await asyncio.gather(*waiting), strict=True):
-                assert delivery.body == message(native.name).body
-                assert await one.ack(native, [delivery.handle]) == [None]
+    async def test_more_queues_than_channels(self, rabbit: RabbitServer, queue: str) -> None:
+        with rabbit.configured(channel_max=8):
+            async with binding(rabbit.url()) as one:
+                natives = [one.native_queue(f"{queue}.{n}", {}) for n in range(20)]
+                waiting = [asyncio.create_task(one.reserve(native, 1, 20, 30)) for native in natives]
+                outcomes = await asyncio.gather(*(one.publish(native, [message(native.name)]) for native in natives))
+                assert outcomes == [[None]] * 20
+                for native, (delivery,) in zip(natives, await asyncio.gather(*waiting), strict=True):
+                    assert delivery.body == message(native.name).body
+                    assert await one.ack(native, [delivery.handle]) == [None]
 
 
 class TestTheAddress:
@@ -185,22 +171,22 @@ class TestTheAddress:
                 assert queue in str(error)
             await one.ping()
 
-    async def test_tls(self, special: RabbitServer, queue: str) -> None:
-        async with binding(special.tls_url(), {"ssl_ca_certs": str(special.ca_file)}) as one:
+    async def test_tls(self, rabbit: RabbitServer, queue: str) -> None:
+        async with binding(rabbit.tls_url(), {"ssl_ca_certs": str(rabbit.ca_file)}) as one:
             native = one.native_queue(queue, {})
             assert await one.publish(native, [message()]) == [None]
             assert (await reserved(one, native)).body == message().body
 
-    async def test_tls_needs_a_certificate_that_fits(self, special: RabbitServer, tmp_path: Any) -> None:
+    async def test_tls_needs_a_certificate_that_fits(self, rabbit: RabbitServer, tmp_path: Any) -> None:
         certify(tmp_path)
         for options in ({}, {"ssl_ca_certs": str(tmp_path / "ca.crt")}):
             with pytest.raises(BrokerUnavailable) as refused:
-                async with binding(special.tls_url(), options):
+                async with binding(rabbit.tls_url(), options):
                     pass
             assert "certificate" in str(refused.value).lower()
 
-    async def test_tls_may_be_told_not_to_look(self, special: RabbitServer) -> None:
-        async with binding(special.tls_url(), {"ssl_cert_reqs": "none", "ssl_check_hostname": False}) as one:
+    async def test_tls_may_be_told_not_to_look(self, rabbit: RabbitServer) -> None:
+        async with binding(rabbit.tls_url(), {"ssl_cert_reqs": "none", "ssl_check_hostname": False}) as one:
             await one.ping()
 
     def test_an_option_that_is_not_known(self) -> None:
