@@ -35,6 +35,8 @@ _ALWAYS = {
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.parquet.compression.codec": "zstd",
+    # PySpark would ask Java three times more per function, to add a line of this program to messages of errors.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -124,6 +126,8 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
+    from app.pipeline.spark.java_classes import remember_classes
+
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         # spark-submit has started the JVM and passed its settings to it.
         SparkContext._ensure_initialized()
@@ -153,6 +157,7 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     started = SparkSession.builder.config(conf=settings).getOrCreate()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
+    remember_classes(started.sparkContext._jvm)
     package = _packed(folder)
     if package is not None:
         started.sparkContext.addPyFile(str(package))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,10 +29,11 @@ class Files:
     def __init__(self, spark: SparkSession, url: str) -> None:
         jvm: Any = spark.sparkContext._jvm
         conf = spark.sparkContext._jsc.hadoopConfiguration()
-        self._hadoop = jvm.org.apache.hadoop
         self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
-        fs = self._hadoop.fs.Path(url).getFileSystem(conf)
+        # By its whole name: otherwise each package in it would be looked up, as a class in all jar files.
+        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
+        fs = self._path(url).getFileSystem(conf)
         self.is_local = fs.getScheme() == "file"
         # A checksum file beside a local file cannot be replaced together with it, so a reader in between would fail.
         self._fs = fs.getRawFileSystem() if self.is_local else fs
@@ -75,7 +77,7 @@ class Files:
             return None
         stream = self._fs.open(self._path(url))
         try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            return bytes(getattr(self._jvm, "org.apache.commons.io.IOUtils").toByteArray(stream))
         finally:
             stream.close()
 
@@ -86,7 +88,7 @@ class Files:
         one, which is atomic on local file systems and HDFS. On others the file may be absent for a moment.
         """
         appears_whole = not self.is_local and self._fs.hasPathCapability(self._path(url), _ABORTABLE)
-        temporary = f"{url.rpartition('/')[0]}/.{url.rpartition('/')[2]}.{self._jvm.java.util.UUID.randomUUID()}"
+        temporary = f"{url.rpartition('/')[0]}/.{url.rpartition('/')[2]}.{uuid.uuid4()}"
         stream = self._fs.create(self._path(url if appears_whole else temporary), True)
         try:
             stream.write(bytearray(content))
@@ -106,9 +108,12 @@ class Files:
             # The raw file system renames as the operating system does, and replaces an existing file.
             self._fs.rename(self._path(source), self._path(target))
             return
-        options = self._gateway.new_array(getattr(self._hadoop.fs, "Options$Rename"), 1)
-        options[0] = getattr(self._hadoop.fs, "Options$Rename").OVERWRITE
-        context = self._hadoop.fs.FileContext.getFileContext(self._path(source).toUri(), self._conf)
+        rename = getattr(self._jvm, "org.apache.hadoop.fs.Options$Rename")
+        options = self._gateway.new_array(rename, 1)
+        options[0] = rename.OVERWRITE
+        context = getattr(self._jvm, "org.apache.hadoop.fs.FileContext").getFileContext(
+            self._path(source).toUri(), self._conf
+        )
         context.rename(self._path(source), self._path(target), options)
 
     def rename(self, source: str, target: str) -> bool:
@@ -122,9 +127,6 @@ class Files:
     def remove(self, url: str) -> None:
         """Remove a file, or a folder with its content, if it exists."""
         self._fs.delete(self._path(url), True)
-
-    def _path(self, url: str) -> Any:
-        return self._hadoop.fs.Path(url)
 
 
 def _status(status: Any) -> FileStatus:
