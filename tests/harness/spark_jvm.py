@@ -9,15 +9,56 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _FRUGAL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 _ARCHIVE = Path(__file__).resolve().parents[2] / ".brokers" / f"spark-{pyspark.__version__}.jsa"
 
 OPTIONS = f"{_FRUGAL} -XX:SharedArchiveFile={_ARCHIVE} -Xlog:disable -Xlog:all=error:stderr"
 """For ``spark.driver.extraJavaOptions``, and those of executors and daemons."""
+
+_FILE_SYSTEM = """
+public class LocalFilesWithoutChmod extends org.apache.hadoop.fs.LocalFileSystem {
+    public LocalFilesWithoutChmod() { super(new Raw()); }
+    public static class Raw extends org.apache.hadoop.fs.RawLocalFileSystem {
+        public void setPermission(
+            org.apache.hadoop.fs.Path path, org.apache.hadoop.fs.permission.FsPermission permission
+        ) {}
+    }
+}
+"""
+
+
+def keep_permissions(spark: SparkSession) -> None:
+    """Let the files and folders that Spark makes in this process keep the permissions that they have from the umask.
+
+    Hadoop has no native library here, so it would start ``chmod`` for every file and folder: a hundred times per run
+    of ``metrics``. Commands in processes of their own still do.
+    """
+    context = spark.sparkContext
+    gateway: Any = context._gateway
+    jvm: Any = context._jvm
+    conf = context._jsc.hadoopConfiguration()
+    compiler = getattr(jvm, "org.codehaus.janino.SimpleCompiler")()
+    compiler.cook(_FILE_SYSTEM)
+    made = compiler.getClassLoader().loadClass("LocalFilesWithoutChmod")
+    files = made.getDeclaredConstructor(gateway.new_array(jvm.Class, 0)).newInstance(gateway.new_array(jvm.Object, 0))
+    place = getattr(jvm, "java.net.URI")("file:///")
+    files.initialize(place, conf)
+    kinds = "java.net.URI", "org.apache.hadoop.conf.Configuration", "org.apache.hadoop.fs.FileSystem"
+    types, arguments = gateway.new_array(jvm.Class, len(kinds)), gateway.new_array(jvm.Object, len(kinds))
+    for number, (kind, argument) in enumerate(zip(kinds, (place, conf, files), strict=True)):
+        types[number] = getattr(jvm, "java.lang.Class").forName(kind)
+        arguments[number] = argument
+    # Hadoop's own tests replace file systems so.
+    add = types[2].getDeclaredMethod("addFileSystemForTesting", types)
+    add.setAccessible(True)
+    add.invoke(None, arguments)
 
 
 def make() -> None:

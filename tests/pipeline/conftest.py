@@ -24,6 +24,10 @@ CONF = {
     # To compile a query takes longer than to interpret it for a few rows. The test of a cluster compiles.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # The usual one goes past the file system of ``spark_jvm``, and starts a process for each file of a checkpoint.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
 }
 
 
@@ -33,6 +37,7 @@ def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
         missing("Java", "install openjdk-17-jre-headless")
     with session("tests", master="local[2]", conf=CONF) as started:
+        spark_jvm.keep_permissions(started)
         yield started
 
 
