@@ -52,6 +52,10 @@ class Servers:
         self._running[broker.kind].ensure()
         return self._running[broker.kind]
 
+    def running(self, broker: type[Broker]) -> Any:
+        """The server of a broker as the last test left it; None before its first use."""
+        return self._running.get(broker.kind)
+
     def broker(self, variant: Variant, directory: Path) -> Broker:
         """A running broker. An embedded one keeps its data in ``directory``."""
         return variant.on(directory if variant.broker.embedded else self.server(variant.broker))

@@ -12,6 +12,19 @@ from tests.brokers.rabbitmq.harness import RabbitBroker, binding
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.registry import Servers
 
+_OF_A_SERVER = {"broker", "managed", "rabbit"}
+
+
+@pytest.fixture(autouse=True)
+def swept(request: pytest.FixtureRequest, servers: Servers) -> Iterator[None]:
+    """Delete the queues that a test leaves: each start would recover them, and an idle quorum queue works every five
+    seconds."""
+    yield
+    if not _OF_A_SERVER.isdisjoint(request.fixturenames):
+        server: RabbitServer | None = servers.running(RabbitBroker)
+        if server is not None and server.is_running and server.answers():
+            server.delete_queues("test.")
+
 
 @pytest.fixture(scope="module")
 def managed(servers: Servers) -> Iterator[RabbitServer]:

@@ -70,9 +70,7 @@ class RabbitServer:
             "loopback_users = none",
             f"vm_memory_high_watermark.absolute = {_WATERMARK}",
             "disk_free_limit.absolute = 50MB",
-            "log.console = true",
-            "log.console.level = warning",
-            "log.file = false",
+            *("log.console = true", "log.console.level = warning", "log.file = false"),
         ]
         (directory / "rabbitmq.conf").write_text("".join(f"{line}\n" for line in lines))
         (directory / "advanced.config").write_text(_ADVANCED)
@@ -230,6 +228,12 @@ class RabbitServer:
         """Delete a virtual host with all that is in it."""
         self.evaluate(f"rabbit_vhost:delete({_binary(name)}, {_ACTOR})")
 
+    def delete_queues(self, prefix: str) -> None:
+        """Delete the queues of the virtual host ``/`` whose names begin so; one that cannot be deleted stays."""
+        named = f"<<{_text(prefix)}, _/binary>> <- [element(4, amqqueue:get_name(Queue))]"
+        deletion = f"(catch rabbit_amqqueue:delete(Queue, false, false, {_ACTOR}))"
+        self.evaluate(f'length([{deletion} || Queue <- rabbit_amqqueue:list(<<"/">>), {named}])')
+
     def add_user(self, name: str, password: str) -> None:
         """Make a user without permissions."""
         self.evaluate(f"ok = rabbit_auth_backend_internal:add_user({_binary(name)}, {_binary(password)}, {_ACTOR})")
@@ -365,10 +369,15 @@ def _path(vhost: str) -> str:
     return "" if vhost == "/" else quote(vhost, safe="")
 
 
-def _binary(text: str) -> str:
-    """A text as an Erlang binary, written in ASCII."""
+def _text(text: str) -> str:
+    """A text in the syntax of Erlang's binaries, written in ASCII."""
     escaped = (each if each.isascii() and each not in '"\\' else f"\\x{{{ord(each):x}}}" for each in text)
-    return f'<<"{"".join(escaped)}"/utf8>>'
+    return f'"{"".join(escaped)}"/utf8'
+
+
+def _binary(text: str) -> str:
+    """A text as an Erlang binary."""
+    return f"<<{_text(text)}>>"
 
 
 def _program(name: str) -> str:

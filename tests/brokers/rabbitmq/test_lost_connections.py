@@ -45,11 +45,11 @@ class TestOutages:
     ) -> None:
         await one.publish(native, [message("held"), message("ready")])
         held = await reserved(one, native)
-        rabbit.stop()
+        await asyncio.to_thread(rabbit.stop_app)
         for call in (one.ping, lambda: one.publish(native, [message()]), lambda: one.reserve(native, 1, 0, 30)):
             with pytest.raises(BrokerUnavailable):
                 await call()
-        await asyncio.to_thread(rabbit.start)
+        await asyncio.to_thread(rabbit.start_app)
         await answers(one)
         assert kinds(await one.ack(native, [held.handle])) == [LeaseLost]
         deliveries = [await reserved(one, native), await reserved(one, native)]
