@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import quote
+from uuid import uuid4
 
 import psutil
 
@@ -211,8 +212,7 @@ class RabbitServer:
         self.evaluate("mnesia:sync_log(), [dets:sync(Table) || Table <- dets:all()]")
 
     def stop_app(self) -> None:
-        """End the broker, with its connections and ports, as ``rabbitmqctl stop_app`` does. Its virtual machine stays:
-        what it starts again has only its files."""
+        """End the broker, its connections and ports, as ``rabbitmqctl stop_app`` does; the virtual machine stays."""
         self.evaluate("ok = rabbit:stop()")
 
     def start_app(self) -> None:
@@ -295,7 +295,8 @@ class RabbitServer:
         erl_call = shutil.which("erl_call", path=_ERLANG_PATH)
         if erl_call is None:
             return self.ctl("eval", f"{expression}.")
-        command = [erl_call, "-sname", self._environ["RABBITMQ_NODENAME"], "-e"]
+        # The server refuses a caller with the name of one that it still takes to be connected.
+        command = [erl_call, "-h", f"call{uuid4().hex}", "-sname", self._environ["RABBITMQ_NODENAME"], "-e"]
         told = subprocess.run(command, env=self._environ, input=f"{expression}.\n", capture_output=True, text=True)
         answer = told.stdout.strip()
         if told.returncode or not (answer.startswith("{ok,") and answer.endswith("}")):
