@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
-PARALLEL := --numprocesses 5 --dist loadscope --no-loadscope-reorder
+PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -41,14 +41,14 @@ install: .venv/installed
 # Python compiles a module once and not in each of the many processes that the tests start, whatever the caller set.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-# Most tests wait for leases, delays and servers, so that five at a time are no burden to two cores. ARGS=-n0: one by one.
+# Most tests wait for leases, delays and servers, so that six at a time are no burden to two cores. ARGS=-n0: one by one.
 test: test-deps
 	$(BIN)/pytest $(PARALLEL) $(ARGS)
 
 test-fast: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v openssl >/dev/null || .ci/packages openssl
-	$(BIN)/pytest $(PARALLEL) --numprocesses 6 $(FAST) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
 # What the tests need beside Python: real brokers, Java with an archive of Spark's classes, a browser, Prometheus (its
 # programs; no service), the official conformance suite, a generator of clients, and Go for what it generates.

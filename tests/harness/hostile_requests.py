@@ -122,7 +122,7 @@ def _large_messages(count: int) -> Prepare:
 def _receive(client: httpx.Client, queue: str, count: int) -> list[str]:
     tokens: list[str] = []
     while len(tokens) < count:
-        asked = {"max_messages": 100, "wait_seconds": 5, "lease_seconds": 300}
+        asked = {"max_messages": 100, "wait_seconds": 20, "lease_seconds": 300}
         answer = client.post(f"/queues/{queue}/messages:receive", json=asked)
         if answer.status_code == 503:
             # On a busy machine a broker may take longer than a receive waits; nothing was handed out.

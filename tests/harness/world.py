@@ -63,6 +63,10 @@ def data(message: Message) -> Any:
     return json.loads(message.body)["data"]
 
 
+PATIENT = {"timeout_seconds": 30}
+"""Options of a broker: a busy machine is no hung broker."""
+
+
 class Process:
     """One gateway that its peers find in ``directory``, with short methods for a client of ``queue``."""
 
@@ -206,7 +210,7 @@ class World:
         options = self.broker.queue_options if queue_options is None else queue_options
 
         def make(process: Process) -> Gateway:
-            binding = wrap(self.broker.connect(broker_options))
+            binding = wrap(self.broker.connect(PATIENT | dict(broker_options or {})))
             router = Router([], Rule("*", binding, policy, options=options))
             bindings = {binding.name: binding}
             if self.store is not None:

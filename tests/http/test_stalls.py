@@ -48,7 +48,9 @@ def over_a_server(
 ) -> Iterator[WatchedGateway]:
     """All queues in a broker with a server."""
     directory = tmp_path_factory.mktemp("gateway")
-    config = {"brokers": {"b": servers.broker(request.param, directory).url}, "default": {"broker": "b"}}
+    # A busy machine takes seconds to receive 24 MiB.
+    broker = {"url": servers.broker(request.param, directory).url, "timeout_seconds": 30}
+    config = {"brokers": {"b": broker}, "default": {"broker": "b"}}
     with _watched(directory, config) as gateway:
         yield gateway
 
