@@ -129,6 +129,7 @@ async def test_a_delayed_message_outlives_the_broker(rabbit: RabbitServer, queue
     async with lined(rabbit.url(), queue) as line:
         assert await line.publish(BODY, delay=1.1) == [None]
         assert await line.publish(b"much later", delay=3600) == [None]
+        await asyncio.to_thread(rabbit.settle_down)
         rabbit.kill()
         await asyncio.to_thread(rabbit.start)
     async with lined(rabbit.url(), queue) as line:

@@ -64,6 +64,7 @@ class TestOutages:
         """The broker is stopped before it reads: neither the publish nor the ack takes effect, without an answer."""
         await one.publish(native, [message("kept")])
         held = await reserved(one, native)
+        await asyncio.to_thread(rabbit.settle_down)
         rabbit.pause()
         publishing = asyncio.create_task(one.publish(native, [message("unknown")]))
         acking = asyncio.create_task(one.ack(native, [held.handle]))
