@@ -123,8 +123,7 @@ class RabbitBroker(ServerBroker):
 
     async def kill(self) -> None:
         await asyncio.to_thread(self.server.settle_down)
-        self.server.kill()
-        await asyncio.to_thread(self.server.start)
+        await super().kill()
 
     @asynccontextmanager
     async def outage(self) -> AsyncIterator[None]:
