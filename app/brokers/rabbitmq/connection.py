@@ -92,20 +92,30 @@ class AmqpConnection:
     async def channel(self, *, confirms: bool = False) -> Channel:
         """A new channel; ``confirms`` enables publisher confirms. Raises BrokerUnavailable within 10 s."""
         connection = await self._connected()
-        reader, used = self._reader, connection.channels
-        assert reader is not None
+        assert self._reader is not None
+        opening = asyncio.create_task(self._open_channel(connection, self._reader, confirms))
+        # Its error is marked as seen, also where the caller was cancelled and does not see it.
+        opening.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+        try:
+            # After a pause of this process, the first wait ends although the answer has arrived; the second reads it.
+            for _ in range(2):
+                await asyncio.wait({opening}, timeout=self._connect_seconds / 2)
+            if opening.done():
+                return opening.result()
+        finally:
+            opening.cancel()
+        # A server that does not open a channel does not answer anything on this connection.
+        self._drop(connection, "no answer to the opening of a channel")
+        raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._connect_seconds:g} s")
+
+    async def _open_channel(self, connection: Connection, reader: FrameReader, confirms: bool) -> Channel:
+        used = connection.channels
         if len(used) >= self.channel_max:
             raise BrokerUnavailable(broker=self.broker, reason=f"all {self.channel_max} channels are in use")
         # aiormq would continue from the highest number in use, beyond the server's limit.
         number = next(free for free in range(1, self.channel_max + 1) if free not in used)
         try:
-            async with asyncio.timeout(self._connect_seconds):
-                return await Channel.open(connection, reader, number, confirms=confirms)
-        except TimeoutError:
-            # A server that does not open a channel does not answer anything on this connection.
-            self._drop(connection, "no answer to the opening of a channel")
-            reason = f"no channel within {self._connect_seconds:g} s"
-            raise BrokerUnavailable(broker=self.broker, reason=reason) from None
+            return await Channel.open(connection, reader, number, confirms=confirms)
         except Exception as error:
             raise translate(self.broker, error, written=False) from error
 

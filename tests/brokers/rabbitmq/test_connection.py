@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 
 import pytest
 
@@ -43,6 +44,20 @@ async def test_close_is_idempotent_and_a_later_call_connects_again(rabbit: Rabbi
             await channel.get("q", 1)
         await link.open()
         assert link.generation == 2
+
+
+async def test_a_process_that_was_suspended_reads_the_answer_before_it_gives_the_server_up(
+    rabbit: RabbitServer,
+) -> None:
+    async with linked(rabbit.url()) as link:
+        await link.open()
+        opening = asyncio.create_task(link.channel())
+        # It has begun to wait. Then the whole process stands still.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(6)  # noqa: ASYNC251
+        assert (await opening).is_open
+        assert link.generation == 1
 
 
 async def test_a_virtual_host_of_any_name(rabbit: RabbitServer) -> None:
