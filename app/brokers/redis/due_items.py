@@ -71,12 +71,14 @@ class DueItems:
             self._soonest = math.inf
             pause = IDLE_SECONDS
             try:
-                due = await self._server.upkeep(_QUEUES_PER_CALL, _MESSAGES_PER_QUEUE, *self._looked_at(loop.time()))
+                due = await self._server.make_due_ready(
+                    _QUEUES_PER_CALL, _MESSAGES_PER_QUEUE, *self._looked_at(loop.time())
+                )
                 if due >= 0:
                     pause = min(pause, max(due / 1_000_000, _SHORTEST_SECONDS))
                 await self._reclaim(loop.time())
             except BabelgateError as error:
-                log.debug("upkeep failed", error=error)
+                log.debug("making due messages ready failed", error=error)
             self._wake.clear()
             self._timer = loop.call_at(min(loop.time() + pause, self._soonest), self._wake.set)
             await self._wake.wait()

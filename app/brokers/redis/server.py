@@ -96,9 +96,9 @@ class Server:
         """The reply of a script on a queue's ready list. A script is repeated only when the server did not know it."""
         return await self._run(script(name), b"2", queue, self.index, self.now, *arguments)
 
-    async def upkeep(self, *arguments: Any) -> int:
+    async def make_due_ready(self, *arguments: Any) -> int:
         """Run the script that makes ready what is due in all queues of the index."""
-        reply: int = await self._run(script("upkeep"), b"1", self.index, self.now, *arguments)
+        reply: int = await self._run(script("due_items"), b"1", self.index, self.now, *arguments)
         return reply
 
     async def wait(self, queue: bytes, seconds: float) -> bool:

@@ -146,7 +146,7 @@ class TestLeases:
         self, one: RedisBinding, native: NativeQueue, plain: redis.Redis, extended: bool
     ) -> None:
         await put(one, native, body(1), body(2))
-        # An index of its own keeps the upkeep away.
+        # An index of its own keeps DueItems away.
         one.server.now, one.server.index = b"1000", b"another index"
         in_time, late = handles(await one.reserve(native, 2, 0, 5 if extended else 10))
         if extended:

@@ -32,7 +32,7 @@ LIMITS = Limits()
 
 @pytest.fixture
 async def binding(server: RedisServer, queue: str) -> AsyncIterator[RedisBinding]:
-    """Never opened, so that no upkeep runs beside the steps of a case."""
+    """Never opened, so that no DueItems runs beside the steps of a case."""
     made = connect("cache", server.url(), {}, now_ms)
     made.server.index = f"{queue}:index".encode()
     yield made
@@ -151,7 +151,7 @@ class Scenario:
                     self.held[step.get("as", "")] = self.last
             case "migrate" | "sweep":
                 self.plain.zadd(server.index.decode(), {self.queue.entry: 0})
-                await server.upkeep(b"20", self.case.get("migration_batch_size", 1_000_000))
+                await server.make_due_ready(b"20", self.case.get("migration_batch_size", 1_000_000))
             case "release":
                 await settling.retry(server, self.queue, [self.handle(step)], step["delay"])
             case "ack":
