@@ -6,6 +6,7 @@ Commands import their modules when they run, so that ``--help`` is quick and loa
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -48,6 +49,8 @@ def cli() -> None:
 @click.option("--quiet", is_flag=True, help="Do not print example commands.")
 def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     """Run the gateway until SIGTERM or Ctrl-C."""
+    # Imports make many objects and no garbage; server.serve() enables the collector again.
+    gc.disable()
     from app.config import settings
     from app.server import server
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
 from msgspec.structs import astuple
 
 from app.errors import (
@@ -152,7 +152,7 @@ async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterato
 # A class with MAX_ENTRIES fields makes the decoder stop at the first entry beyond, instead of reading all of them.
 _Entries: type[Struct] = msgspec.defstruct(
     "_Entries",
-    [(f"entry_{number}", msgspec.Raw | UnsetType, UNSET) for number in range(MAX_ENTRIES)],
+    [(f"entry_{number}", msgspec.Raw, UNSET) for number in range(MAX_ENTRIES)],
     array_like=True,
     forbid_unknown_fields=True,
     gc=False,

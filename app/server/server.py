@@ -57,6 +57,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
     scheme = "https" if settings.tls_cert else "http"
     log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
     announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}")
+    # The command disabled it for the imports. With workers, create_app() runs in other processes.
+    gc.enable()
     if settings.workers > 1:
         with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
             config = uvicorn_config(partial(create_app, settings, directory), settings)
@@ -72,14 +74,15 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
 
 def create_app(settings: Settings, workers_directory: Path | None = None) -> ASGIApp:
     """Create the application inside its process. ``workers_directory``: shared by the workers of one ``serve``."""
+    gc.disable()  # Imports make many objects and no garbage.
     from app.server.wiring import build_app
 
     logs.configure(settings.log_level, settings.log_format)
     app = build_app(settings, workers_directory=workers_directory)
     # The objects that exist now are permanent, so the collector can skip them.
-    gc.collect()
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
+    gc.enable()
     log.info("starting", version=__version__, incarnation=app.gateway.incarnation)
     return GracefulStop(app, app.gateway, settings)
 
