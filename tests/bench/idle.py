@@ -17,7 +17,7 @@ import psutil
 from tests.bench.cases import queue
 from tests.bench.load import request
 from tests.brokers.registry import HARNESSES
-from tests.harness.gateway import gateway
+from tests.harness.gateway import GatewayProcess, gateway
 
 WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
 GOAL_MIB = 350
@@ -74,7 +74,8 @@ def main(directory: Path, broker: str) -> None:
         home = directory / f"idle-{broker}"
         home.mkdir()
         url = stack.enter_context(HARNESSES[broker][0].start(home)).url
-        process = stack.enter_context(gateway(home, {"brokers": {"main": url}, "default": {"broker": "main"}}))
+        config = {"brokers": {"main": url}, "default": {"broker": "main"}}
+        process = stack.enter_context(gateway(home, config, kind=GatewayProcess))
         resident, share = asyncio.run(_measure(httpx.URL(process.url).port or 0, process.pid))
     print(
         f"{broker}: {WAITERS} idle long polls on {QUEUES} queues: {resident:.0f} MiB resident, "

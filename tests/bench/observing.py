@@ -27,7 +27,7 @@ from tests.bench import cases
 from tests.bench.reporting import sample
 from tests.bench.servers import Server, cpu_seconds
 from tests.brokers.registry import HARNESSES, KINDS
-from tests.harness.gateway import gateway
+from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.otlp import otlp_receiver
 
 NOTHING = "nothing"
@@ -77,7 +77,7 @@ def servers(directory: Path, broker: str) -> Iterator[dict[str, Server]]:
             home.mkdir()
             url = stack.enter_context(HARNESSES[broker][0].start(home)).url
             config = {"brokers": {"main": url}, "default": {"broker": "main"}, **way.settings}
-            process = stack.enter_context(gateway(home, config, environ=way.environ))
+            process = stack.enter_context(gateway(home, config, environ=way.environ, kind=GatewayProcess))
             found[name] = Server(httpx.URL(process.url).port or 0, (process.pid,))
         yield found
 

@@ -30,7 +30,7 @@ from tests.bench import cases
 from tests.bench.load import request
 from tests.bench.servers import Server, cpu_seconds
 from tests.brokers.registry import HARNESSES, KINDS
-from tests.harness.gateway import gateway
+from tests.harness.gateway import GatewayProcess, gateway
 
 TICK_SECONDS = 0.001
 PEAK_CONNECTIONS = (64, 256)
@@ -244,7 +244,7 @@ def main() -> None:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         broker = stack.enter_context(HARNESSES[arguments.broker][0].start(directory))
         config = {"brokers": {"main": broker.url}, "default": {"broker": "main"}}
-        process = stack.enter_context(gateway(directory, config))
+        process = stack.enter_context(gateway(directory, config, kind=GatewayProcess))
         print(f"{arguments.broker}, one worker, envelopes of 400 bytes:")
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(run(Server(httpx.URL(process.url).port or 0, [process.pid]), arguments))

@@ -15,7 +15,7 @@ import psutil
 
 from tests.brokers.registry import ORDINARY
 from tests.harness.broker import Broker, ServerBroker
-from tests.harness.gateway import gateway
+from tests.harness.gateway import GatewayProcess, gateway
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
             home.mkdir()
             # One state directory for all: so they find each other and open each other's tokens.
             config = {"brokers": {"main": broker.url}, "default": {"broker": "main"}, "state_dir": str(directory)}
-            process = stack.enter_context(gateway(home, config))
+            process = stack.enter_context(gateway(home, config, kind=GatewayProcess))
             behind = (broker.server.pid,) if isinstance(broker, ServerBroker) else ()
             servers[name] = Server(httpx.URL(process.url).port or 0, (process.pid, *others), behind)
 

@@ -22,7 +22,7 @@ import pytest
 
 from tests.brokers import registry
 from tests.harness.broker import Broker, Variant
-from tests.harness.gateway import GatewayProcess
+from tests.harness.gateway import ForkedGateway, GatewayProcess
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +117,7 @@ def replicas(stack: ExitStack, directory: Path, config: dict[str, Any], count: i
     for index in range(count):
         home = directory / f"gateway-{index}"
         home.mkdir()
-        replica = GatewayProcess(home, {"state_dir": str(directory), **config})
+        replica = ForkedGateway(home, {"state_dir": str(directory), **config})
         stack.callback(replica.close)
         started.append(replica.start())
     return started

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.observe.journal.record import Record
-from tests.harness.gateway import GatewayProcess
+from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.journal import read
 from tests.harness.local import eventually
 from tests.harness.traffic import Client
@@ -77,7 +77,7 @@ def journaled(landing: Path, opened: Path) -> list[Record]:
 @pytest.fixture(params=[1, 2], ids=["one process", "two workers"])
 def process(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[GatewayProcess]:
     config = {"workers": request.param, "journal": {"landing": str(tmp_path / "landing"), "segment_seconds": 0.7}}
-    process = GatewayProcess(tmp_path, config)
+    process = ForkedGateway(tmp_path, config)
     yield process.start()
     process.close()
 

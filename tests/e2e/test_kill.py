@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import registry
-from tests.harness.gateway import GatewayProcess
+from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.traffic import Tally, Traffic
 
 pytestmark = pytest.mark.slow
@@ -40,7 +40,7 @@ def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *ar
             "default": {"broker": "main", "lease_seconds": LEASE},
             "state_dir": str(directory),
         }
-        replica = GatewayProcess(home, config)
+        replica = ForkedGateway(home, config)
         stack.callback(replica.close)
         started.append(replica.start(*arguments))
     return started

@@ -1,6 +1,6 @@
-"""An hour in a minute: Prometheus scrapes a real gateway of two workers while things go wrong, and it tells of each.
+"""An hour in two minutes: Prometheus scrapes a real gateway of two workers while things go wrong, and it tells of each.
 
-The windows of the alert rules are a sixtieth of what they are. What Prometheus has at the end is what the clients were
+The windows of the alert rules are a thirtieth of what they are. What Prometheus has at the end is what the clients were
 told, to the message, although a worker was killed.
 """
 
@@ -34,8 +34,8 @@ pytestmark = [
     pytest.mark.slow,
 ]
 
-FASTER = 60
-SCRAPE_SECONDS = 1.5
+FASTER = 30
+SCRAPE_SECONDS = 3
 """So long a scrape may take, too: a worker that hangs is waited for, a second long."""
 CLIENTS, SCRAPER = "for the clients", "for the scrapes"
 """Tokens."""
@@ -80,7 +80,7 @@ class Scene:
         """These may fire from now on."""
         self.troubles = dict.fromkeys(alerts, time.time()) | self.troubles
 
-    async def until(self, condition: Callable[[], object], what: str, seconds: float = 40) -> None:
+    async def until(self, condition: Callable[[], object], what: str, seconds: float = 240) -> None:
         """Wait until it holds."""
         deadline = time.monotonic() + seconds
         while not await asyncio.to_thread(condition):
@@ -97,7 +97,7 @@ class Scene:
         booked = {what: self.shop.books.of(what) for what in WHAT}
         assert all(booked.values()), booked
         with suppress(AssertionError):
-            await self.until(lambda: self.told() == booked, "", 10)
+            await self.until(lambda: self.told() == booked, "", 120)
         assert self.told() == booked
 
     def told(self) -> dict[str, dict[tuple[str, ...], float]]:
@@ -114,7 +114,12 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
     async with AsyncExitStack() as stack:
         cache = stack.enter_context(redis_server())
         config = {
-            "brokers": {"local": f"sqlite:///{tmp_path}/messages.db", "cache": cache.url(), "rabbit": rabbit.url()},
+            "brokers": {
+                # A settle waits so long for a worker that hangs, and one that hangs for 30 s is replaced.
+                "local": {"url": f"sqlite:///{tmp_path}/messages.db", "timeout_seconds": 12},
+                "cache": cache.url(),
+                "rabbit": {"url": rabbit.url(), "timeout_seconds": 12},
+            },
             "queues": {
                 "orders": {"broker": "local"},
                 "backlog": {"broker": "local"},
@@ -177,7 +182,7 @@ async def nobody_consumes(scene: Scene) -> None:
     grown = 0
     waiting = {"BabelgateQueueNotConsumed", "BabelgateOldestMessageTooOld", "BabelgateQueueBacklogGrowing"}
     while not waiting <= await asyncio.to_thread(scene.watcher.fired, scene.begun):
-        assert grown < 80, f"only {scene.watcher.fired(scene.begun)} fired"
+        assert grown < 400, f"only {scene.watcher.fired(scene.begun)} fired"
         grown += await scene.shop.publish("backlog")
         await asyncio.sleep(0.5)
     await scene.fires("BabelgateJournalDrops")
@@ -220,7 +225,11 @@ def _inject(cache: RedisServer, queue: str, body: bytes, count: int) -> None:
 
 async def a_broker_is_slow_and_then_down(scene: Scene) -> None:
     """It hangs for more than a second again and again, with more publishes than may be in flight; then it is gone."""
-    for _ in range(5):
+    slow = {"BabelgateSlowRequests", "BabelgateRefusals"}
+    rounds = 0
+    while rounds < 5 or not slow <= await asyncio.to_thread(scene.watcher.fired, scene.begun):
+        rounds += 1
+        assert rounds < 100, f"only {scene.watcher.fired(scene.begun)} fired"
         async with asyncio.TaskGroup() as crowd:
             scene.cache.pause()
             for _ in range(30):
@@ -228,7 +237,6 @@ async def a_broker_is_slow_and_then_down(scene: Scene) -> None:
             await asyncio.sleep(1.2)
             scene.cache.resume()
         await asyncio.sleep(0.6)
-    await scene.fires("BabelgateSlowRequests", "BabelgateRefusals")
     scene.expect("BabelgateBrokerDown", "BabelgatePublishErrors")
     scene.cache.stop()
     await scene.fires("BabelgateBrokerDown", "BabelgatePublishErrors")
@@ -302,11 +310,11 @@ async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -
     assert watcher.broken_rules() == {}
 
     for query in queries():
-        seen = watcher.series(query.filled("5s"), scene.begun, time.time())
+        seen = watcher.series(query.filled("10s"), scene.begun, time.time())
         assert seen, f"the panel {query.panel} shows nothing for {query.expression}"
     for variable in dashboard()["templating"]["list"][1:]:
         selector, label = variable["query"]["query"].removeprefix("label_values(").removesuffix(")").rsplit(", ", 1)
-        assert watcher.query(f"count by ({label}) ({Query('', '', selector).filled('5s')})")
+        assert watcher.query(f"count by ({label}) ({Query('', '', selector).filled('10s')})")
 
     scene.expect("BabelgateAbsent")
     assert scene.process.stop() == 0

@@ -12,15 +12,18 @@ import subprocess
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 import psutil
 import pytest
 
-from tests.harness.gateway import STOP_SECONDS, GatewayProcess, gateway, is_alive
+from tests.harness.gateway import STOP_SECONDS, GatewayProcess, is_alive
+from tests.harness.gateway import gateway as any_gateway
 from tests.harness.sockets import Connection
 
 DRAFT = {"job": "x", "data": {"n": 1}}
+gateway = partial(any_gateway, kind=GatewayProcess)
 
 
 @pytest.fixture

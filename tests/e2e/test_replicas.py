@@ -18,7 +18,7 @@ import pytest
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd
-from tests.harness.gateway import GatewayProcess
+from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.ledger import Ledger
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ class Scene:
         for index in range(REPLICAS):
             home = directory / f"gateway-{index}"
             home.mkdir()
-            gateway = GatewayProcess(home, config)
+            gateway = ForkedGateway(home, config)
             stack.callback(self.end, gateway)
             self.gateways.append(gateway.start())
         self.ledger = Ledger(LEASE, owned=scope != "anywhere")

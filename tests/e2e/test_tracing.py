@@ -23,7 +23,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.redis.harness import redis_server
-from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.gateway import ForkedGateway, GatewayProcess, gateway
 from tests.harness.local import free_ports
 from tests.harness.otlp import OtlpReceiver, Span, otlp_receiver, tree
 
@@ -184,7 +184,7 @@ def test_a_forwarded_settle_is_one_trace(tmp_path: Path, rabbit: RabbitServer, o
                 "peers": {"listen": listen, "addresses": addresses},
             }
             environ = otlp.environ() | {"OTEL_SERVICE_NAME": name}
-            process = GatewayProcess(tmp_path / name, config, environ=environ)
+            process = ForkedGateway(tmp_path / name, config, environ=environ)
             stack.callback(process.close)
             clients.append(stack.enter_context(process.start().client()))
         owner, other = clients

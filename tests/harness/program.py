@@ -1,6 +1,6 @@
-"""Runs commands of ``babelgate`` in forks of one process that has loaded it: each starts in milliseconds.
+"""Runs programs in forks of one process that has loaded babelgate: each starts in milliseconds.
 
-Started as ``python -m tests.harness.program`` it reads one order per line, and answers each with an exit status.
+Started as ``python -m tests.harness.program`` it reads one order per line, and answers each with a number.
 """
 
 from __future__ import annotations
@@ -9,66 +9,114 @@ import atexit
 import gc
 import json
 import os
+import runpy
+import select
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import Lock
+from typing import Any
 
 _ROOT = Path(__file__).parents[2]
-_STREAMS = (("in", os.O_RDONLY), ("out", os.O_WRONLY | os.O_CREAT), ("err", os.O_WRONLY | os.O_CREAT))
+_FLAGS = (os.O_RDONLY, os.O_WRONLY | os.O_CREAT | os.O_APPEND, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+
+class Fork:
+    """What ``python -m MODULE ARGUMENTS`` does with exactly these environment variables, like ``subprocess.Popen``.
+
+    ``streams``: the files of its standard input, output and error.
+    """
+
+    returncode: int | None = None
+
+    def __init__(
+        self, module: str, *arguments: str, environ: Mapping[str, str], streams: tuple[Path, Path, Path]
+    ) -> None:
+        self._loaded = _loaded()
+        order = {"module": module, "arguments": arguments, "environ": dict(environ), "streams": [*map(str, streams)]}
+        self.pid = self._loaded.answer(order)
+        self._ended = os.pidfd_open(self.pid)
+
+    def poll(self) -> int | None:
+        """The exit status, as ``Popen`` has it; None while it runs."""
+        return self._status(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit status, once it has ended. Raises TimeoutExpired after ``timeout`` seconds."""
+        status = self._status(timeout)
+        if status is None:
+            raise subprocess.TimeoutExpired([str(self.pid)], timeout or 0)
+        return status
+
+    def _status(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._ended], [], [], timeout)[0]:
+            self.returncode = self._loaded.answer({"ended": self.pid})
+            os.close(self._ended)
+        return self.returncode
 
 
 def run(*arguments: str, environ: Mapping[str, str], stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     """What ``babelgate ARGUMENTS`` does with exactly these environment variables, once it has ended."""
-    loaded = _loaded()
-    assert loaded.stdin and loaded.stdout
     with TemporaryDirectory() as folder:
-        Path(folder, "in").write_bytes(stdin)
-        order = json.dumps({"arguments": arguments, "environ": dict(environ), "folder": folder})
-        try:
-            loaded.stdin.write(f"{order}\n".encode())
-            loaded.stdin.flush()
-            status = int(loaded.stdout.readline())
-        except BaseException:
-            _loaded.cache_clear()
-            loaded.kill()
-            loaded.communicate()
-            raise
-        out, err = (Path(folder, name).read_bytes() for name in ("out", "err"))
-        return subprocess.CompletedProcess(arguments, status, out, err)
+        source, out, err = (Path(folder, name) for name in ("in", "out", "err"))
+        source.write_bytes(stdin)
+        status = Fork("app", *arguments, environ=environ, streams=(source, out, err)).wait()
+        return subprocess.CompletedProcess(arguments, status, out.read_bytes(), err.read_bytes())
 
 
-@cache
-def _loaded() -> subprocess.Popen[bytes]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith(("BABELGATE_", "OTEL_"))}
-    process = subprocess.Popen(
-        [sys.executable, "-m", __name__], cwd=_ROOT, env=clean, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    # It ends with its input.
-    atexit.register(process.communicate)
-    return process
+class _Loaded:
+    """The process that is forked."""
+
+    def __init__(self) -> None:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(("BABELGATE_", "OTEL_"))}
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__], cwd=_ROOT, env=clean, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self._turn = Lock()
+        # It ends with its input.
+        atexit.register(self._process.communicate)
+
+    def answer(self, order: dict[str, Any]) -> int:
+        assert self._process.stdin and self._process.stdout
+        with self._turn:
+            self._process.stdin.write(f"{json.dumps(order)}\n".encode())
+            self._process.stdin.flush()
+            return int(self._process.stdout.readline())
+
+
+_loaded = cache(_Loaded)
 
 
 def _serve() -> None:
-    from app.cli.main import main
+    from app.cli import main  # noqa: F401
     from app.server import server, wiring  # noqa: F401
 
     # A fork neither copies nor searches what is there already.
     gc.freeze()
     for line in sys.stdin.buffer:
         order = json.loads(line)
-        if (child := os.fork()) == 0:
-            for number, (name, flags) in enumerate(_STREAMS):
-                os.dup2(os.open(Path(order["folder"], name), flags), number)
-            sys.stdin = open(0, closefd=False)  # noqa: SIM115
-            os.environ.clear()
-            os.environ.update(order["environ"])
-            sys.argv[1:] = order["arguments"]
-            main()
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        if "ended" in order:
+            _, status = os.waitpid(order["ended"], 0)
+            answer = os.waitstatus_to_exitcode(status)
+        elif (answer := os.fork()) == 0:
+            _run(**order)
+            return
+        print(answer, flush=True)
+
+
+def _run(module: str, arguments: Sequence[str], environ: Mapping[str, str], streams: Sequence[str]) -> None:
+    for number, (path, flags) in enumerate(zip(streams, _FLAGS, strict=True)):
+        file = os.open(path, flags, 0o644)
+        os.dup2(file, number)
+        os.close(file)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(environ)
+    sys.argv[1:] = arguments
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

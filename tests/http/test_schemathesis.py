@@ -18,7 +18,8 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 @pytest.mark.slow
 def test_the_service_keeps_its_document(tmp_path):
-    with gateway(tmp_path) as server:
+    broker = {"url": f"sqlite:///{tmp_path}/messages.db", "timeout_seconds": 30}
+    with gateway(tmp_path, {"brokers": {"local": broker}, "default": {"broker": "local"}}) as server:
         command = [
             *(
                 sys.executable,
@@ -30,7 +31,7 @@ def test_the_service_keeps_its_document(tmp_path):
                 f"{server.url}/openapi.json",
             ),
             *("--phases", "examples,coverage,fuzzing,stateful", "--checks", "all"),
-            *("--seed", "1", "--continue-on-failure", "--no-color", "--warnings", "off"),
+            *("--request-timeout", "120", "--seed", "1", "--continue-on-failure", "--no-color", "--warnings", "off"),
         ]
         run = subprocess.run(command, cwd=tmp_path, env=_environ(), capture_output=True, text=True)
         assert run.returncode == 0, run.stdout[-20_000:] + run.stderr[-2_000:]
