@@ -81,6 +81,19 @@ def declare(channel: BlockingChannel, topology: Topology) -> None:
         bind(bound.destination, bound.exchange, bound.routing_key)
 
 
+def _publish(channel: BlockingChannel, queue: str, body: bytes) -> None:
+    """Publish until it is confirmed: a quorum queue that another program has just declared refuses until it runs."""
+    deadline = time.monotonic() + 120
+    while True:
+        try:
+            channel.basic_publish("", queue, body, pika.BasicProperties(delivery_mode=2))
+            return
+        except pika.exceptions.NackError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
 @asynccontextmanager
 async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[RabbitBinding]:
     """An open binding, as one process has it."""
@@ -143,7 +156,7 @@ class RabbitBroker(ServerBroker):
         with client(self.url) as channel:
             declare(channel, profile.topology)
             for body in bodies:
-                channel.basic_publish("", profile.queue, body, pika.BasicProperties(delivery_mode=2))
+                _publish(channel, profile.queue, body)
 
     async def dead(self, queue: str) -> Sequence[bytes]:
         profile = queue_of(queue, self.queue_options).profile
