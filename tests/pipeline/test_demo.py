@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 
 import msgspec
+import pytest
 
 from app.demo import shop
 from app.demo.day import HOUR_MS, run_day
@@ -16,6 +19,17 @@ START = 1_767_225_600_000
 """2026-01-01T00:00:00Z."""
 
 
+@pytest.fixture
+def levels_of_logs() -> Iterator[None]:
+    """The gateway of the demo sets the levels of its process, which is that of the tests here."""
+    loggers = [logging.getLogger(name) for name in (None, "babelgate", "httpx", "opentelemetry.trace.span")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("levels_of_logs")
 def test_the_journal_tells_what_the_clients_were_told(tmp_path):
     clock = Clock(START)
     hours: list[float] = []

@@ -321,7 +321,8 @@ class RabbitServer:
     def alarm(self) -> Iterator[None]:
         """While it lasts the memory alarm is on: connections that publish are blocked."""
         limit = 'ok = vm_memory_monitor:set_vm_memory_high_watermark({{absolute, "{}"}})'
-        self.evaluate(limit.format("1MiB"))
+        # The process that tells the connections answers a call after it has told them.
+        self.evaluate(f"{limit.format('1MiB')}, [_ | _] = rabbit_alarm:get_alarms()")
         try:
             yield
         finally:
