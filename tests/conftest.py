@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from tests.brokers.rabbitmq.server import RabbitServer
     from tests.brokers.registry import Servers
 
+# Collection makes many objects that stay, and no garbage. The garbage collector skips them afterwards.
+gc.disable()
+
 # A busy machine is no defect.
 hypothesis.settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
@@ -31,6 +35,12 @@ hypothesis.settings.load_profile("any machine")
 def pytest_configure(config: pytest.Config) -> None:
     for driver in set(registry.SCHEMES.values()):
         config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.set_threshold(10_000)
+    gc.enable()
 
 
 @pytest.fixture
