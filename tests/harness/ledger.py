@@ -151,6 +151,8 @@ class Ledger:
             self._wrong(number, "delivered, though its publish was refused")
         for old in self._handed[number]:
             if old.read < asked:
+                if self._owned and self._shaking and old.open and old.leased_until <= now:
+                    self._forked.add(number)
                 old.again, old.open = min(old.again, now), False
             # An answer that was on its way for longer than its lease may tell of what was before.
             if asked + self._lease <= old.read:

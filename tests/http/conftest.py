@@ -17,11 +17,13 @@ from tests.harness.sockets import Connection
 @pytest.fixture
 async def serve(tmp_path):
     """A function of configuration keys that starts an application; all of them are closed with the test."""
+    # What is there without configuration, but for the time that a busy machine may take.
+    file = {"url": f"sqlite:///{tmp_path}/babelgate.db", "timeout_seconds": 30}
     async with contextlib.AsyncExitStack() as stack:
 
         async def start(*, started=True, **config):
             path = tmp_path / "babelgate.yaml"
-            path.write_text(yaml.safe_dump({"state_dir": str(tmp_path), **config}))
+            path.write_text(yaml.safe_dump({"state_dir": str(tmp_path), "brokers": {"local": file}, **config}))
             app = build_app(settings.load(path, {}))
             if started:
                 await app.gateway.start()
