@@ -92,19 +92,23 @@ class Shop:
     async def business(self, queues: Sequence[str], pause_seconds: float = 0.1) -> AsyncIterator[None]:
         """Meanwhile each queue is published to and consumed: most is acked, some nacked, one lease in five prolonged.
 
-        Whoever is in the middle of a round at the end finishes it.
+        Whoever is in the middle of a round at the end finishes it. A settle is repeated after the broker was down.
         """
         closing = asyncio.Event()
 
         async def trade(queue: str) -> None:
             done = 0
-            while not closing.is_set():
+            held: list[str] = []
+            while held or not closing.is_set():
                 await self.publish(queue)
-                for token in tokens_of(await self.receive(queue)):
+                # A lease that ran out while its broker was down would be on no book.
+                held += tokens_of(await self.receive(queue, lease_seconds=600))
+                for token in held.copy():
                     done += 1
                     if done % 5 == 0:
-                        await self.settle(queue, "extend", [token])
-                    await self.settle(queue, "nack" if done % 7 == 0 else "ack", [token])
+                        await self.settle(queue, "extend", [token], lease_seconds=600)
+                    if not (await self.settle(queue, "nack" if done % 7 == 0 else "ack", [token]))[503]:
+                        held.remove(token)
                 await asyncio.sleep(pause_seconds)
 
         async with asyncio.TaskGroup() as group:
