@@ -28,7 +28,7 @@ class FileLock:
     """
 
     def __init__(self, path: Path | str, create_mode: int | None = None) -> None:
-        self.path = Path(path)
+        self.path = os.fspath(path)  # SQLite makes a lock for each transaction, and a Path takes as long as that.
         if create_mode is None:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         else:

@@ -186,7 +186,7 @@ class SegmentLock:
 
     def release(self) -> None:
         """Remove the lock file and unlock, after all segments have landed. Raises OSError."""
-        self._lock.path.unlink(missing_ok=True)
+        Path(self._lock.path).unlink(missing_ok=True)
         self._lock.close()
 
 
