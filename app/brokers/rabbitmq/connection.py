@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import re
 from typing import Any, Literal, cast
@@ -185,5 +184,4 @@ async def _close(connection: Connection, reason: str) -> None:
     await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
     if not closing.done():
         closing.cancel()
-    with contextlib.suppress(Exception, asyncio.CancelledError):
         await asyncio.wait({closing}, timeout=_GRACE_SECONDS)
