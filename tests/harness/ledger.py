@@ -48,6 +48,10 @@ class Handed:
         """Whether the message is known to have been handed out again."""
         return self.again < math.inf
 
+    def expired(self, now: float) -> bool:
+        """Whether it is open, and its lease may have ended."""
+        return self.open and self.leased_until <= now
+
 
 class Ledger:
     """Every message is a number. All calls come from one event loop, so that their order is the clients' own.
@@ -120,7 +124,7 @@ class Ledger:
         if self._owned:
             out = [one for each in self._handed.values() for one in each if one.open or one.asking]
             self._freed.update(one.number for one in out)
-            expired = (one for one in out if one.open and one.leased_until <= self.now())
+            expired = (one for one in out if one.expired(self.now()))
             self._forked.update(one.number for one in (*expired, *(one for one in out if one.copying)))
 
     def published(self, number: int, status: int | None) -> None:
@@ -151,7 +155,7 @@ class Ledger:
             self._wrong(number, "delivered, though its publish was refused")
         for old in self._handed[number]:
             if old.read < asked:
-                if self._owned and self._shaking and old.open and old.leased_until <= now:
+                if self._owned and self._shaking and old.expired(now):
                     self._forked.add(number)
                 old.again, old.open = min(old.again, now), False
             # An answer that was on its way for longer than its lease may tell of what was before.
