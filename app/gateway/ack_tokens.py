@@ -1,18 +1,27 @@
-"""Ack tokens: signed, opaque, self-routing proofs of a lease.
+"""Ack tokens: encrypted, opaque, self-routing proofs of a lease.
 
-A token is base64url of the version, the key id and the fields, joined by line feeds and padded with spaces to whole
-groups of three bytes, followed by base64url of the first 18 bytes of HMAC-SHA256 over the text before. The last field
-holds the facts of the message as a JSON array, so that a settle can report which message it was.
+A token is base64url, without padding, of a version byte, four bytes that identify the key, and the content. AES-SIV
+(RFC 5297) encrypts the content and authenticates it together with the queue's name. The content is a MessagePack array:
+what a settle needs, and the facts of the message, so that a settle can report which message it was. AES-SIV needs no
+nonce, so no number of tokens wears a key out.
+
+Tokens of version 1 were signed and readable. They are still opened, so that their leases outlive an upgrade.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from msgspec import Struct
+from msgspec.structs import replace
 
 from app.errors import InvalidAckToken
 from app.observe.events import Facts
@@ -20,17 +29,28 @@ from app.observe.events import Facts
 MAX_TOKEN_LENGTH = 4608
 """In characters: enough for a handle of :data:`app.brokers.binding.MAX_HANDLE_LENGTH`, the facts and the names."""
 
+_USUAL_BYTES = 204
+"""The content of a token of 300 characters. Facts of the message are left out where they do not fit."""
+_LEAST_FACTS_BYTES = 48
+"""Enough to identify and measure a message whose id is a UUID."""
 _MAX_FACTS_BYTES = 1024
-"""Most bytes of the facts in a token: a job's name or a foreign id may have any length. Larger facts are reduced to the
-ones that identify and measure the message."""
-_VERSION = "1"
+"""Most bytes of the facts beside a handle that is too long for a token of 300 characters."""
+_VERSION = b"\x02"
+_HEAD_BYTES = 5
+_CONTEXT = b"babelgate ack token 2"
+"""Makes the cipher's key another one than those that sign calls between gateways and tokens of version 1."""
+_SIGNED_START = "MQ"
+"""The first bits of a token of version 1; one of version 2 starts with ``A``."""
 _MAC_BYTES = 18
 _MAC_LENGTH = 24
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_PAIRS = re.compile(r"(?:[0-9a-f]{2})*")
+_TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16}-[0-9a-f]{2})")
+
+_Packable = Any
+"""None, a string, or its bytes; msgspec has no type for this union."""
 
 NO_FACTS = Facts()
-_encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Facts).decode
-_ENCODED_NO_FACTS = _encode(NO_FACTS)
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -59,61 +79,179 @@ class TokenKey(Struct, frozen=True):
         return f"TokenKey({self.id!r})"
 
 
+class _PackedFacts(Struct, frozen=True, array_like=True, gc=False):
+    """Facts of a message, with UUIDs and trace contexts as bytes. In a ``traceparent`` of 9 bytes the trace id is the
+    ``trace_id``."""
+
+    attempts: int | None = None
+    message_id: _Packable = None
+    trace_id: _Packable = None
+    job: str | None = None
+    created_at: int | None = None
+    lang: str | None = None
+    size: int | None = None
+    traceparent: _Packable = None
+
+
+class _Content(Struct, frozen=True, array_like=True, gc=False):
+    """The encrypted part of a token. The pairs of hexadecimal digits that a handle starts with are bytes."""
+
+    broker: str
+    handle_start: bytes
+    handle_rest: str
+    receiver: str
+    deadline: int
+    attempts: int
+    facts: _PackedFacts
+
+
+_NO_PACKED_FACTS = _PackedFacts()
+_LEFT_OUT: Sequence[dict[str, None]] = [
+    dict.fromkeys(("traceparent",)),
+    dict.fromkeys(("traceparent", "job", "lang")),
+    dict.fromkeys(("traceparent", "job", "lang", "trace_id")),
+]
+"""What a token leaves out, in steps, until its facts fit."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(_Content).decode
+_decode_signed_facts = msgspec.json.Decoder(Facts).decode
+
+
 class TokenSealer:
-    """Seals and opens tokens. The first key signs, all verify."""
+    """Seals and opens tokens. The first key seals, all open."""
 
     def __init__(self, keys: Sequence[TokenKey]) -> None:
         if not keys:
             raise ValueError("a token sealer needs a key")
+        self._head = _head(keys[0])
+        self._ciphers = {_head(key): AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}
+        self._cipher = self._ciphers[self._head]
         self._macs = {key.id: hmac.new(key.secret, digestmod="sha256") for key in keys}
-        self._mac = self._macs[keys[0].id]
-        self._head = f"{_VERSION}\n{keys[0].id}\n"
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
-        fields = (
-            f"{self._head}{lease.queue}\n{lease.broker}\n{lease.handle}\n"
-            f"{lease.receiver}\n{lease.deadline}\n{lease.attempts}\n"
-        ).encode("ascii") + (_encoded_facts(lease.facts) or _encoded_facts(_essence(lease.facts)) or _ENCODED_NO_FACTS)
-        text = urlsafe_b64encode(fields + b"  "[: -len(fields) % 3])
-        return (text + _mac(self._mac, text)).decode("ascii")
+        sealed = self._cipher.encrypt(_content(lease), [self._head, lease.queue.encode()])
+        return urlsafe_b64encode(self._head + sealed).rstrip(b"=").decode()
 
     def open(self, token: str, queue: str) -> Lease:
         """The lease of ``token``. Raises InvalidAckToken when it is malformed, forged, or of another queue."""
+        if len(token) > MAX_TOKEN_LENGTH:
+            raise InvalidAckToken
         try:
-            if len(token) > MAX_TOKEN_LENGTH:
-                raise InvalidAckToken
-            text, mac = token[:-_MAC_LENGTH].encode("ascii"), token[-_MAC_LENGTH:]
-            # The MAC covers the encoded text, so that only the encoding that was issued is valid.
-            fields = urlsafe_b64decode(text).decode()
-            version, key, of_queue, broker, handle, receiver, deadline, attempts, facts = fields.split("\n")
-            if (
-                version != _VERSION
-                or key not in self._macs
-                or not hmac.compare_digest(_mac(self._macs[key], text), mac.encode("ascii"))
-                or of_queue != queue
-            ):
-                raise InvalidAckToken
-        except ValueError:
+            return self._open_signed(token, queue) if token.startswith(_SIGNED_START) else self._open(token, queue)
+        except (ValueError, KeyError, InvalidTag):
             raise InvalidAckToken from None
-        return Lease(of_queue, broker, handle, receiver, int(deadline), int(attempts), _decode(facts))
+
+    def _open(self, token: str, queue: str) -> Lease:
+        text = token.encode("ascii")
+        sealed = urlsafe_b64decode(text + b"=" * (-len(text) % 4))
+        # Decoding skips foreign characters and unused bits, but only the encoding that was issued is valid.
+        if urlsafe_b64encode(sealed).rstrip(b"=") != text:
+            raise InvalidAckToken
+        head = sealed[:_HEAD_BYTES]
+        content = _decode(self._ciphers[head].decrypt(sealed[_HEAD_BYTES:], [head, queue.encode()]))
+        return Lease(
+            queue,
+            content.broker,
+            content.handle_start.hex() + content.handle_rest,
+            content.receiver,
+            content.deadline,
+            content.attempts,
+            _unpacked(content.facts),
+        )
+
+    def _open_signed(self, token: str, queue: str) -> Lease:
+        """The lease of a token of version 1: fields joined by line feeds, and the start of their HMAC-SHA256."""
+        text, mac = token[:-_MAC_LENGTH].encode("ascii"), token[-_MAC_LENGTH:].encode("ascii")
+        version, key, of_queue, broker, handle, receiver, deadline, attempts, facts = (
+            urlsafe_b64decode(text).decode().split("\n")
+        )
+        keyed = self._macs[key].copy()
+        keyed.update(text)
+        good = hmac.compare_digest(urlsafe_b64encode(keyed.digest()[:_MAC_BYTES]), mac)
+        if version != "1" or not good or of_queue != queue:
+            raise InvalidAckToken
+        return Lease(queue, broker, handle, receiver, int(deadline), int(attempts), _decode_signed_facts(facts))
 
 
-def _encoded_facts(facts: Facts) -> bytes:
-    """``facts`` as JSON; empty if it is too long, or if a foreign id contains a lone surrogate."""
+def _head(key: TokenKey) -> bytes:
+    return _VERSION + hashlib.sha256(key.id.encode()).digest()[: _HEAD_BYTES - 1]
+
+
+def _content(lease: Lease) -> bytes:
+    """The content of the token of ``lease``, with those facts of its message that fit."""
+    split = _PAIRS.match(lease.handle).end()  # type: ignore[union-attr]  # it matches every text
+    handle_start, handle_rest = bytes.fromhex(lease.handle[:split]), lease.handle[split:]
+    facts = _packed(lease.facts)
+    content = _Content(lease.broker, handle_start, handle_rest, lease.receiver, lease.deadline, lease.attempts, facts)
+    encoded = _encoded(content)
+    if encoded and len(encoded) <= _USUAL_BYTES:
+        return encoded
+    bare = _encode(replace(content, facts=_NO_PACKED_FACTS))
+    fits = len(bare) + _LEAST_FACTS_BYTES <= _USUAL_BYTES
+    most = _USUAL_BYTES if fits else len(bare) + _MAX_FACTS_BYTES
+    for left_out in ({}, *_LEFT_OUT):
+        encoded = _encoded(replace(content, facts=replace(facts, **left_out)))
+        if encoded and len(encoded) <= most:
+            return encoded
+    return bare
+
+
+def _encoded(content: _Content) -> bytes:
+    """``content``; empty if a foreign id in it contains a lone surrogate."""
     try:
-        text = _encode(facts)
+        return _encode(content)
     except UnicodeEncodeError:
         return b""
-    return text if len(text) <= _MAX_FACTS_BYTES else b""
 
 
-def _essence(facts: Facts) -> Facts:
-    """The facts that identify and measure the message."""
-    return Facts(facts.attempts, facts.message_id, created_at=facts.created_at, size=facts.size)
+def _packed(facts: Facts) -> _PackedFacts:
+    if facts is NO_FACTS:
+        return _NO_PACKED_FACTS
+    traceparent: _Packable = facts.traceparent
+    trace_id = _packed_uuid(facts.trace_id)
+    if traceparent is not None and (match := _TRACEPARENT.fullmatch(facts.traceparent or "")):
+        trace, rest = match.groups()
+        traceparent = bytes.fromhex(trace + rest.replace("-", ""))
+        if traceparent[:16] == trace_id:
+            traceparent = traceparent[16:]
+    return _PackedFacts(
+        facts.attempts,
+        _packed_uuid(facts.message_id),
+        trace_id,
+        facts.job,
+        facts.created_at,
+        facts.lang,
+        facts.size,
+        traceparent,
+    )
 
 
-def _mac(keyed: hmac.HMAC, text: bytes) -> bytes:
-    mac = keyed.copy()
-    mac.update(text)
-    return urlsafe_b64encode(mac.digest()[:_MAC_BYTES])
+def _unpacked(facts: _PackedFacts) -> Facts:
+    traceparent = facts.traceparent
+    if isinstance(traceparent, bytes):
+        shared = facts.trace_id if len(traceparent) == 9 and isinstance(facts.trace_id, bytes) else b""
+        digits = (shared + traceparent).hex()
+        traceparent = f"00-{digits[:32]}-{digits[32:48]}-{digits[48:]}"
+    return Facts(
+        facts.attempts,
+        _unpacked_uuid(facts.message_id),
+        _unpacked_uuid(facts.trace_id),
+        facts.job,
+        facts.created_at,
+        facts.lang,
+        facts.size,
+        traceparent,
+    )
+
+
+def _packed_uuid(text: str | None) -> _Packable:
+    return bytes.fromhex(text.replace("-", "")) if text is not None and _UUID.fullmatch(text) else text
+
+
+def _unpacked_uuid(packed: _Packable) -> str | None:
+    if packed is None or isinstance(packed, str):
+        return packed
+    digits = packed.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

@@ -6,6 +6,8 @@ import asyncio
 import json
 from functools import partial
 
+from msgspec.structs import replace
+
 from app.gateway.routing import Policy
 from app.observe.events import Event, Facts
 from tests.harness.world import JOB, Process, World, data, until
@@ -130,11 +132,11 @@ class TestEvents:
 
     async def test_facts_that_are_too_long_for_a_token_stay_out_of_it(self, world: World) -> None:
         process = await world.process()
-        job = "urn:babel:test:" + "j" * 1100
+        job = "urn:babel:test:" + "j" * 200
         await process.publish_body(json.dumps({"job": job, "data": {}}).encode())
         message = await process.one()
         whole = fact(only(process, "delivered"))
         assert whole.job == job and whole.message_id is not None
         assert await process.ack(message) == [None]
-        essence = Facts(whole.attempts, whole.message_id, created_at=whole.created_at, size=whole.size)
+        essence = replace(whole, job=None, lang=None, traceparent=None)
         assert fact(only(process, "acked")) == essence, "which message it is stays known"

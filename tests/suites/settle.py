@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from base64 import urlsafe_b64decode
 
 import pytest
 
@@ -155,6 +157,17 @@ class TestSettle:
         await asyncio.sleep(AFTER)
         assert kinds(await process.ack(shorter, longer)) == [LeaseLost, None]
         assert data(await process.one()) == {"n": 2}
+
+    async def test_a_token_is_short_and_shows_nothing_of_the_message(self, world: World, queue: str) -> None:
+        process = await world.process()
+        await process.publish({"n": 1})
+        message = await process.one()
+        token, sent = message.ack_token, json.loads(message.body)
+        assert len(token) <= 300
+        content = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        assert [
+            text for text in (queue, sent["job"], sent["meta"]["id"], sent["trace_id"]) if text.encode() in content
+        ] == []
 
     @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
     async def test_a_token_that_is_not_ours_is_refused_alone(self, world: World, verb: str, queue: str) -> None:

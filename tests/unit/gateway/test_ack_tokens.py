@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
+import json
 import string
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
 from hypothesis import given
@@ -19,7 +22,38 @@ OTHER = TokenKey("k2", b"b" * 32)
 LEASE = Lease("orders.new", "local", "17:c0ffee", "9f86d081884c7d65", 1_700_000_000_000, 3)
 BASE64URL = string.ascii_letters + string.digits + "-_"
 
-handles = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=MAX_HANDLE_LENGTH)
+FACTS = Facts(
+    3,
+    "7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11",
+    "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+    "urn:babel:emails:welcome",
+    1_700_000_000_000,
+    "python",
+    400,
+    "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01",
+)
+# The longest that each broker makes: SQLite, Redis and its Laravel layout, RabbitMQ.
+HANDLES = {
+    "sqlite": f"{2**53}.{2**63 - 1}",
+    "redis": f"{'f0' * 16}:1767225600000123",
+    "laravel": f"{'f0' * 16}:1767225600000123:1048576",
+    "rabbitmq": f"{'f0' * 8}.99999999.{2**63 - 1}",
+}
+
+ascii_texts = st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=MAX_HANDLE_LENGTH)
+handles = ascii_texts | st.from_regex(r"[0-9a-f]{0,40}[.:]?[0-9]{0,20}", fullmatch=True)
+uuids = st.uuids().map(str)
+facts_of_any = st.builds(
+    Facts,
+    attempts=st.none() | st.integers(0, 2**31),
+    message_id=st.none() | uuids | st.text(max_size=40),
+    trace_id=st.none() | uuids | st.text(max_size=40),
+    job=st.none() | st.text(max_size=20),
+    created_at=st.none() | st.integers(0, 2**63 - 1),
+    lang=st.sampled_from([None, "python", "go"]),
+    size=st.none() | st.integers(0, 2**31),
+    traceparent=st.none() | st.from_regex(r"00-[0-9a-f]{32}-[0-9a-f]{16}-0[01]", fullmatch=True) | st.text(max_size=9),
+)
 leases = st.builds(
     Lease,
     queue=st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=120),
@@ -37,11 +71,72 @@ def test_a_sealed_lease_opens_as_it_was(lease: Lease) -> None:
     assert TokenSealer([KEY]).open(token, lease.queue) == lease
 
 
+@given(facts_of_any)
+def test_the_facts_of_a_message_come_back_unless_they_do_not_fit(facts: Facts) -> None:
+    sealer = TokenSealer([KEY])
+    opened = sealer.open(sealer.seal(replace(LEASE, facts=facts)), LEASE.queue).facts
+    for name in Facts.__struct_fields__:
+        assert getattr(opened, name) in (getattr(facts, name), None)
+    if len(facts.message_id or "") + len(facts.trace_id or "") + len((facts.job or "").encode()) < 90:
+        assert opened == facts
+
+
 @given(leases)
-def test_a_token_is_short_and_fit_for_a_header_or_a_url(lease: Lease) -> None:
+def test_a_token_is_fit_for_a_header_or_a_url(lease: Lease) -> None:
     token = TokenSealer([TokenKey("k" * 32, b"s" * 32)]).seal(lease)
     assert len(token) <= MAX_TOKEN_LENGTH
     assert set(token) <= set(BASE64URL)
+
+
+@pytest.mark.parametrize("broker", ["local", "b" * 64])
+@pytest.mark.parametrize("job", ["urn:babel:emails:welcome", "urn:babel:" + "x" * 300])
+@pytest.mark.parametrize("handle", HANDLES.values(), ids=HANDLES.keys())
+def test_a_token_has_at_most_300_characters_on_the_brokers_of_today(handle: str, job: str, broker: str) -> None:
+    sealer = TokenSealer([TokenKey("k" * 32, b"s" * 32)])
+    lease = Lease("q" * 120, broker, handle, "9f86d081884c7d65", 1_700_000_000_000, 2**31, replace(FACTS, job=job))
+    token = sealer.seal(lease)
+    assert len(token) <= 300
+    opened = sealer.open(token, lease.queue)
+    assert replace(opened, facts=FACTS) == replace(lease, facts=FACTS)
+    assert (opened.facts.message_id, opened.facts.created_at) == (FACTS.message_id, FACTS.created_at)
+    if broker == "local" and len(job) < 50:
+        assert opened.facts == FACTS
+
+
+def test_nothing_of_a_token_can_be_read() -> None:
+    lease = replace(LEASE, handle=HANDLES["redis"], facts=FACTS)
+    token = TokenSealer([KEY]).seal(lease)
+    raw = urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    for shown in (lease.queue, lease.broker, lease.handle[:32], FACTS.message_id, FACTS.trace_id, FACTS.job, KEY.id):
+        assert shown is not None
+        digits = shown.replace("-", "")
+        assert shown.encode() not in raw
+        if set(digits) <= set(string.hexdigits):
+            assert bytes.fromhex(digits) not in raw
+
+
+def signed(lease: Lease, key: TokenKey) -> str:
+    """A token as the version before this one wrote it."""
+    facts = json.dumps([getattr(lease.facts, name) for name in Facts.__struct_fields__], separators=(",", ":"))
+    fields = ["1", key.id, lease.queue, lease.broker, lease.handle, lease.receiver, lease.deadline, lease.attempts]
+    content = "\n".join([*map(str, fields), facts]).encode()
+    text = urlsafe_b64encode(content + b" " * (-len(content) % 3))
+    return (text + urlsafe_b64encode(hmac.digest(key.secret, text, "sha256")[:18])).decode()
+
+
+def test_a_token_that_was_signed_before_an_upgrade_still_opens() -> None:
+    lease = replace(LEASE, facts=FACTS)
+    sealer = TokenSealer([OTHER, KEY])
+    assert sealer.open(signed(lease, KEY), lease.queue) == lease
+    for queue, token in (
+        ("orders.old", signed(lease, KEY)),
+        (lease.queue, signed(lease, TokenKey(KEY.id, OTHER.secret))),
+        (lease.queue, signed(lease, TokenKey("k9", KEY.secret))),
+        (lease.queue, signed(lease, KEY)[:-1] + "-"),
+        (lease.queue, "MQ"),
+    ):
+        with pytest.raises(InvalidAckToken):
+            sealer.open(token, queue)
 
 
 def test_the_longest_token_is_no_longer_than_what_is_opened() -> None:
