@@ -45,12 +45,16 @@ class Message(Struct, frozen=True):
 
 
 class Nack(Struct, frozen=True):
-    """Tokens of failed attempts, to be delivered again. ``delay_seconds`` None: the queue's backoff."""
+    """Tokens of failed attempts, to be delivered again. ``delay_seconds`` None: the queue's backoff.
+
+    ``failed`` False: the messages were not attempted. They are available at once, and no attempt is counted.
+    """
 
     ack_tokens: Sequence[str]
     delay_seconds: float | None = None
     error: str | None = None
     exception: str | None = None
+    failed: bool = True
 
 
 class Reject(Struct, frozen=True):

@@ -85,8 +85,15 @@ class Settler:
         )
 
     async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
-        """Release after the given delay or the queue's backoff; dead-letter at the ``max_attempts``-th failure."""
+        """Release after the given delay or the queue's backoff; dead-letter at the ``max_attempts``-th failure. Give
+        back what was not attempted."""
         route = runtime.route
+        if not nack.failed:
+            return await _in_chunks(
+                route,
+                leases,
+                lambda chunk: runtime.timed("nack", runtime.lease_manager.give_back(_handles(chunk)), len(chunk)),
+            )
         exhausted: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):

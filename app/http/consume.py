@@ -196,7 +196,7 @@ class _Watch:
 
 def _nack(request: NackRequest) -> Nack:
     error = request.error or NO_FAILURE
-    return Nack(request.ack_tokens, request.delay_seconds, error.message, error.exception)
+    return Nack(request.ack_tokens, request.delay_seconds, error.message, error.exception, request.failed)
 
 
 def _reject(request: RejectRequest) -> Reject:

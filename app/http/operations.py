@@ -283,7 +283,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "NackRequest",
             {"ack_tokens": [TOKEN], "delay_seconds": 5, "error": {"message": "mail server refused"}},
             "Counts a failed attempt and delivers the messages again, now or later. After the last allowed attempt, a "
-            "message is dead-lettered with reason `failed`.",
+            "message is dead-lettered with reason `failed`. With `failed: false` no attempt is counted.",
         )
     },
     "/queues/{queue}/messages:reject": {

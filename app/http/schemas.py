@@ -91,6 +91,17 @@ class NackRequest(Struct, forbid_unknown_fields=True, frozen=True):
     ack_tokens: Tokens
     delay_seconds: Delay | None = None
     error: FailureView | None = None
+    failed: Annotated[
+        bool,
+        Meta(
+            description="False: the consumer did not attempt the messages. They are available at once, and no attempt "
+            "is counted; `delay_seconds` and `error` must be left out."
+        ),
+    ] = True
+
+    def __post_init__(self) -> None:
+        if not self.failed and (self.delay_seconds is not None or self.error is not None):
+            raise ValueError("failed: false returns messages at once, so leave out delay_seconds and error")
 
 
 class RejectRequest(Struct, forbid_unknown_fields=True, frozen=True):

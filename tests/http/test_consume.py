@@ -160,6 +160,16 @@ async def test_nack_delivers_again_and_counts(client, queue):
     assert (message["attempts"], message["redelivered"]) == (1, True)
 
 
+async def test_a_nack_of_what_was_not_attempted_is_not_counted(client, queue):
+    [token] = await tokens(client, queue)
+    asked = {"ack_tokens": [token], "failed": False}
+    for more in ({"delay_seconds": 1}, {"error": {"message": "no"}}):
+        problem(await client.post(f"/queues/{queue}/messages:nack", json=asked | more), 400, "invalid_parameter")
+    assert (await client.post(f"/queues/{queue}/messages:settle", json={"nacks": [asked]})).status_code == 200
+    [message] = await receive(client, queue)
+    assert message["attempts"] == 0
+
+
 async def test_reject_dead_letters_with_the_error(client, queue):
     [token] = await tokens(client, queue)
     asked = {"ack_tokens": [token], "error": {"message": "no", "exception": "E"}}

@@ -31,6 +31,17 @@ class TestAttempts:
         assert data(second) == data(first)
         assert json.loads(second.body)["meta"] == json.loads(first.body)["meta"]
 
+    async def test_what_was_not_attempted_comes_back_at_once_and_uncounted(self, world: World) -> None:
+        process = await world.process(policy=Policy(max_attempts=2))
+        await process.publish({"n": 1})
+        for _ in range(4):
+            message = await process.one()
+            assert (data(message), message.attempts) == ({"n": 1}, 0)
+            assert await process.nack(message, failed=False) == [None]
+        message = await process.one()
+        assert await process.ack(message) == [None]
+        assert kinds(await process.nack(message, failed=False)) == [LeaseLost]
+
     async def test_a_nack_with_a_delay_brings_it_back_later(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
