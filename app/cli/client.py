@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -37,21 +37,42 @@ class GatewayUnreachable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class ReceivedDelivery:
-    """One received message: its JSON ``text``, and the ``envelope`` in it, both as the received bytes."""
+class ShownMessage:
+    """A received or peeked message: its JSON ``text``, and the ``envelope`` in it, both as the answer's bytes.
+    ``ack_token``: empty for a peeked message."""
 
     text: bytes
-    ack_token: str
     envelope: bytes
+    ack_token: str = ""
+    attempts: int | None = None
+
+    def row(self) -> tuple[str, str, str, str]:
+        """Its id, attempts, job and data, for people."""
+        try:
+            found = msgspec.json.decode(self.envelope, type=_ShownEnvelope)
+        except msgspec.MsgspecError:
+            return "-", "-", "-", self.text.decode(errors="replace")
+        attempts = self.attempts if self.attempts is not None else found.attempts
+        id_, job = found.meta.get("id"), found.job or found.urn
+        return str(id_ or "-"), str(attempts), str(job or "-"), bytes(found.data).decode(errors="replace")
 
 
-class _Answer(msgspec.Struct):
-    messages: list[msgspec.Raw]
+class _ShownEnvelope(msgspec.Struct):
+    meta: dict[str, Any] = {}
+    attempts: Any = None
+    job: Any = None
+    urn: Any = None
+    data: msgspec.Raw = msgspec.Raw(b"-")
 
 
 class _Message(msgspec.Struct):
-    ack_token: str
     envelope: msgspec.Raw
+    ack_token: str = ""
+    attempts: int | None = None
+
+
+class _Messages(msgspec.Struct):
+    messages: list[msgspec.Raw]
 
 
 class Client:
@@ -82,19 +103,20 @@ class Client:
         """Publish a JSON array or NDJSON; return ``accepted``, ``failed`` and ``results`` of the API."""
         return self._json("POST", queue, "/messages:batch", content=body, content_type=content_type)
 
+    def validate(self, queue: str, body: bytes, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """What a publish of one envelope or draft would write."""
+        return self._json("POST", queue, "/messages:validate", content=body, parameters=parameters)
+
     def receive(
         self, queue: str, max_messages: int, wait_seconds: float, lease_seconds: float | None
-    ) -> list[ReceivedDelivery]:
+    ) -> list[ShownMessage]:
         """Receive up to ``max_messages``; empty when there are none."""
         parameters = {"max_messages": max_messages, "wait_seconds": wait_seconds, "lease_seconds": lease_seconds}
-        response = self._call("POST", queue, "/messages:receive", parameters=parameters)
-        texts = map(bytes, msgspec.json.decode(response.content, type=_Answer).messages)
-        decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
-        return [ReceivedDelivery(text, message.ack_token, bytes(message.envelope)) for text, message in decoded]
+        return _messages(self._call("POST", queue, "/messages:receive", parameters=parameters))
 
-    def ack(self, queue: str, ack_tokens: Sequence[str]) -> dict[str, Any]:
-        """Acknowledge messages; return the result per token."""
-        return self._json("POST", queue, "/messages:ack", content=msgspec.json.encode({"ack_tokens": ack_tokens}))
+    def peek(self, queue: str, limit: int) -> list[ShownMessage]:
+        """The oldest ready messages."""
+        return _messages(self._call("GET", queue, "/messages:peek", parameters={"limit": limit}))
 
     def settle(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
         """Settle the ``acks``, ``nacks``, ``rejects`` and ``extends`` of ``order``; return the result per token."""
@@ -102,8 +124,17 @@ class Client:
 
     def queues(self) -> list[dict[str, Any]]:
         """List the queues that the caller may see."""
-        found: list[dict[str, Any]] = self._json("GET", None, "")["queues"]
+        found: list[dict[str, Any]] = self._json("GET", None, "queues")["queues"]
         return found
+
+    def brokers(self) -> list[dict[str, Any]]:
+        """List the brokers that the caller may see."""
+        found: list[dict[str, Any]] = self._json("GET", None, "brokers")["brokers"]
+        return found
+
+    def purge(self, queue: str, dead_letters: bool) -> dict[str, Any]:
+        """Remove the ready and delayed messages, or the dead letters; return their number."""
+        return self._json("POST", queue, "/dead-letters:purge" if dead_letters else ":purge")
 
     def redrive(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
         """Redrive dead letters with the request body ``order``."""
@@ -124,7 +155,7 @@ class Client:
         parameters: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        path = "queues" if queue is None else f"queues/{quote(queue, safe='')}{action}"
+        path = action if queue is None else f"queues/{quote(queue, safe='')}{action}"
         given = {name: value for name, value in (parameters or {}).items() if value is not None}
         sent = {"content-type": content_type} if content is not None else {}
         sent |= headers or {}
@@ -139,6 +170,12 @@ class Client:
         except ValueError:
             problem = {}
         raise RequestRefused(response.status_code, problem if isinstance(problem, dict) else {})
+
+
+def _messages(response: httpx.Response) -> list[ShownMessage]:
+    texts = map(bytes, msgspec.json.decode(response.content, type=_Messages).messages)
+    decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
+    return [ShownMessage(text, bytes(each.envelope), each.ack_token, each.attempts) for text, each in decoded]
 
 
 def quoted(key: str) -> str:

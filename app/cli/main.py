@@ -1,6 +1,8 @@
 """The command line: ``serve``, ``check-config`` and ``healthcheck`` read the configuration, and the other commands
 are clients of a running gateway.
 
+Exit statuses: 0 for success, 1 when the gateway refused something, 2 for wrong usage, 3 when no gateway answers.
+
 Commands import their modules when they run, so that ``--help`` is quick and loads no broker's client.
 """
 
@@ -15,8 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app import __version__
-from app.cli.commands import COMMANDS
+from app.cli.consuming import ack, nack, peek, receive, tail
 from app.cli.output import REFUSED, complain, configuration_errors, table
+from app.cli.publishing import publish, validate
+from app.cli.queues import brokers, purge, queues, redrive
 from app.pipeline.cli.main import pipeline
 
 if TYPE_CHECKING:
@@ -37,7 +41,7 @@ def cli() -> None:
     """One HTTP service in front of every message broker."""
 
 
-@cli.command()
+@cli.command(epilog="\b\nExample:\n  babelgate serve --config babelgate.yaml --port 8080")
 @CONFIG
 @click.option("--host", help="The address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="The port to listen on; 0 selects a free port.  [default: 8080]")
@@ -78,7 +82,7 @@ def greet(url: str, settings: Settings) -> None:
     )
 
 
-@cli.command("check-config")
+@cli.command("check-config", epilog="\b\nExample:\n  babelgate check-config --config babelgate.yaml")
 @CONFIG
 @click.option("--offline", is_flag=True, help="Do not connect to the brokers to get their warnings.")
 def check_config(config: Path | None, offline: bool) -> None:
@@ -99,7 +103,7 @@ def check_config(config: Path | None, offline: bool) -> None:
         complain(f"warning: {warning}")
 
 
-@cli.command()
+@cli.command(epilog="\b\nExample:\n  babelgate healthcheck --config babelgate.yaml")
 @CONFIG
 def healthcheck(config: Path | None) -> None:
     """Check that the gateway with this configuration is alive on this machine; exit with 0 if it is, else with 1.
@@ -171,7 +175,8 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
     return found
 
 
-for command in (*COMMANDS, pipeline):
+_COMMANDS = (publish, validate, receive, tail, peek, ack, nack, queues, brokers, purge, redrive, pipeline)
+for command in _COMMANDS:
     cli.add_command(command)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -20,10 +22,26 @@ def complain(text: str) -> None:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print aligned columns, with a dash for None."""
-    lines = [heads, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]
+    lines = [heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
     for line in lines:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def fields(values: Mapping[str, Any], indent: int = 0) -> None:
+    """Print one member per line, and the members of an object below its name."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            click.echo(f"{' ' * indent}{name}:")
+            fields(value, indent + 2)
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            click.echo(f"{' ' * indent}{name}: {printable(text)}")
+
+
+def printable(text: str) -> str:
+    """``text`` without control characters, which could change what a terminal shows."""
+    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
 
 
 @contextmanager

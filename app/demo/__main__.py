@@ -49,11 +49,11 @@ def demo(directory: Path | None, day: datetime | None, seed: int) -> None:
     day_run = _run_day(folder, Clock(round(midnight.timestamp() * 1000)), seed)
     root = folder / "root"
     with session("demo", conf=_CONF, log=folder / "spark.log"):
-        _run("ingest", folder / "landing", "--output", root)
-        _run("validate", folder / "sent.ndjson", "--output", root)
-        _run("metrics", root)
-        _run("report", root, "--output", folder / "report.html", "--note", _NOTE)
-        _run("trace", day_run.traces["reject"], root)
+        _run("ingest", folder / "landing", "--lake", root)
+        _run("validate", folder / "sent.ndjson", "--lake", root)
+        _run("metrics", "--lake", root)
+        _run("report", "--lake", root, "--output", folder / "report.html", "--note", _NOTE)
+        _run("trace", day_run.traces["reject"], "--lake", root)
     click.secho(f"\nThe report: {(folder / 'report.html').absolute().as_uri()}", bold=True)
 
 

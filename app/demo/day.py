@@ -12,7 +12,7 @@ from typing import IO, Any
 
 import msgspec
 
-from app.cli.client import Client, ReceivedDelivery
+from app.cli.client import Client, ShownMessage
 from app.demo import shop
 from app.demo.gateway import Clock
 
@@ -101,7 +101,7 @@ class Day:
             done = self._clock.now - self._start + consumer.works * 1000
             self._at(done, partial(self._settle, consumer.queue, taken))
 
-    def _settle(self, queue: str, taken: list[ReceivedDelivery]) -> None:
+    def _settle(self, queue: str, taken: list[ShownMessage]) -> None:
         order: dict[str, list[Any]] = {"acks": [], "nacks": [], "rejects": []}
         for each in taken:
             facts = msgspec.json.decode(each.envelope, type=_Envelope)

@@ -107,9 +107,9 @@ def measured(folder: Path, rows: int, cores: Iterable[int], memory: str) -> Iter
             if way == "from_json" or count == min(cores):
                 yield rival(rows, count if way == "from_json" else 1, way, dump, folder / "out")
                 shutil.rmtree(folder / "out", ignore_errors=True)
-        yield job(rows, count, memory, "validate", str(dump), "--output", str(lake))
-        yield job(rows, count, memory, "ingest", str(landing), "--output", str(lake))
-        yield job(rows, count, memory, "metrics", str(lake))
+        yield job(rows, count, memory, "validate", str(dump), "--lake", str(lake))
+        yield job(rows, count, memory, "ingest", str(landing), "--lake", str(lake))
+        yield job(rows, count, memory, "metrics", "--lake", str(lake))
         shutil.rmtree(lake)
 
 

@@ -60,8 +60,8 @@ def main() -> None:
         launch = ["--master", f"local[{arguments.cores}]"]
         settings = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         program = [sys.executable, "-m", "app", "pipeline"]
-        watched([*program, "ingest", str(landing), "--output", str(lake), *launch])
-        watched([*program, "metrics", str(lake), *launch, *settings])
+        watched([*program, "ingest", str(landing), "--lake", str(lake), *launch])
+        watched([*program, "metrics", "--lake", str(lake), *launch, *settings])
         (log,) = events.iterdir()
         by_stage: dict[int, list[Task]] = {}
         for task in tasks(log):

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
+import click
 import httpx
 import pytest
 
+from app.cli.main import cli
 from tests.harness import program
 from tests.harness.gateway import gateway
 
@@ -46,8 +50,11 @@ def run(*arguments: str, stdin: bytes = b"", **environ: str) -> subprocess.Compl
 
 @pytest.fixture
 def babelgate(running):
-    def babelgate(*arguments: str, stdin: bytes = b"", token: str = TOKEN) -> subprocess.CompletedProcess[bytes]:
-        done = run(*arguments, stdin=stdin, BABELGATE_URL=running.url, BABELGATE_TOKEN=token)
+    def babelgate(
+        *arguments: str, stdin: bytes = b"", token: str = TOKEN, json: bool = True
+    ) -> subprocess.CompletedProcess[bytes]:
+        given = (*arguments, "--json") if json else arguments
+        done = run(*given, stdin=stdin, BABELGATE_URL=running.url, BABELGATE_TOKEN=token)
         assert b"Traceback" not in done.stderr
         return done
 
@@ -57,6 +64,11 @@ def babelgate(running):
 def lines(done: subprocess.CompletedProcess[bytes]) -> list[dict]:
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def shown(done: subprocess.CompletedProcess[bytes]) -> list[str]:
+    assert done.returncode == 0, done.stderr
+    return done.stdout.decode().splitlines()
 
 
 def draft(n: int) -> bytes:
@@ -101,7 +113,7 @@ class TestPublishAndReceive:
         path.write_bytes(b"".join(draft(n) for n in range(2_500)))
         terminal, behind = pty.openpty()
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN, "TERM": "xterm"}
-        command = [sys.executable, "-m", "app", "publish", queue, str(path)]
+        command = [sys.executable, "-m", "app", "publish", queue, str(path), "--json"]
         done = subprocess.run(command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=behind, timeout=120)
         os.close(behind)
         shown = os.read(terminal, 65_536)
@@ -112,7 +124,7 @@ class TestPublishAndReceive:
     def test_a_reader_that_goes_away_leaves_messages_unacknowledged(self, running, babelgate, queue):
         babelgate("publish", queue, "--ndjson", stdin=b"".join(draft(n) for n in range(3)))
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
-        command = [sys.executable, "-m", "app", "receive", queue, "--ack", "--lease", "0.2", "--max", "3"]
+        command = [sys.executable, "-m", "app", "receive", queue, "--ack", "--lease", "0.2", "--max", "3", "--json"]
         with subprocess.Popen(
             command, cwd=ROOT, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         ) as receiver:
@@ -156,35 +168,135 @@ class TestPublishAndReceive:
         (again,) = lines(babelgate("receive", queue, "--wait", "10"))
         assert again["redelivered"]
 
-    def test_tail_prints_as_messages_come_and_ends_with_an_interrupt(self, running, babelgate, queue):
+    @pytest.mark.parametrize("command", [["tail"], ["receive", "--follow", "--ack"]], ids=["tail", "receive"])
+    def test_messages_are_printed_as_they_come_until_an_interrupt(self, running, babelgate, queue, command):
         environ = os.environ | {"BABELGATE_URL": running.url, "BABELGATE_TOKEN": TOKEN}
-        command = [sys.executable, "-m", "app", "tail", queue, "--ack"]
         # A shell starts what runs in the background with SIGINT ignored, and a child inherits that.
         with subprocess.Popen(
-            command,
+            [sys.executable, "-m", "app", *command, queue, "--json"],
             cwd=ROOT,
             env=environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        ) as tail:
-            assert tail.stdout
+        ) as following:
+            assert following.stdout
             for n in range(2):
                 babelgate("publish", queue, stdin=draft(n))
-                assert json.loads(tail.stdout.readline())["envelope"]["data"] == {"n": n}
-            tail.send_signal(signal.SIGINT)
-            _, errors = tail.communicate(timeout=120)
-        assert (tail.returncode, errors) == (130, b"")
+                assert json.loads(following.stdout.readline())["envelope"]["data"] == {"n": n}
+            following.send_signal(signal.SIGINT)
+            _, errors = following.communicate(timeout=120)
+        says = b"" if command[0] == "receive" else f"tail: peeking at {queue}; no message is taken.\n".encode()
+        assert (following.returncode, errors) == (130, says)
+        left = lines(babelgate("receive", queue, "--max", "9"))
+        assert [message["attempts"] for message in left] == ([] if command[0] == "receive" else [0, 0])
+
+    def test_tail_prints_each_message_once(self, babelgate, queue):
+        babelgate("publish", queue, "--ndjson", stdin=b"".join(draft(n) for n in range(3)))
+        found = shown(babelgate("tail", queue, "--max", "3", json=False))
+        assert found[0].split() == ["ID", "ATTEMPTS", "JOB", "DATA"]
+        assert [line.split()[1:] for line in found[1:]] == [["0", "count", f'{{"n":{n}}}'] for n in range(3)]
+
+
+class TestForPeople:
+    def test_a_message_from_publish_to_ack(self, babelgate, queue):
+        published = shown(babelgate("publish", queue, "--job", "x", "--data", '{"price": 1.10}', json=False))
+        id_ = published[0].split()[1]
+        assert published[0] == f"accepted {id_} on {queue} (local)"
+        heads, row = shown(babelgate("peek", queue, json=False))
+        assert row.split() == [id_, "0", "x", '{"price":1.10}']
+        assert shown(babelgate("receive", queue, "--ack", json=False)) == [heads, row]
+        assert shown(babelgate("receive", queue, json=False)) == []
+        assert shown(babelgate("publish", queue, stdin=draft(1) + draft(2), json=False)) == ["2 accepted, 0 refused"]
+        assert shown(babelgate("purge", queue, "--yes", json=False)) == ["2 messages removed"]
+
+    def test_an_escape_sequence_in_a_message_does_not_reach_the_terminal(self, babelgate, queue):
+        babelgate("publish", queue, "--job", "x\x1b[2J")
+        assert "\x1b" not in shown(babelgate("peek", queue, json=False))[1]
+
+    def test_validate_shows_what_would_be_written(self, babelgate, queue):
+        found = shown(babelgate("validate", queue, "--job", "x", "--trace-id", "t-1", json=False))
+        assert f"queue: {queue}" in found and "  trace_id: t-1" in found
+        (projection,) = lines(babelgate("validate", queue, "--job", "x"))
+        assert projection["envelope"]["meta"]["queue"] == queue
+        assert lines(babelgate("peek", queue)) == []
+        refused = babelgate("validate", queue, "--mode", "consume", stdin=draft(1), json=False)
+        assert (refused.returncode, refused.stdout) == (1, b"")
+
+    def test_brokers(self, babelgate):
+        heads, row = shown(babelgate("brokers", json=False))
+        assert heads.split() == ["BROKER", "KIND", "STATE", "REQUIRED", "URL"]
+        assert row.split()[:4] == ["local", "sqlite", "up", "no"]
+        assert lines(babelgate("brokers"))[0]["kind"] == "sqlite"
+
+    def test_redrive(self, babelgate, queue):
+        found = shown(babelgate("redrive", queue, "--dry-run", json=False))
+        assert found == ["0 dead letters match, 0 failed"]
+
+
+class TestSettle:
+    def test_the_output_of_receive_is_acknowledged(self, babelgate, queue):
+        babelgate("publish", queue, stdin=draft(1) + draft(2))
+        received = babelgate("receive", queue, "--max", "2")
+        assert lines(babelgate("ack", queue, stdin=received.stdout)) == [{"settled": 2, "failed": 0}]
+        assert shown(babelgate("ack", queue, stdin=received.stdout, json=False)) == ["2 settled, 0 failed"]
+        assert lines(babelgate("peek", queue)) == []
+
+    def test_nack_counts_and_what_was_not_attempted_does_not(self, babelgate, queue):
+        babelgate("publish", queue, "--job", "x")
+        for how, attempts in (("--not-attempted", 0), ("--delay-seconds=0", 0), ("--not-attempted", 1)):
+            (message,) = lines(babelgate("receive", queue, "--wait", "10"))
+            assert message["attempts"] == attempts
+            assert lines(babelgate("nack", queue, message["ack_token"], how)) == [{"settled": 1, "failed": 0}]
+
+    def test_what_is_not_settled_is_told_by_number(self, babelgate, queue):
+        babelgate("publish", queue, "--job", "x")
+        (message,) = lines(babelgate("receive", queue))
+        done = babelgate("ack", queue, stdin=f"nonsense\n\n{message['ack_token']}\n".encode())
+        assert (done.returncode, json.loads(done.stdout)) == (1, {"settled": 1, "failed": 1})
+        assert done.stderr.startswith(b"token 1: invalid_ack_token: ")
+        for stdin in (b"", b"\n", b'{"envelope": {}}\n'):
+            empty = babelgate("nack", queue, stdin=stdin)
+            assert (empty.returncode, b"ACK_TOKENS" in empty.stderr) == (2, True)
+
+
+class TestHelp:
+    @staticmethod
+    def commands(group: click.Group, *above: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+        for name, command in group.commands.items():
+            if isinstance(command, click.Group):
+                yield from TestHelp.commands(command, *above, name)
+            else:
+                yield (*above, name), command
+
+    def test_every_command_has_an_example_that_its_options_allow(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "messages.ndjson").touch()
+        for path, command in self.commands(cli):
+            words = [line.strip() for line in (command.epilog or "").splitlines()]
+            given = [line for line in words if line.startswith("babelgate ")]
+            assert given, f"{' '.join(path)} has no example"
+            for example in given:
+                said = shlex.split(example.partition(" < ")[0].partition(" > ")[0])
+                assert tuple(said[1 : len(path) + 1]) == path, example
+                # It raises UsageError for what the command does not know.
+                with command.make_context(path[-1], said[len(path) + 1 :]):
+                    pass
+
+    def test_a_shell_completes_commands(self):
+        for shell in ("bash", "zsh", "fish"):
+            done = run("", _BABELGATE_COMPLETE=f"{shell}_source")
+            assert (done.returncode, b"_BABELGATE_COMPLETE" in done.stdout) == (0, True), done.stderr
 
 
 class TestQueuesAndRedrive:
     def test_queues(self, babelgate):
         babelgate("publish", "named", "--job", "x")
-        table = babelgate("queues").stdout.decode().splitlines()
+        table = shown(babelgate("queues", json=False))
         assert table[0].split()[:3] == ["QUEUE", "BROKER", "READY"]
         (row,) = [line for line in table if line.startswith("named ")]
         assert row.split()[:3] == ["named", "local", "1"]
-        assert "named" in [found["queue"] for found in lines(babelgate("queues", "--json"))]
+        assert "named" in [found["queue"] for found in lines(babelgate("queues"))]
 
     def test_redrive(self, babelgate, running, queue):
         babelgate("publish", queue, stdin=draft(1) + draft(2) + b'{"job":"other","data":{}}')
@@ -220,7 +332,12 @@ class TestExitCodes:
             ["publish", "q", "--job", "x", "--data", "{"],
             ["publish", "q", "-", "--job", "x"],
             ["publish", "q", os.devnull, "--job", "x"],
+            ["publish", "q", "--job", "x", "--data", "[]"],
+            ["publish", "q", os.devnull],
+            ["validate", "q"],
             ["receive", "q", "--max", "0"],
+            ["nack", "q", "t", "--not-attempted", "--delay-seconds", "1"],
+            ["purge", "q"],
             ["nonsense"],
         ],
     )
@@ -248,7 +365,19 @@ class TestExitCodes:
         assert (done.returncode, b"hunter2" in done.stderr) == (2, False)
 
     @pytest.mark.parametrize(
-        "command", [["queues"], ["publish", "q", "--job", "x"], ["receive", "q"], ["redrive", "q"]]
+        "command",
+        [
+            ["queues"],
+            ["brokers"],
+            ["publish", "q", "--job", "x"],
+            ["validate", "q", "--job", "x"],
+            ["receive", "q"],
+            ["peek", "q"],
+            ["tail", "q"],
+            ["ack", "q", "token"],
+            ["purge", "q", "--yes"],
+            ["redrive", "q"],
+        ],
     )
     def test_unreachable_is_3(self, command):
         with socket.create_server(("127.0.0.1", 0)) as listener:

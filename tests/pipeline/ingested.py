@@ -27,7 +27,7 @@ class Run:
     def __call__(self, *arguments, code=0, command="ingest"):
         """The summary of a run that ends with ``code``; None where it wrote none."""
         self._summary.unlink(missing_ok=True)
-        where = [str(self.landing), "--output", self.root] if command == "ingest" else [self.root]
+        where = [str(self.landing), "--lake", self.root] if command == "ingest" else ["--lake", self.root]
         given = [command, *where, "--summary", str(self._summary), *arguments]
         result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
         assert result.exit_code == code, result.output

@@ -48,7 +48,7 @@ class Sends:
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
         url = () if command in ("validate", "ingest") else ("--url", self.url)
-        given = [command, "--output", self.root, "--summary", str(summary), *url, *map(str, arguments)]
+        given = [command, "--lake", self.root, "--summary", str(summary), *url, *map(str, arguments)]
         result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
         self.output, self.shown = result.output, result.stdout
         assert result.exit_code == code, result.output

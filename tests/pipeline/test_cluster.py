@@ -38,18 +38,18 @@ def two_workers(tmp_path):
 
 def commands(folder, root, queue):
     """All of them, in the order in which one needs what another made."""
-    sent = ["--output", root, "--to-queue", queue]
+    sent = ["--lake", root, "--to-queue", queue]
     return [
-        ["validate", f"{folder}/dump", "--output", root],
-        ["ingest", f"{folder}/landing", "--output", root],
-        ["compact", root],
-        ["metrics", root],
-        ["report", root, "--output", f"{root}/report.json"],
-        ["message", "id-1", root],
-        ["trace", "trace-0", root],
-        ["backfill", root, *sent],
-        ["redrive", root, "--select", "reason = 'invalid_dead_letter'", *sent],
-        ["replay", root, "--dry-run", *sent],
+        ["validate", f"{folder}/dump", "--lake", root],
+        ["ingest", f"{folder}/landing", "--lake", root],
+        ["compact", "--lake", root],
+        ["metrics", "--lake", root],
+        ["report", "--lake", root, "--output", f"{root}/report.json"],
+        ["message", "id-1", "--lake", root],
+        ["trace", "trace-0", "--lake", root],
+        ["backfill", *sent],
+        ["redrive", "--select", "reason = 'invalid_dead_letter'", *sent],
+        ["replay", "--dry-run", *sent],
     ]
 
 

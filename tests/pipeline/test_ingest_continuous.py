@@ -34,7 +34,7 @@ def test_readers_see_every_record_once_while_both_are_at_work(spark, tmp_path):
     writer.land(10)
     summary = tmp_path / "continuous.json"
     conf = [each for key, value in CONF.items() for each in ("--conf", f"{key}={value}")]
-    where = [str(run.landing), "--output", run.root, "--continuous", "--interval-seconds", "0.2"]
+    where = [str(run.landing), "--lake", run.root, "--continuous", "--interval-seconds", "0.2"]
     command = [sys.executable, "-m", "app", "pipeline", "ingest", *where, "--summary", str(summary), *conf]
     with (
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process,

@@ -85,7 +85,7 @@ def test_ingest_that_is_killed_goes_on(spark, tmp_path):
         for writer in writers * 5:
             writer.land(chance.randrange(1, 200))
         shutil.copy(writers[0].land(50), run.landing / f"copy-{kills}.ndjson.gz")
-        victim = Victim("ingest", str(run.landing), "--output", run.root, "--max-files", "2")
+        victim = Victim("ingest", str(run.landing), "--lake", run.root, "--max-files", "2")
         kills += victim.kill_after(partial(grown, run, folders(run)), chance.uniform(0, 4))
         if snapshot(run.store).batches:
             check(run)
@@ -109,7 +109,7 @@ def test_compact_that_is_killed_leaves_what_was(spark, tmp_path):
             writer.at += 86_400_000
             writer.land(20)
         run()
-        victim = Victim("compact", run.root, "--retain-hours", "0")
+        victim = Victim("compact", "--lake", run.root, "--retain-hours", "0")
         kills += victim.kill_after(partial(grown, run, folders(run)), chance.uniform(0, 3))
         assert run.keys() == run.expected()
         check(run)

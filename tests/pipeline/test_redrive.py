@@ -92,16 +92,16 @@ def test_quarantine_goes_back_and_tells_what_is_still_wrong(sends, running, tmp_
     write(tmp_path / "in", body(0), no_id, fixable, b"no json", b'{"job":"urn:b"}', *nowhere)
     result = sends("validate", tmp_path / "in")
     assert result["counts"]["quarantined"] == 6
-    sends("redrive", sends.root, "--dry-run")
+    sends("redrive", "--dry-run")
     assert "\\u001b[2Jq  \\u001b[31mred" in sends.shown
     assert "\x1b" not in sends.output, "what a producer says is not obeyed by the terminal"
-    told = sends("redrive", sends.root, code=4)
+    told = sends("redrive", code=4)
     assert of(told) == {"selected": 6, "accepted": 1, "rejected": 5}
     assert told["codes"] == {"unsupported_schema_version": 1, "no_queue": 2, "invalid_queue": 2}
     names = {line["message_id"] for line in sends.ledger()}
     assert names >= {"id-1", f"sha256:{hashlib.sha256(no_id).hexdigest()}"}
     assert drained(running, "q") == {"id-1": 1}
-    assert of(sends("backfill", sends.root)) == {"selected": 1, "accepted": 1}
+    assert of(sends("backfill")) == {"selected": 1, "accepted": 1}
     assert drained(running, "q") == {"id-0": 1}
 
 
@@ -190,7 +190,11 @@ def test_what_was_told_wrong_is_said_before_anything_is_sent(sends, tmp_path):
     sends(*given, "--url", "http://shop:secret@127.0.0.1:1", code=2)
     assert "secret" not in sends.output
     sends("backfill", tmp_path / "nowhere", "--from", "bodies", code=2)
-    sends("backfill", tmp_path, code=1)
+    sends("backfill", tmp_path, code=2)
+    assert "INPUTS: --from accepted reads the lake" in sends.output
+    sends("backfill", "--from", "bodies", code=2)
+    assert "INPUTS: --from bodies reads files" in sends.output
+    sends("backfill", code=1)
     assert "has no dataset accepted" in sends.output
     sends(*given, code=1)
     assert "No gateway answers at http://127.0.0.1:9." in sends.output
@@ -318,10 +322,10 @@ def test_from_the_journal(sends, tmp_path):
         process.start()
         sends.url = process.url
         sends("ingest", tmp_path / "journal")
-        told = sends("redrive", sends.root, "--from", "journal", "--to-queue", "dead", "--reset-attempts")
+        told = sends("redrive", "--from", "journal", "--to-queue", "dead", "--reset-attempts")
         assert of(told) == {"selected": 2, "accepted": 2}
         left = {each["id"] for each in listed} - {listed[0]["id"]}
         assert drained(process, "dead") == dict.fromkeys(left, 1)
-        told = sends("replay", sends.root, "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
+        told = sends("replay", "--to-queue", "again", "--select", "queue = 'q' and created_at < 1005")
         assert of(told) == {"selected": 5, "accepted": 5}
         assert drained(process, "again") == {f"id-{number}": 1 for number in range(5)}

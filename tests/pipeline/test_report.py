@@ -48,15 +48,15 @@ def root(spark, tmp_path_factory):
     good = '{"job":"urn:a","trace_id":"t","data":{},' + meta + ',"attempts":0}\n'
     bodies.write_text(good % "php" + good % "php" + good.replace('"trace_id":"t",', "") % "php" + good % "go" + "{\n")
     root = folder / "root"
-    run("ingest", landing.folder, "--output", root)
-    run("validate", bodies, "--output", root)
-    run("metrics", root)
+    run("ingest", landing.folder, "--lake", root)
+    run("validate", bodies, "--lake", root)
+    run("metrics", "--lake", root)
     return root
 
 
 @pytest.fixture(scope="module")
 def figures(root):
-    run("report", root, "--output", root / "all.json")
+    run("report", "--lake", root, "--output", root / "all.json")
     return json.loads((root / "all.json").read_bytes())
 
 
@@ -113,39 +113,41 @@ def test_what_needs_attention(figures):
 
 
 def test_one_day_is_told_by_the_hour(root):
-    run("report", root, "--output", root / "day.json", "--from", "2026-01-03", "--to", "2026-01-03")
+    run("report", "--lake", root, "--output", root / "day.json", "--from", "2026-01-03", "--to", "2026-01-03")
     figures = json.loads((root / "day.json").read_bytes())
     assert figures["unit"] == "hour"
     assert [group["name"] for group in figures["trend"]] == [f"2026-01-03T{hour:02d}" for hour in range(24)]
     assert [group["accepted"] for group in figures["trend"]] == [1, 1, *[0] * 22]
     assert figures["total"]["accepted"] == 2
     assert [each["count"] for each in figures["open"]] == [1]
-    run("report", root, "--output", root / "day.json", "--to", "2026-01-01")
+    run("report", "--lake", root, "--output", root / "day.json", "--to", "2026-01-01")
     assert json.loads((root / "day.json").read_bytes())["open"] is None, (
         "nobody has measured that, which is not nothing"
     )
 
 
 def test_the_same_numbers_in_every_form_and_the_same_bytes_again(root, figures):
-    shown = run("report", root, "--output", root / "report.html", "--note", "<b>Note</b>")
+    shown = run("report", "--lake", root, "--output", root / "report.html", "--note", "<b>Note</b>")
     page = (root / "report.html").read_text()
     assert "2026-01-01 to 2026-01-03" in shown.output
     assert "&lt;b&gt;Note&lt;/b&gt;" in page and HOSTILE not in page
     assert "4 never arrived" in page
-    run("report", root, "--output", root / "report.csv", "--summary", root / "summary.json")
+    run("report", "--lake", root, "--output", root / "report.csv", "--summary", root / "summary.json")
     assert "total,,wait_max_ms,9000\n" in (root / "report.csv").read_text()
     summary = json.loads((root / "summary.json").read_text())
     assert (summary["bytes"], summary["at_least"]) == ((root / "report.csv").stat().st_size, True)
     before = (root / "all.json").read_bytes()
-    run("report", root, "--output", root / "all.json")
+    run("report", "--lake", root, "--output", root / "all.json")
     assert (root / "all.json").read_bytes() == before
 
 
 def test_it_says_what_is_not_there(root, tmp_path):
-    shown = run("report", root, "--output", tmp_path / "r.html", "--from", "2027-01-01", code=1)
+    shown = run("report", "--lake", root, "--output", tmp_path / "r.html", "--from", "2027-01-01", code=1)
     assert "has no events from 2027-01-01 to the end" in shown.stderr
-    assert "has no dataset throughput" in run("report", tmp_path, "--output", tmp_path / "r.html", code=1).stderr
-    shown = run("report", root, "--output", tmp_path / "no" / "r.json", code=1)
+    assert (
+        "has no dataset throughput" in run("report", "--lake", tmp_path, "--output", tmp_path / "r.html", code=1).stderr
+    )
+    shown = run("report", "--lake", root, "--output", tmp_path / "no" / "r.json", code=1)
     assert "cannot be written: No such file or directory" in shown.stderr
-    shown = run("report", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2)
+    shown = run("report", "--lake", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2)
     assert "--from is later than --to" in shown.stderr

@@ -39,7 +39,7 @@ class Run:
         """The summary of a run that ends with ``code``; None where it wrote none."""
         summary = self.folder / "summary.json"
         summary.unlink(missing_ok=True)
-        given = ["validate", *map(str, arguments), "--output", str(self.folder / "out"), "--summary", str(summary)]
+        given = ["validate", *map(str, arguments), "--lake", str(self.folder / "out"), "--summary", str(summary)]
         result = CliRunner().invoke(pipeline, given, catch_exceptions=False)
         assert result.exit_code == code, result.output
         self.output = result.output

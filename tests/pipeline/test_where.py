@@ -35,7 +35,7 @@ def root(spark, tmp_path_factory):
     landing.event("accepted", DAY, "late", trace_id="trace-4", seq=25)
     landing.land()
     result = CliRunner().invoke(
-        pipeline, ["ingest", str(landing.folder), "--output", str(folder / "root")], catch_exceptions=False
+        pipeline, ["ingest", str(landing.folder), "--lake", str(folder / "root")], catch_exceptions=False
     )
     assert result.exit_code == 0, result.output
     return str(folder / "root")
@@ -62,13 +62,13 @@ def answer(*arguments, code=0):
     ],
 )
 def test_where_a_message_stands(root, message_id, standings):
-    (told,) = answer("message", message_id, root)["messages"]
+    (told,) = answer("message", message_id, "--lake", root)["messages"]
     found = [tuple(each.values()) for each in told["standings"]]
     assert found == [(queue, state, START + since, *more) for queue, state, since, *more in standings]
 
 
 def test_every_event_and_the_time_between(root):
-    (told,) = answer("message", "done", root)["messages"]
+    (told,) = answer("message", "done", "--lake", root)["messages"]
     assert [(each["event"], each["after_ms"], each["attempts"]) for each in told["events"]] == [
         ("accepted", None, 0),
         ("delivered", 1_500, 0),
@@ -80,7 +80,7 @@ def test_every_event_and_the_time_between(root):
 
 
 def test_a_trace_goes_across_queues(root):
-    found = answer("trace", "trace-1", root)["messages"]
+    found = answer("trace", "trace-1", "--lake", root)["messages"]
     assert [(each["message_id"], each["standings"][0]["queue"]) for each in found] == [
         ("done", "orders"),
         ("child", "emails"),
@@ -89,50 +89,53 @@ def test_a_trace_goes_across_queues(root):
 
 
 def test_people_read_it(root):
-    shown = ask("message", "done", root)
+    shown = ask("message", "done", "--lake", root)
     lines = [line.strip() for line in shown.stdout.splitlines()]
     assert lines[0] == "message done"
     assert any(line.split()[2:4] == ["10", "s"] and "delivered" in line for line in lines)
     assert lines[-1] == "→ done: acked in orders at 2026-01-01 00:00:13.000"
-    tree = ask("trace", "trace-1", root).stdout
+    tree = ask("trace", "trace-1", "--lake", root).stdout
     assert tree.startswith("trace trace-1: 2 messages")
     assert "→ with a consumer of emails since 2026-01-01 00:00:14.000, leased until 2026-01-01 00:00:44.000" in tree
 
 
 def test_what_a_message_says_is_not_obeyed_by_the_terminal(root):
-    for shown in (ask("message", "dead", root).stdout, ask("trace", "trace-2", root).stdout):
+    for shown in (ask("message", "dead", "--lake", root).stdout, ask("trace", "trace-2", "--lake", root).stdout):
         assert "urn:\\u001b[31m:\\u009b[bold]red\\udb40\\udc01" in shown
         assert "\x1b" not in shown and "\x9b" not in shown
-    shown = ask("message", "dead", root, "--format", "json").stdout
+    shown = ask("message", "dead", "--lake", root, "--format", "json").stdout
     assert "\x9b" not in shown
     assert json.loads(shown)["messages"][0]["job"] == HOSTILE
 
 
 def test_what_is_missing_is_said(root):
-    shown = ask("message", "late", root)
+    shown = ask("message", "late", "--lake", root)
     assert "10 records are missing, between 2026-01-01 00:00:32.000 and 2026-01-02" in shown.stderr
     assert "at least this has happened" in shown.stderr
-    late = answer("message", "late", root)
+    late = answer("message", "late", "--lake", root)
     assert late["at_least"]
     assert [(each["kind"], each["records"]) for each in late["missing"]] == [("hole", 10)]
-    before = answer("message", "done", root, "--to", "2025-12-31", code=1)
+    before = answer("message", "done", "--lake", root, "--to", "2025-12-31", code=1)
     assert before["messages"] == []
 
 
 def test_what_is_not_there_ends_with_1_and_says_what_was_searched(root):
-    shown = ask("message", "nobody", root, code=1)
+    shown = ask("message", "nobody", "--lake", root, code=1)
     assert shown.stdout == ""
     assert (
         "no event of message nobody in 15 records of 1 processes, from 2026-01-01 00:00:00.000 to 2026-01-02 "
         "00:00:00.000 UTC" in shown.stderr
     )
     assert "10 records are missing" in shown.stderr
-    shown = ask("trace", "trace-1", root, "--from", "2026-01-02", code=1)
+    shown = ask("trace", "trace-1", "--lake", root, "--from", "2026-01-02", code=1)
     assert "in 1 records of 1 processes, from 2026-01-02 00:00:00.000 to 2026-01-02 00:00:00.000 UTC" in shown.stderr
-    shown = ask("trace", "trace-1", root, "--from", "2026-03-01", code=1)
+    shown = ask("trace", "trace-1", "--lake", root, "--from", "2026-03-01", code=1)
     assert "in 0 records: the journal has none of that time" in shown.stderr
 
 
 def test_usage(root, tmp_path):
-    assert "before --from" in ask("message", "m", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2).stderr
-    assert "has no dataset journal" in ask("message", "m", str(tmp_path), code=1).stderr
+    assert (
+        "before --from"
+        in ask("message", "m", "--lake", root, "--from", "2026-01-02", "--to", "2026-01-01", code=2).stderr
+    )
+    assert "has no dataset journal" in ask("message", "m", "--lake", str(tmp_path), code=1).stderr

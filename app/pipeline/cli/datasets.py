@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from app.pipeline.cli.options import DATE, retains, starts_spark
+from app.pipeline.cli.options import DATE, in_lake, retains, starts_spark
 from app.pipeline.spark.launch import Launch
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  babelgate pipeline validate dumps/ --lake lake --max-quarantine-rate 0.01")
 @click.argument("inputs", nargs=-1, required=True)
-@click.option("--output", required=True, metavar="ROOT", help="Folder or URL for accepted/ and quarantined/.")
+@in_lake
 @click.option(
     "--format",
     "form",
@@ -36,14 +36,14 @@ from app.pipeline.spark.launch import Launch
 def validate(
     launch: Launch,
     inputs: tuple[str, ...],
-    output: str,
+    lake: str,
     form: str,
     column: str | None,
     max_quarantine_rate: float | None,
     max_body_bytes: int | None,
     force: bool,
 ) -> None:
-    """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ below ROOT.
+    """Sort the bodies in INPUTS, files or folders, into accepted/ and quarantined/ of the lake.
 
     Reads NDJSON (plain, gzip, zstd), Parquet with a column of bodies, and exports of dead letters, as the API lists
     them.
@@ -52,14 +52,12 @@ def validate(
     from app.pipeline.validate.job import validate as run
 
     reading = ReadOptions(form, column, max_body_bytes or MAX_BODY_BYTES)
-    run(launch, inputs, output, reading, max_quarantine_rate, force)
+    run(launch, inputs, lake, reading, max_quarantine_rate, force)
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  babelgate pipeline ingest /var/lib/babelgate/journal --lake lake")
 @click.argument("landing")
-@click.option(
-    "--output", required=True, metavar="ROOT", help="Folder or URL for journal/, journal_corrupt/ and journal_gaps/."
-)
+@in_lake
 @click.option(
     "--once/--continuous",
     default=True,
@@ -76,29 +74,29 @@ def validate(
 @click.option(
     "--max-files", type=click.IntRange(min=1), default=1000, show_default=True, help="Most segments per batch."
 )
-@click.option("--checkpoint", metavar="FOLDER", help="Folder for the list of segments read.  [default: in ROOT]")
+@click.option("--checkpoint", metavar="FOLDER", help="Folder for the list of segments read.  [default: in the lake]")
 @starts_spark
 def ingest(
     launch: Launch,
     landing: str,
-    output: str,
+    lake: str,
     once: bool,
     interval_seconds: float,
     max_files: int,
     checkpoint: str | None,
 ) -> None:
-    """Read the journal's segments in LANDING, a folder or URL, into journal/ below ROOT, every record once.
+    """Read the journal's segments in LANDING, a folder or URL, into journal/ of the lake, every record once.
 
     Corrupt lines go to journal_corrupt/, and journal_gaps/ lists missing records. The command may be killed at any time
     and started again.
     """
     from app.pipeline.journal.ingest import ingest as run
 
-    run(launch, landing, output, None if once else interval_seconds, max_files, checkpoint)
+    run(launch, landing, lake, None if once else interval_seconds, max_files, checkpoint)
 
 
-@click.command()
-@click.argument("root")
+@click.command(epilog="\b\nExample:\n  babelgate pipeline compact --lake lake")
+@in_lake
 @click.option(
     "--target-mib",
     type=click.FloatRange(min=0.01),
@@ -109,19 +107,19 @@ def ingest(
 @retains("replaced files stay")
 @click.option("--force", is_flag=True, help="Compact every date, not only those with new batches.")
 @starts_spark
-def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, force: bool) -> None:
-    """Merge the small files of journal/ below ROOT: one set per date, sorted by queue and message.
+def compact(launch: Launch, lake: str, target_mib: float, retain_hours: float, force: bool) -> None:
+    """Merge the small files of journal/ of the lake: one set per date, sorted by queue and message.
 
     Readers see either the former files or the new ones. ingest may run meanwhile. Files replaced longer than
     --retain-hours ago are removed.
     """
     from app.pipeline.journal.compact import compact as run
 
-    run(launch, root, target_mib, retain_hours, force)
+    run(launch, lake, target_mib, retain_hours, force)
 
 
-@click.command()
-@click.argument("root")
+@click.command(epilog="\b\nExample:\n  babelgate pipeline metrics --lake lake --from 2026-01-01 --to 2026-01-31")
+@in_lake
 @click.option("--from", "start", type=DATE, metavar="DATE", help="The first date to compute.  [default: the first]")
 @click.option("--to", "end", type=DATE, metavar="DATE", help="The last date to compute.  [default: the last]")
 @click.option(
@@ -136,14 +134,14 @@ def compact(launch: Launch, root: str, target_mib: float, retain_hours: float, f
 @starts_spark
 def metrics(
     launch: Launch,
-    root: str,
+    lake: str,
     start: datetime | None,
     end: datetime | None,
     lookback_days: int,
     force: bool,
     retain_hours: float,
 ) -> None:
-    """Measure the journal below ROOT: counts, rates, times, sizes, and the lifecycle of every message.
+    """Measure the journal of the lake: counts, rates, times, sizes, and the lifecycle of every message.
 
     Only dates that new events touch are recomputed. Dates are UTC.
     """
@@ -152,11 +150,11 @@ def metrics(
 
     if start is not None and end is not None and start > end:
         raise click.BadParameter("it is before --from", param_hint="--to")
-    run(launch, root, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
+    run(launch, lake, DateRange(start and start.date(), end and end.date(), lookback_days), force, retain_hours)
 
 
-@click.command()
-@click.argument("root")
+@click.command(epilog="\b\nExample:\n  babelgate pipeline report --lake lake --output report.html")
+@in_lake
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="The file to write.  [default: report.FORMAT]"
 )
@@ -172,14 +170,14 @@ def metrics(
 @starts_spark
 def report(
     launch: Launch,
-    root: str,
+    lake: str,
     output: Path | None,
     form: str | None,
     first: datetime | None,
     last: datetime | None,
     note: str | None,
 ) -> None:
-    """Make a report of the datasets of `metrics` (and `validate`) below ROOT: one self-contained HTML page.
+    """Make a report of the datasets of `metrics` (and `validate`) in the lake: one self-contained HTML page.
 
     JSON and CSV contain the same numbers.
     """
@@ -189,4 +187,4 @@ def report(
         raise click.UsageError("--from is later than --to")
     ending = "" if output is None else output.suffix.removeprefix(".").lower()
     form = form or (ending if ending in ("html", "json", "csv") else "html")
-    run(launch, root, output or Path(f"report.{form}"), form, first and first.date(), last and last.date(), note)
+    run(launch, lake, output or Path(f"report.{form}"), form, first and first.date(), last and last.date(), note)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.pipeline.cli.options import DATE, starts_spark
+from app.pipeline.cli.options import DATE, in_lake, starts_spark
 from app.pipeline.errors import JobFailed
 from app.pipeline.spark.launch import Launch
 
@@ -21,46 +21,46 @@ def _search_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--to", "last", type=DATE, metavar="DATE", help="The last day to search, UTC, included."),
         click.option("--from", "first", type=DATE, metavar="DATE", help="The first day to search, UTC."),
         click.option("--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True),
-        click.argument("root"),
+        in_lake,
     ):
         command = option(command)
     return command
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  babelgate pipeline message 8c1f2d6e-0a55-4d0a-9d0d-0a6c1f6f2b11 --lake lake")
 @click.argument("message_id")
 @_search_options
 @starts_spark
 def message(
-    launch: Launch, message_id: str, root: str, form: str, first: datetime | None, last: datetime | None
+    launch: Launch, message_id: str, lake: str, form: str, first: datetime | None, last: datetime | None
 ) -> None:
-    """Show where the message MESSAGE_ID is, and all its events in the journal below ROOT.
+    """Show where the message MESSAGE_ID is, and all its events in the journal of the lake.
 
     Exits with 1 if the journal has no event of it.
     """
     from app.pipeline.find.render import render_message
 
-    found = _search(launch, "message", message_id, root, first, last)
+    found = _search(launch, "message", message_id, lake, first, last)
     _print_result(launch, found, form, f"message {message_id}", lambda: render_message(found))
 
 
-@click.command()
+@click.command(epilog="\b\nExample:\n  babelgate pipeline trace 7b3e0c55-2f0a-4b9e-8a39-0a4f9a3a7d10 --lake lake")
 @click.argument("trace_id")
 @_search_options
 @starts_spark
-def trace(launch: Launch, trace_id: str, root: str, form: str, first: datetime | None, last: datetime | None) -> None:
-    """Show where the messages of the trace TRACE_ID are, across all queues, from the journal below ROOT.
+def trace(launch: Launch, trace_id: str, lake: str, form: str, first: datetime | None, last: datetime | None) -> None:
+    """Show where the messages of the trace TRACE_ID are, across all queues, from the journal of the lake.
 
     Exits with 1 if the journal has no event of it.
     """
     from app.pipeline.find.render import render_trace
 
-    found = _search(launch, "trace", trace_id, root, first, last)
+    found = _search(launch, "trace", trace_id, lake, first, last)
     _print_result(launch, found, form, f"trace {trace_id}", lambda: render_trace(found, trace_id))
 
 
 def _search(
-    launch: Launch, kind: str, sought: str, root: str, first: datetime | None, last: datetime | None
+    launch: Launch, kind: str, sought: str, lake: str, first: datetime | None, last: datetime | None
 ) -> SearchResult:
     from app.pipeline.find import search
     from app.pipeline.journal.reader import existing
@@ -70,7 +70,7 @@ def _search(
         raise click.BadParameter("it is before --from", param_hint="--to")
     find = search.message if kind == "message" else search.trace
     with launch.spark(kind) as spark, progress(spark, kind):
-        journal = existing(spark, root)
+        journal = existing(spark, lake)
         return find(journal, sought, search.dates_between(journal, first and first.date(), last and last.date()))
 
 

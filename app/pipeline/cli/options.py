@@ -13,6 +13,14 @@ from app.pipeline.spark.launch import Launch
 
 DATE = click.DateTime(["%Y-%m-%d"])
 
+in_lake = click.option(
+    "--lake",
+    required=True,
+    envvar="BABELGATE_LAKE",
+    metavar="ROOT",
+    help="Folder or URL of the lake, which holds all datasets of the pipeline; or set BABELGATE_LAKE.",
+)
+
 
 def retains(what: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Adds ``--retain-hours`` to a command. ``what``: subject and verb of its help text."""

@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from app.pipeline.cli.options import starts_spark
+from app.pipeline.cli.options import in_lake, starts_spark
 from app.pipeline.spark.launch import Launch
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., Find]], Callable[
     def decorate(command: Callable[..., Find]) -> Callable[..., None]:
         @starts_spark
         @functools.wraps(command)
-        def sent(launch: Launch, output: str, **values: Any) -> None:
-            own = {name: values.pop(name) for name in inspect.signature(command).parameters}
-            _send(launch, command.__name__, output, command(**own), column=own.get("column"), **values)
+        def sent(launch: Launch, lake: str, **values: Any) -> None:
+            own = {name: values.pop(name) for name in inspect.signature(command).parameters if name != "lake"}
+            _send(launch, command.__name__, lake, command(lake=lake, **own), column=own.get("column"), **values)
 
         option = click.option(
             "--drop-dead-letter/--keep-dead-letter",
@@ -49,7 +49,7 @@ def _sends(drops_dead_letter: bool) -> Callable[[Callable[..., Find]], Callable[
 
 
 _OPTIONS = (
-    click.option("--output", required=True, metavar="ROOT", help="Folder or URL for ledger/."),
+    in_lake,
     click.option("--url", envvar="BABELGATE_URL", default=_LOCAL_URL, show_default=True, help="URL of the gateway."),
     click.option("--token", envvar="BABELGATE_TOKEN", help="Bearer token; prefer the variable BABELGATE_TOKEN."),
     click.option(
@@ -88,7 +88,7 @@ _OPTIONS = (
 def _send(
     launch: Launch,
     job: str,
-    output: str,
+    lake: str,
     find: Find,
     *,
     url: str,
@@ -119,67 +119,82 @@ def _send(
         raise click.BadParameter(fault, param_hint="--url")
     changes = Changes(reset_attempts, drop_dead_letter)
     request = SendRequest(job, Target(url, secret or None), changes, **options)
-    send_messages(launch, request, output, find)
+    send_messages(launch, request, lake, find)
 
 
-@click.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.command(
+    epilog="\b\nExamples:\n  babelgate pipeline redrive --lake lake --dry-run"
+    "\n  babelgate pipeline redrive dead.json --from dead-letters --lake lake --reset-attempts"
+)
+@click.argument("inputs", nargs=-1)
 @click.option(
     "--from",
     "origin",
     type=click.Choice(["quarantined", "dead-letters", "journal"]),
     default="quarantined",
     show_default=True,
-    help="Kind of INPUTS.",
+    help="Where the messages are: a dataset of the lake, or files.",
 )
 @_sends(drops_dead_letter=True)
-def redrive(inputs: tuple[str, ...], origin: str) -> Find:
+def redrive(lake: str, inputs: tuple[str, ...], origin: str) -> Find:
     """Send quarantined or dead-lettered messages to their queues again.
 
-    INPUTS: the ROOT of quarantined/; or exports of dead letters, as the API lists them; or the ROOT of a journal/ with
-    bodies, for messages that are in a dead-letter queue. Nothing is removed there.
+    They come from quarantined/ of the lake; with --from dead-letters from INPUTS, exports of dead letters as the API
+    lists them; with --from journal from a journal/ with bodies, those that are in a dead-letter queue. Nothing is
+    removed there.
     """
     if origin == "dead-letters":
-        return _files(inputs, "dead-letters", None)
-    root = _one(inputs)
-    return _journal(root, dead=True) if origin == "journal" else _dataset(root, origin)
+        return _files(_some(inputs, origin), "dead-letters", None)
+    _no(inputs, origin)
+    return _journal(lake, dead=True) if origin == "journal" else _dataset(lake, origin)
 
 
-@click.command()
-@click.argument("root")
+@click.command(epilog="\b\nExample:\n  babelgate pipeline replay --lake lake --to-queue orders-replayed --dry-run")
 @_sends(drops_dead_letter=False)
-def replay(root: str) -> Find:
-    """Send the messages of the journal/ below ROOT again, which must contain bodies.
+def replay(lake: str) -> Find:
+    """Send the messages of the lake's journal/ again, which must contain bodies.
 
     Each message is sent once, as it was accepted, or else as it was first delivered.
     """
-    return _journal(root, dead=False)
+    return _journal(lake, dead=False)
 
 
-@click.command()
-@click.argument("inputs", nargs=-1, required=True)
+@click.command(
+    epilog="\b\nExamples:\n  babelgate pipeline backfill --lake lake --dry-run"
+    "\n  babelgate pipeline backfill dumps/ --from bodies --lake lake"
+)
+@click.argument("inputs", nargs=-1)
 @click.option(
     "--from",
     "origin",
     type=click.Choice(["accepted", "bodies"]),
     default="accepted",
     show_default=True,
-    help="Kind of INPUTS.",
+    help="Where the messages are: a dataset of the lake, or files.",
 )
 @click.option("--column", help="Parquet column of the bodies.  [default: body, or the only fitting one]")
 @_sends(drops_dead_letter=False)
-def backfill(inputs: tuple[str, ...], origin: str, column: str | None) -> Find:
+def backfill(lake: str, inputs: tuple[str, ...], origin: str, column: str | None) -> Find:
     """Send stored messages.
 
-    INPUTS: the ROOT of accepted/; or files and folders of bodies, NDJSON (plain, gzip, zstd) or Parquet.
+    They come from accepted/ of the lake; with --from bodies from INPUTS: files and folders of bodies, NDJSON (plain,
+    gzip, zstd) or Parquet.
     """
-    return _files(inputs, "auto", column) if origin == "bodies" else _dataset(_one(inputs), origin)
+    if origin == "bodies":
+        return _files(_some(inputs, origin), "auto", column)
+    _no(inputs, origin)
+    return _dataset(lake, origin)
 
 
-def _one(inputs: tuple[str, ...]) -> str:
-    if len(inputs) > 1:
-        raise click.UsageError("INPUTS must be one ROOT, unless they are files.")
-    return inputs[0]
+def _some(inputs: tuple[str, ...], origin: str) -> tuple[str, ...]:
+    if not inputs:
+        raise click.UsageError(f"INPUTS: --from {origin} reads files, and none is given.")
+    return inputs
+
+
+def _no(inputs: tuple[str, ...], origin: str) -> None:
+    if inputs:
+        raise click.UsageError(f"INPUTS: --from {origin} reads the lake, and no files.")
 
 
 def _dataset(root: str, dataset: str) -> Find:

@@ -1,0 +1,53 @@
+"""What the commands that call a running gateway share: the connection, and how they print."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import IO, Any
+
+import click
+
+from app.cli.output import gateway_errors
+
+LOCAL_URL = "http://127.0.0.1:8080"
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs, one object per line.")
+
+
+def connects(command: Callable[..., None]) -> Callable[..., None]:
+    """Add connection options to ``command`` and pass it a Client. Errors of the client end the program."""
+
+    @functools.wraps(command)
+    def connected(url: str, token: str | None, token_file: IO[str] | None, **arguments: Any) -> None:
+        from app.cli.client import Client
+
+        secret = (token or (token_file.read() if token_file else "")).strip()
+        if not (secret.isascii() and secret.isprintable()):
+            # The value may still be a secret, so it is not quoted.
+            raise click.BadParameter("a token must be one line of ASCII", param_hint="--token")
+        with gateway_errors(), Client(url, secret or None) as client:
+            command(client, **arguments)
+
+    for option in (
+        click.option(
+            "--token-file",
+            type=click.File(errors="replace"),
+            envvar="BABELGATE_TOKEN_FILE",
+            help="A file that contains the token.",
+        ),
+        click.option(
+            "--token", envvar="BABELGATE_TOKEN", help="The bearer token; prefer the variable BABELGATE_TOKEN."
+        ),
+        click.option(
+            "--url", envvar="BABELGATE_URL", default=LOCAL_URL, show_default=True, help="The URL of the gateway."
+        ),
+    ):
+        connected = option(connected)
+    return connected
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
