@@ -11,7 +11,12 @@ Json = dict[str, Any]
 _TEXT: Json = {"type": "string", "pattern": r"[^ \t\n\v\f\r]"}
 _COUNT: Json = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
 _OBJECT: Json = {"type": "object", "additionalProperties": True}
-_LANG: Json = {"enum": list(LANGS)}
+_LANG: Json = {"type": "string", "enum": list(LANGS)}
+_ID: Json = {
+    "type": "string",
+    "pattern": r"^(?=.*[!-~])[ -~]{1,128}$",
+    "description": "Identifies the message: 1 to 128 printable ASCII characters, not all blank. By convention a UUID.",
+}
 _WRITTEN_TEXT: Json = {"type": ["string", "null"]}
 _FULL_META = ("id", "queue", "lang", "schema_version", "created_at")
 
@@ -20,23 +25,35 @@ def _without(names: tuple[str, ...]) -> Json:
     return {"not": {"enum": list(names)}}
 
 
-_META: Json = {
-    "type": "object",
-    "required": list(_FULL_META),
-    "properties": {
-        "id": _TEXT | {"description": "A UUID."},
-        "queue": _TEXT | {"description": "The queue of the path."},
-        "lang": _LANG,
-        "schema_version": {"type": "integer", "const": 1},
-        "created_at": _COUNT | {"description": "Unix milliseconds UTC."},
+_OPTIONS: Json = {
+    "delay_seconds": {
+        "type": "number",
+        "minimum": 0,
+        "description": "Seconds until the message can be received; may be decimal; at most the broker's "
+        "`max_delay_seconds`. Without it: 0. Not together with the query parameter of this name.",
+        "examples": [60],
     },
-    "propertyNames": _without(FORBIDDEN_META),
+    "ordering_key": _TEXT
+    | {
+        "description": "Messages with the same key stay in order, where the broker supports it.",
+        "examples": ["customer-42"],
+    },
+    "headers": {
+        "description": "Native headers of the message, where the broker supports them. They are no part of the body.",
+        "type": "object",
+        "propertyNames": _TEXT,
+        "additionalProperties": {"type": "string", "minLength": 1},
+    },
+    "idempotency_key": {
+        "description": "Publishes the message once, like the header `Idempotency-Key` of a single publish: 1 to 255 "
+        "printable ASCII characters.",
+        "type": "string",
+        "pattern": "^[ -~]{1,255}$",
+        "examples": ["order-4711"],
+    },
 }
-_DRAFT_META: Json = {
-    "type": "object",
-    "properties": {"lang": _LANG, "ext": {"description": "Extensions: an object, by vendor."}},
-    "propertyNames": _without((*FORBIDDEN_META, "id", "queue", "schema_version", "created_at")),
-}
+"""Members that belong to the message and not to its body. ``null`` means the same as none. The document does not say
+so, because generators make a class of its own for it."""
 
 SCHEMAS: Json = {
     "Envelope": {
@@ -48,10 +65,23 @@ SCHEMAS: Json = {
             | {"description": "The kind of the message, as a URN.", "examples": ["urn:babel:emails:welcome"]},
             "trace_id": _TEXT | {"description": "By convention a UUID."},
             "data": _OBJECT | {"description": "The payload; key order and number literals are preserved."},
-            "meta": _META,
-            "attempts": _COUNT,
+            "meta": {"$ref": "#/components/schemas/EnvelopeMeta"},
+            "attempts": _COUNT | {"description": "The number of earlier deliveries that ended without an ack."},
         },
         "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
+    },
+    "EnvelopeMeta": {
+        "description": "The facts of a message that its producer has recorded.",
+        "type": "object",
+        "required": list(_FULL_META),
+        "properties": {
+            "id": _ID,
+            "queue": _TEXT | {"description": "The queue of the path."},
+            "lang": _LANG | {"description": "The language of the producer."},
+            "schema_version": {"type": "integer", "const": 1, "description": "The version of the envelope's schema."},
+            "created_at": _COUNT | {"description": "Unix milliseconds UTC."},
+        },
+        "propertyNames": _without(FORBIDDEN_META),
     },
     "ReceivedEnvelope": {
         "description": "The envelope as stored on the queue. This gateway writes all members of `Envelope`; another "
@@ -62,53 +92,51 @@ SCHEMAS: Json = {
             "job": _WRITTEN_TEXT,
             "trace_id": _TEXT,
             "data": _OBJECT,
-            "meta": {
-                "type": "object",
-                "required": ["schema_version"],
-                "properties": {
-                    "id": _WRITTEN_TEXT,
-                    "queue": _WRITTEN_TEXT,
-                    "lang": _WRITTEN_TEXT,
-                    "schema_version": {"type": "integer", "const": 1},
-                    "created_at": {"type": ["integer", "null"], "description": "Unix milliseconds UTC."},
-                },
-            },
+            "meta": {"$ref": "#/components/schemas/ReceivedEnvelopeMeta"},
             "attempts": {"type": "integer", "description": "The `attempts` of the delivery takes precedence."},
         },
     },
+    "ReceivedEnvelopeMeta": {
+        "description": "`meta` as stored on the queue. Another program may omit all members but `schema_version`.",
+        "type": "object",
+        "required": ["schema_version"],
+        "properties": {
+            "id": _WRITTEN_TEXT | {"description": "Identifies the message. By convention a UUID."},
+            "queue": _WRITTEN_TEXT | {"description": "The queue that the producer has named."},
+            "lang": _WRITTEN_TEXT | {"description": "The language of the producer."},
+            "schema_version": {"type": "integer", "const": 1, "description": "The version of the envelope's schema."},
+            "created_at": {"type": ["integer", "null"], "description": "Unix milliseconds UTC."},
+        },
+    },
     "Draft": {
-        "description": "An envelope without its ids, time and version, which the gateway adds.",
+        "description": "The ordinary body of a publish: an envelope without its ids, time and version, which the "
+        "gateway adds, and options of the message, which do not become part of its body.",
         "type": "object",
         "required": ["job", "data"],
         "properties": {
-            "job": _TEXT | {"examples": ["urn:babel:emails:welcome"]},
-            "data": _OBJECT,
-            "trace_id": {"type": ["string", "null"]},
-            "meta": _DRAFT_META,
+            "job": _TEXT
+            | {"description": "The kind of the message, as a URN.", "examples": ["urn:babel:emails:welcome"]},
+            "data": _OBJECT | {"description": "The payload; key order and number literals are preserved."},
+            "trace_id": _TEXT | {"description": "By convention a UUID. Without it: a new one."},
+            "meta": {"$ref": "#/components/schemas/DraftMeta"},
+            **_OPTIONS,
         },
-        "propertyNames": _without((*FORBIDDEN, "attempts", "urn", "dead_letter")),
+        "additionalProperties": False,
+    },
+    "DraftMeta": {
+        "description": "What a draft may say of its producer. The gateway adds the other members.",
+        "type": "object",
+        "properties": {
+            "lang": _LANG | {"description": "The language of the producer. Without it: `python`."},
+            "ext": {"description": "Extensions: an object, by vendor."},
+        },
+        "additionalProperties": False,
     },
     "Entry": {
-        "description": "An envelope or a draft, with options of the message that are not part of its body.",
+        "description": "A full envelope, with options of the message, which do not become part of its body.",
         "type": "object",
         "required": ["envelope"],
-        "properties": {
-            "envelope": {"anyOf": [{"$ref": "#/components/schemas/Draft"}, {"$ref": "#/components/schemas/Envelope"}]},
-            "delay_seconds": {"type": ["number", "null"], "minimum": 0},
-            "ordering_key": _TEXT
-            | {"type": ["string", "null"], "description": "Orders or groups messages, where the broker supports it."},
-            "headers": {
-                "description": "Native headers, where the broker supports them.",
-                "type": ["object", "null"],
-                "propertyNames": _TEXT,
-                "additionalProperties": {"type": "string", "minLength": 1},
-            },
-            "idempotency_key": {
-                "description": "Publishes the message once, like the header `Idempotency-Key` of a single publish.",
-                "type": ["string", "null"],
-                "pattern": "^[ -~]{1,255}$",
-            },
-        },
+        "properties": {"envelope": {"$ref": "#/components/schemas/Envelope"}, **_OPTIONS},
         "additionalProperties": False,
     },
     "Job": {
@@ -124,6 +152,7 @@ SCHEMAS: Json = {
             "queue": _TEXT | {"description": "The queue of the path."},
             "args": {
                 "type": "array",
+                "items": {},
                 "description": "A single object becomes the envelope's `data`; any other list becomes `data.args`.",
             },
             "meta": _OBJECT,
@@ -131,13 +160,10 @@ SCHEMAS: Json = {
             "expires_at": {"type": ["string", "null"], "format": "date-time"},
         },
     },
-    "Publication": {
-        "anyOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("Draft", "Envelope", "Entry")],
-    },
 }
 
 DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
-ENTRY: Json = {"envelope": DRAFT, "delay_seconds": 1.5}
+OPTIONS: Json = {**DRAFT, "delay_seconds": 60, "idempotency_key": "order-4711"}
 JOB: Json = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 ENVELOPE_EXAMPLE: Json = {
     "job": "urn:babel:emails:welcome",
@@ -152,3 +178,4 @@ ENVELOPE_EXAMPLE: Json = {
     },
     "attempts": 0,
 }
+ENTRY: Json = {"envelope": ENVELOPE_EXAMPLE, "delay_seconds": 1.5}

@@ -25,7 +25,8 @@ _VERBOSE = {
             "in": "query",
             "required": False,
             "allowEmptyValue": True,
-            "schema": {"enum": ["true", "false", "1", "0", ""]},
+            "description": "Whether to list the brokers. Without a value: `true`. Without the parameter: `false`.",
+            "schema": {"type": "string", "enum": ["true", "false", "1", "0", ""]},
         }
     ]
 }

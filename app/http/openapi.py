@@ -85,7 +85,7 @@ _REQUEST_ID: Json = {
 }
 _SECONDS = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
-    401: {"WWW-Authenticate": {"required": True, "schema": {"const": 'Bearer realm="babelgate"'}}},
+    401: {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": 'Bearer realm="babelgate"'}}},
     409: _SECONDS,
     429: _SECONDS,
     503: _SECONDS,
@@ -115,7 +115,7 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         "components": {
             "schemas": dict(sorted({**_named(schemas), **_named(COMPONENTS), **SCHEMAS, "Problem": _PROBLEM}.items())),
             "responses": dict(_problems()),
-            "parameters": {"Queue": _QUEUE},
+            "parameters": {"QueueName": _QUEUE},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -125,7 +125,7 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
 
 def _path(path: str, operations: dict[str, Json]) -> Json:
     item: Json = {method: _operation(path, method, operation) for method, operation in operations.items()}
-    return {"parameters": [{"$ref": "#/components/parameters/Queue"}], **item} if "{queue}" in path else item
+    return {"parameters": [{"$ref": "#/components/parameters/QueueName"}], **item} if "{queue}" in path else item
 
 
 def _operation(path: str, method: str, operation: Json) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from app.gateway.model import Receipt
 from app.http import schemas
-from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
+from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB, OPTIONS
 from app.ojs import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"
@@ -53,18 +54,37 @@ def query_of(kind: type[Struct]) -> list[Json]:
     ]
 
 
+ENVELOPE_TYPE = "application/vnd.babelqueue.envelope+json"
+ENTRY_TYPE = "application/vnd.babelqueue.entry+json"
+# One media type per kind of body, and the draft alone as JSON: generators make a class of each, and take the first for
+# the type of the argument. The service accepts each kind with any of these media types but the last.
 PUBLISH_BODY: Json = {
     "required": True,
     "content": {
         "application/json": {
-            "schema": ref("Publication"),
+            "schema": ref("Draft"),
             "examples": {
                 "draft": {"summary": "A draft, which the gateway completes", "value": DRAFT},
-                "entry": {"summary": "An entry: an envelope or draft with a delay, headers or keys", "value": ENTRY},
+                "options": {"summary": "A draft with a delay of a minute, published once", "value": OPTIONS},
             },
         },
+        ENVELOPE_TYPE: {"schema": ref("Envelope"), "example": ENVELOPE_EXAMPLE},
+        ENTRY_TYPE: {"schema": ref("Entry"), "example": ENTRY},
         MEDIA_TYPE: {"schema": ref("Job"), "example": JOB},
     },
+}
+# Not in `content`: the generators have no type for NDJSON, and one makes a client that fails at every call when there
+# is more than one kind of array.
+_BATCH_EXTENSION: Json = {
+    "x-also-accepts": [
+        {"mediaType": "application/json", "itemSchemas": [ref("Envelope"), ref("Entry")]},
+        {
+            "mediaType": "application/x-ndjson",
+            "itemSchemas": [ref("Draft"), ref("Envelope"), ref("Entry")],
+            "example": "".join(f"{json.dumps(line)}\n" for line in (DRAFT, OPTIONS)),
+        },
+        {"mediaType": MEDIA_TYPE, "itemSchemas": [ref("Job")]},
+    ]
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
 VALIDATE_QUERY = query_of(schemas.ValidateParameters)
@@ -79,7 +99,7 @@ IDEMPOTENCY_KEY: Json = {
 _REPLAYED: Json = {
     "Idempotency-Replayed": {
         "description": "This is the answer to the first request with this key; this request wrote nothing.",
-        "schema": {"const": "true"},
+        "schema": {"type": "string", "const": "true"},
     }
 }
 
@@ -127,7 +147,12 @@ _RECEIVED_EXAMPLE = {
 _RECEIVED: Json = {
     "200": {
         "description": "Deliveries, oldest first; an empty list when there are none.",
-        "headers": {"Cache-Control": {"schema": {"const": "no-store"}}},
+        "headers": {
+            "Cache-Control": {
+                "description": "Always `no-store`: a stored answer would hand out its tokens again.",
+                "schema": {"type": "string", "const": "no-store"},
+            }
+        },
         "content": {
             "application/json": {"schema": ref("Received"), "example": _RECEIVED_EXAMPLE},
         },
@@ -166,7 +191,7 @@ _RECEIVED_OR_BARE = _RECEIVED | {
     "200": _RECEIVED["200"]
     | {
         "content": _RECEIVED["200"]["content"]
-        | {"application/vnd.babelqueue.envelope+json": {"schema": ref("ReceivedEnvelope")}}
+        | {ENVELOPE_TYPE: {"schema": ref("ReceivedEnvelope"), "example": ENVELOPE_EXAMPLE}}
     }
 }
 _RECEIVE_TEXT = (
@@ -183,7 +208,8 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "tags": ["publish"],
             "summary": "Publish one message",
             "description": "The answer comes after the broker has durably accepted the message, never before. "
-            "The body is a full envelope, a draft that the gateway completes, or an entry that wraps one of these.",
+            "The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any "
+            "JSON media type takes any of them; the types below are for clients that are generated.",
             "parameters": [*PUBLISH_QUERY, IDEMPOTENCY_KEY],
             "requestBody": PUBLISH_BODY,
             "responses": {
@@ -218,23 +244,20 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "operationId": "publish_batch",
             "tags": ["publish"],
             "summary": "Publish many messages",
-            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON with one entry "
-            "per line; blank lines are skipped. Each entry is a body of a single publish and has its own result, in "
-            "order. The first 100 failed entries have `detail` and `errors`; failed entries after the 10,000th are "
-            "only counted.",
+            "description": f"A JSON array of at most {schemas.MAX_ENTRIES} entries, or NDJSON (`application/x-ndjson`) "
+            "with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an "
+            "envelope, or an entry that wraps one. In an array of the media type "
+            f"`{MEDIA_TYPE}` it is a job. Each entry has its own result, in order. The first 100 failed entries have "
+            "`detail` and `errors`; failed entries after the 10,000th are only counted.",
             "requestBody": {
                 "required": True,
                 "content": {
                     "application/json": {
-                        "schema": {"type": "array", "items": ref("Publication"), "maxItems": schemas.MAX_ENTRIES},
-                        "example": [DRAFT, ENTRY],
+                        "schema": {"type": "array", "items": ref("Draft"), "maxItems": schemas.MAX_ENTRIES},
+                        "example": [DRAFT, OPTIONS],
                     },
-                    MEDIA_TYPE: {
-                        "schema": {"type": "array", "items": ref("Job"), "maxItems": schemas.MAX_ENTRIES},
-                        "example": [JOB],
-                    },
-                    "application/x-ndjson": {"schema": {"type": "string"}},
                 },
+                **_BATCH_EXTENSION,
             },
             "responses": {
                 "201": {"description": "All entries were accepted.", "content": json_content(ref("BatchResult"))},

@@ -17,6 +17,9 @@ OPTIONAL = {"receive_messages", "redrive_dead_letters"}
 """Operations whose body may be left out. They take ``null`` for none, because generated clients send it then; in the
 document it would make a class of its own in each of these clients."""
 
+OPTIONS = ("trace_id", "delay_seconds", "ordering_key", "headers", "idempotency_key")
+"""Members of a draft or an entry that take ``null`` for none, which the document leaves out for the same reason."""
+
 SETTLES = {"ack_messages", "nack_messages", "reject_messages", "extend_messages"}
 
 
@@ -32,8 +35,11 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
 
 @schemathesis.hook
 def filter_case(context: Any, case: Any) -> bool:
-    """Send no ``null`` where it is accepted for no body."""
-    return case.body is not None or case.operation.definition.raw.get("operationId") not in OPTIONAL
+    """Send no ``null`` where it is accepted for no body, or for no member."""
+    if case.body is None:
+        return case.operation.definition.raw.get("operationId") not in OPTIONAL
+    bodies = (case.body, *(case.body if isinstance(case.body, list) else ()))
+    return not any(body.get(name, 0) is None for body in bodies if isinstance(body, dict) for name in OPTIONS)
 
 
 def _objects(case: Any) -> Iterator[dict[str, Any]]:

@@ -27,7 +27,7 @@ func main() {
 		read["code_of_a_bad_token"] = failure.Model().(babelgate.Problem).Code
 	}
 
-	receipt, _, err := client.PublishAPI.PublishMessage(ctx, queue).Publication(publication("one")).Execute()
+	receipt, _, err := client.PublishAPI.PublishMessage(ctx, queue).Draft(draft("one")).Execute()
 	check(err)
 	read["id"], read["created_at"] = receipt.Id, receipt.CreatedAt
 
@@ -46,8 +46,8 @@ func main() {
 	check(err)
 	read["acked"] = acked.Settled
 
-	bad := babelgate.Publication{Draft: babelgate.NewDraft("", map[string]interface{}{})}
-	batch, _, err := client.PublishAPI.PublishBatch(ctx, queue).Publication([]babelgate.Publication{publication("two"), bad}).Execute()
+	bad := *babelgate.NewDraft("", map[string]interface{}{})
+	batch, _, err := client.PublishAPI.PublishBatch(ctx, queue).Draft([]babelgate.Draft{draft("two"), bad}).Execute()
 	check(err)
 	read["batch"] = []int64{batch.Accepted, batch.Failed, batch.Results[1].Status}
 
@@ -71,10 +71,10 @@ func main() {
 	check(json.NewEncoder(os.Stdout).Encode(read))
 }
 
-func publication(text string) babelgate.Publication {
-	draft := babelgate.NewDraft("urn:babel:emails:welcome", map[string]interface{}{"text": text})
-	draft.SetMeta(babelgate.DraftMeta{Ext: map[string]interface{}{"vendor": 1}})
-	return babelgate.Publication{Draft: draft}
+func draft(text string) babelgate.Draft {
+	made := babelgate.NewDraft("urn:babel:emails:welcome", map[string]interface{}{"text": text})
+	made.SetMeta(babelgate.DraftMeta{Ext: map[string]interface{}{"vendor": 1}})
+	return *made
 }
 
 func receive(ctx context.Context, client *babelgate.APIClient) babelgate.ReceivedMessage {
