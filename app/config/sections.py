@@ -141,6 +141,11 @@ class QueueSettings(_Open):
     dead_letter_retention_seconds: Seconds | None = Field(
         default=None, description="The time for which dead letters are kept. None: for ever."
     )
+    ordering_key: Literal["refuse", "ignore"] = Field(
+        default="refuse",
+        description="What becomes of a message with an `ordering_key` on a queue that keeps no order: `refuse` it with "
+        "422, or `ignore` the key.",
+    )
 
 
 class LimitSettings(Section):

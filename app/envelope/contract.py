@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from msgspec import Struct
 
+from app.errors import Problem
 from app.jsontext import Member, ObjectText
 
 Lang = Literal["php", "go", "python", "java", "dotnet", "node"]
@@ -22,6 +24,12 @@ FORBIDDEN_META: Final = ("max_retries", "attempts", "source", "ts")
 READ_DEPTH: Final = 512
 """Levels of nesting that every SDK reads: the limit of PHP's ``json_decode``, the lowest of all SDKs."""
 _MAX_DEPTH: Final = 800
+MAX_ID: Final = 128
+"""Maximum characters of a published ``meta.id``: that of a MessageId of Azure Service Bus, the tightest of all brokers.
+https://learn.microsoft.com/en-us/azure/service-bus-messaging/duplicate-detection
+They are ASCII, so that the id also fits the 255 bytes of a property of AMQP 0-9-1."""
+_SPEC_VERSION: Final = re.compile(r"1\.0(?:[.-].*)?")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +67,9 @@ class Publication(Struct, frozen=True):
     """A publish request of a client. ``delay_seconds`` and the keys are None if not given."""
 
     envelope: Envelope
-    delay_seconds: float | None
-    ordering_key: str | None
-    headers: Mapping[str, str]
+    delay_seconds: float | None = None
+    ordering_key: str | None = None
+    headers: Mapping[str, str] = {}
     idempotency_key: str | None = None
 
 
@@ -114,6 +122,30 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and value.strip(BLANK) != ""
 
 
+def is_id(value: object) -> bool:
+    """Return whether ``value`` can be the ``meta.id`` of a published message; see MAX_ID."""
+    return (
+        isinstance(value, str)
+        and len(value) <= MAX_ID
+        and value.isascii()
+        and value.isprintable()
+        and value.strip(BLANK) != ""
+    )
+
+
+def is_uuid(value: object) -> bool:
+    """Return whether ``value`` has the form of a UUID, which the contract recommends for ids."""
+    return isinstance(value, str) and _UUID.fullmatch(value) is not None
+
+
+def uuid_warnings(id_: str | None, trace_id: str | None) -> Iterator[Problem]:
+    """Yield a warning for each id that is not a UUID. The contract recommends this form and does not require it."""
+    for at, code, value in (("/meta/id", "id_not_uuid", id_), ("/trace_id", "trace_id_not_uuid", trace_id)):
+        if value is not None and not is_uuid(value):
+            name = at[1:].replace("/", ".")
+            yield Problem(at, code, f"{name} is not a UUID. It is accepted; the contract recommends a UUID.")
+
+
 def is_int64(value: object) -> bool:
     """Return whether ``value`` was an integer literal within int64."""
     return type(value) is int and INT64_MIN <= value <= INT64_MAX
@@ -126,6 +158,24 @@ def identity(members: Mapping[str, Member]) -> Member | None:
         if member is not None and is_text(member.value):
             return member
     return None
+
+
+def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
+    """Return pointer and description of the first defect of a body that is a job of the Open Job Spec and no envelope.
+
+    None if the body has neither ``specversion`` nor ``args``, which only jobs have.
+    """
+    if "specversion" not in members and "args" not in members:
+        return None
+    values = {name: member.value for name, member in members.items()}
+    version = values.get("specversion", "1.0")
+    if not (isinstance(version, str) and _SPEC_VERSION.fullmatch(version)):
+        return "/specversion", "The body is a job of the Open Job Spec, whose specversion must be '1.0'."
+    if not is_text(values.get("type")):
+        return "/type", "The body is a job of the Open Job Spec, whose type must be a string that is not blank."
+    if not isinstance(values.get("args"), list):
+        return "/args", "The body is a job of the Open Job Spec, whose args must be an array."
+    return "", "The body is a job of the Open Job Spec: publish it as application/openjobspec+json."
 
 
 def dropped_keys(frame: ObjectText) -> tuple[str, ...]:

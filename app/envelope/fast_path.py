@@ -7,12 +7,14 @@ does not check UTF-8, finite numbers and depth, and does not report repeated key
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from app.clock import Clock
-from app.envelope.contract import BLANK, INT64_MAX, INT64_MIN, Envelope, Lang, Limits, Publication, Received
+from app.envelope.contract import BLANK, INT64_MAX, INT64_MIN, Envelope, Lang, Limits, Publication, Received, is_id
+from app.envelope.options import OPTIONS, option_problems
 from app.envelope.publication import check_size, new_ids, read_any
 from app.envelope.reception import inspect_any, read_depth
 from app.jsontext import compact, exceeds_depth, surely_finite
@@ -30,10 +32,28 @@ class _Meta(Struct, forbid_unknown_fields=True, gc=False):
 
 class _Frame(Struct, forbid_unknown_fields=True, gc=False, kw_only=True):
     job: str
-    trace_id: str = ""
+    trace_id: str | UnsetType = UNSET
     data: Raw
     meta: _Meta | UnsetType = UNSET
     attempts: int | UnsetType = UNSET
+
+
+class _DraftMeta(Struct, forbid_unknown_fields=True, gc=False):
+    queue: str | UnsetType = UNSET
+    lang: Lang | UnsetType = UNSET
+    ext: Raw | UnsetType = UNSET
+
+
+class _Draft(Struct, forbid_unknown_fields=True, gc=False):
+    job: str
+    data: Raw
+    trace_id: str | UnsetType = UNSET
+    meta: _DraftMeta | UnsetType = UNSET
+
+
+_DraftWithOptions: type[Struct] = msgspec.defstruct(
+    "_DraftWithOptions", [(name, Any, None) for name in OPTIONS], bases=(_Draft,), forbid_unknown_fields=True
+)
 
 
 class _WireMeta(Struct, forbid_unknown_fields=True, gc=False):
@@ -54,13 +74,13 @@ class _WireFrame(Struct, forbid_unknown_fields=True, gc=False):
 
 
 _decode = msgspec.json.Decoder(_Frame).decode
+_decode_draft = msgspec.json.Decoder(_DraftWithOptions).decode
 _encode = msgspec.json.Encoder().encode
 _decode_wire = msgspec.json.Decoder(_WireFrame).decode
 _UNUSUAL = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 # In a frame without unknown keys the last "}" closes the frame, so the count before it belongs to the frame.
 _LAST_ATTEMPTS = re.compile(rb',"attempts":(-?[0-9]+)\}\Z')
 _BACKSLASH, _BRACE = b"\\{"
-_NO_HEADERS: dict[str, str] = {}
 
 
 def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None) -> Publication:
@@ -71,9 +91,10 @@ def read_publication(body: bytes, queue: str, limits: Limits, clock: Clock, trac
     Raises EnvelopeSyntaxError, EnvelopeError with all problems of the body, or BodyTooLarge.
     """
     envelope = read_ordinary(body, queue, limits, clock, trace_id)
-    if envelope is None:
-        return read_any(body, queue, limits, clock, trace_id)
-    return Publication(envelope, None, None, _NO_HEADERS)
+    if envelope is not None:
+        return Publication(envelope)
+    with_options = read_with_options(body, queue, limits, clock, trace_id)
+    return read_any(body, queue, limits, clock, trace_id) if with_options is None else with_options
 
 
 def read_ordinary(
@@ -99,16 +120,22 @@ def read_ordinary(
         return None
     if frame.attempts is UNSET and meta.id is UNSET and meta.created_at is UNSET and meta.schema_version is UNSET:
         meta.id, new_trace_id = new_ids()
-        frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK) or trace_id or new_trace_id
+        if frame.trace_id is UNSET:
+            frame.trace_id = trace_id or new_trace_id
+        frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK)
         frame.attempts, meta.created_at, meta.schema_version = 0, clock(), 1
         meta.queue, meta.lang = queue, meta.lang or "python"
+    elif not is_id(meta.id):
+        return None
     job, traced, id_ = frame.job, frame.trace_id, meta.id
     attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
     if attempts is UNSET or id_ is UNSET or created_at is UNSET or lang is UNSET or meta.queue is UNSET:
         return None
+    if traced is UNSET:
+        return None
     if meta.schema_version != 1 or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX):
         return None
-    if not (job.strip(BLANK) and traced.strip(BLANK) and id_.strip(BLANK)):
+    if not (job.strip(BLANK) and traced.strip(BLANK)):
         return None
     frame.data = _compacted(raw, escapes)
     if meta.ext is not UNSET:
@@ -119,6 +146,24 @@ def read_ordinary(
     canonical = _encode(frame)
     check_size(len(canonical), limits)
     return Envelope(body if body == canonical else canonical, id_, traced, job, attempts, created_at, lang)
+
+
+def read_with_options(
+    body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: str | None = None
+) -> Publication | None:
+    """Read an ordinary draft with options, as :func:`app.envelope.publication.read_any` would; None for any other."""
+    if len(body) > limits.max_message_bytes:
+        return None
+    try:
+        draft: Any = _decode_draft(body)
+    except _UNUSUAL:
+        return None
+    options = {name: value for name in OPTIONS if (value := getattr(draft, name)) is not None}
+    if any(option_problems(options)):
+        return None
+    frame = _Draft(draft.job, draft.data, draft.trace_id, draft.meta)
+    envelope = read_ordinary(_encode(frame), queue, limits, clock, trace_id)
+    return None if envelope is None else Publication(envelope, **options)
 
 
 def _compacted(raw: bytes, escapes: bool) -> Raw:

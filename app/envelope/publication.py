@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import math
 import os
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -21,13 +20,17 @@ from app.envelope.contract import (
     FORBIDDEN_META,
     INT64_MAX,
     LANGS,
+    MAX_ID,
     Envelope,
     Limits,
     Publication,
     identity,
+    is_id,
     is_int64,
     is_text,
+    job_defect,
 )
+from app.envelope.options import OPTIONS, option_problems
 from app.errors import BodyTooLarge, EnvelopeError, EnvelopeSyntaxError, Problem
 from app.jsontext import (
     JsonSyntaxError,
@@ -50,10 +53,11 @@ ENTRY_ALLOWANCE = 65_536
 MAX_PROBLEMS = 100
 """Maximum problems in one answer; a body can have a hundred thousand."""
 
-IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
-"""The characters of a string in a structured field (RFC 9651, section 3.3.3); the length is the project's own."""
-
-_ENTRY = ("envelope", "delay_seconds", "ordering_key", "headers", "idempotency_key")
+_ENTRY = ("envelope", *OPTIONS)
+_DRAFT = ("job", "urn", "trace_id", "data", "meta", *OPTIONS)
+_DRAFT_META = ("lang", "queue", "ext")
+_MAX_SHOWN = 200
+"""Maximum characters of a value that an error shows."""
 _DEFECTS = {
     "number_out_of_range": "The number must fit a double; send a larger one as a string.",
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
@@ -97,11 +101,15 @@ def read_any(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: st
     except JsonTooDeep:
         raise _too_deep("", limits) from None
     members = root.by_name()
-    if "envelope" not in members or "job" in members or "urn" in members:
-        check_size(len(body), limits)
-        reading = _Reading(root, body, "", queue, limits, trace_id)
-        return Publication(reading.envelope(clock, []), None, None, {})
-    return _read_entry(members, queue, limits, clock, trace_id)
+    if "envelope" in members and "job" not in members and "urn" not in members:
+        return _read_entry(members, queue, limits, clock, trace_id)
+    # The options of a draft are no part of its envelope. A full envelope keeps them, for _Reading to refuse.
+    options = {} if is_full(members, _meta_of(members)) else _options(members)
+    for name in OPTIONS if options else ():
+        root.remove(name)
+    check_size(len(str(root).encode()) if options else len(body), limits)
+    reading = _Reading(root, body, "", queue, limits, trace_id)
+    return Publication(reading.envelope(clock, list(option_problems(options))), **options)
 
 
 def _too_deep(at: str, limits: Limits) -> EnvelopeError:
@@ -111,25 +119,8 @@ def _too_deep(at: str, limits: Limits) -> EnvelopeError:
 def _read_entry(
     members: Mapping[str, Member], queue: str, limits: Limits, clock: Clock, trace_id: str | None
 ) -> Publication:
-    problems: list[Problem] = []
-    delay, key, headers = (
-        members[n].value if n in members else None for n in ("delay_seconds", "ordering_key", "headers")
-    )
-    if delay is not None and not (type(delay) in (int, float) and delay >= 0 and math.isfinite(delay)):
-        problems.append(Problem("/delay_seconds", "invalid_delay", "delay_seconds must be a finite number, 0 or more."))
-    if key is not None and not (is_text(key) and is_encodable(key)):
-        problems.append(
-            Problem("/ordering_key", "invalid_ordering_key", "ordering_key must be a string that is not blank.")
-        )
-    problems += _header_problems(headers)
-    once = members["idempotency_key"].value if "idempotency_key" in members else None
-    if once is not None and not (isinstance(once, str) and IDEMPOTENCY_KEY.fullmatch(once)):
-        detail = "idempotency_key must be a string of 1 to 255 printable ASCII characters."
-        problems.append(Problem("/idempotency_key", "invalid_idempotency_key", detail))
-    for name in members:
-        if name not in _ENTRY:
-            at = pointer(name) if is_encodable(name) else ""
-            problems.append(Problem(at, "unknown_member", f"An entry may have only the members {', '.join(_ENTRY)}."))
+    options = _options(members)
+    problems = [*option_problems(options), *_unknown(members, _ENTRY, "An entry")]
     wrapped = members["envelope"]
     if not isinstance(wrapped.value, dict):
         raise EnvelopeError(
@@ -138,28 +129,25 @@ def _read_entry(
     text = wrapped.raw.encode()
     check_size(len(text), limits)
     reading = _Reading(parse_object(wrapped.raw, ("data",)), text, "/envelope", queue, limits, trace_id)
-    envelope = reading.envelope(clock, problems)
-    return Publication(envelope, delay, key, headers or {}, once)
+    return Publication(reading.envelope(clock, problems), **options)
 
 
-def _header_problems(headers: Any) -> list[Problem]:
-    if headers is None:
-        return []
-    if not isinstance(headers, dict):
-        return [Problem("/headers", "invalid_headers", "headers must be an object of strings.")]
-    problems = []
-    for name, value in headers.items():
-        if not is_text(name) or not is_encodable(name):
-            problems.append(Problem("/headers", "invalid_headers", "The name of a header must not be blank."))
-        elif not isinstance(value, str) or not value or not is_encodable(value):
-            problems.append(
-                Problem(
-                    pointer("headers", name),
-                    "invalid_headers",
-                    "The value of a header must be a string that is not empty.",
-                )
-            )
-    return problems
+def _meta_of(members: Mapping[str, Member]) -> dict[str, Member]:
+    meta = members.get("meta")
+    return parse_object(meta.raw).by_name() if meta is not None and isinstance(meta.value, dict) else {}
+
+
+def _options(members: Mapping[str, Member]) -> dict[str, Any]:
+    """Return the values of the options among ``members`` that are not null."""
+    return {name: members[name].value for name in OPTIONS if name in members and members[name].value is not None}
+
+
+def _unknown(members: Iterable[str], valid: Sequence[str], what: str, *above: str) -> Iterator[Problem]:
+    """Yield a problem for each of ``members`` that is not ``valid``; ``above`` is the path to their object."""
+    for name in members:
+        if name not in valid:
+            at = pointer(*above, name) if is_encodable(name) else pointer(*above)
+            yield Problem(at, "unknown_member", f"{what} may have only the members {', '.join(valid)}.")
 
 
 class _Reading:
@@ -171,8 +159,7 @@ class _Reading:
         if exceeds_depth(text, limits.max_depth):
             raise _too_deep(at, limits)
         self.top = frame.by_name()
-        meta = self.top.get("meta")
-        self.meta = parse_object(meta.raw).by_name() if meta is not None and isinstance(meta.value, dict) else {}
+        self.meta = _meta_of(self.top)
         self.full = is_full(self.top, self.meta)
         self.text = text.decode()
         self.at = at
@@ -216,18 +203,20 @@ class _Reading:
 
     def _job(self) -> str:
         found = identity(self.top)
-        self._check(
-            found is not None, "missing_urn", "/job", "job names the message: it must be a string that is not blank."
-        )
+        if found is None and (defect := job_defect(self.top)) is not None:
+            self._check(False, "invalid_job", *defect)
+        else:
+            detail = "job names the message: it must be a string that is not blank."
+            self._check(found is not None, "missing_urn", "/job", detail)
         job = str(found.value) if found else ""
         return job if self.full else job.strip(BLANK)
 
     def _trace_id(self) -> str:
-        """Return the given trace_id, trimmed in a draft; an empty string if a draft has none, null or a blank one."""
+        """Return the given trace_id, trimmed in a draft; an empty string if a draft has none, or null."""
         member = self.top.get("trace_id")
         value = member.value if member else None
-        good = is_text(value) if self.full else value is None or isinstance(value, str)
-        detail = "trace_id must be a string that is not blank; a draft may leave it out."
+        good = is_text(value) or (value is None and not self.full)
+        detail = "trace_id must be a string that is not blank. Leave it out of a draft to get a new one."
         self._check(good, "missing_trace_id", "/trace_id", detail)
         if not good or value is None:
             return ""
@@ -265,20 +254,35 @@ class _Reading:
             "/urn",
             "urn is an alias of job: send only one of them.",
         )
+        self._check_names()
         reserved = "dead_letter belongs to the messages of a dead-letter queue: leave it out, or redrive the message."
         self._check("dead_letter" not in self.top, "reserved_key", "/dead_letter", reserved)
         if not is_plain(self.text):
             self._check_values({name: self.top[name] for name in self.top if name != "meta" or not self.meta})
             self._check_values(self.meta, "meta")
 
+    def _check_names(self) -> None:
+        """Refuse the options of a message, which are never part of a body, and the unknown members of a draft."""
+        for name in OPTIONS:
+            if name in self.top and (self.full or self.at or self.top[name].value is not None):
+                raw = self.top[name].raw
+                entry = f'{{"envelope": {{…}}, "{name}": {raw if len(raw) <= _MAX_SHOWN else "…"}}}'
+                detail = f"{name} belongs to the message and not to its envelope: send the entry {entry}."
+                self._check(False, "misplaced_option", "/" + name, detail)
+        if self.full:
+            return
+        top = [name for name in self.top if name not in (*FORBIDDEN, "dead_letter")]
+        meta = [name for name in self.meta if name not in FORBIDDEN_META]
+        unknown = [*_unknown(top, _DRAFT, "A draft"), *_unknown(meta, _DRAFT_META, "The meta of a draft", "meta")]
+        self.problems += (replace(each, pointer=self.at + each.pointer) for each in islice(unknown, MAX_PROBLEMS))
+
     def _check_own_meta(self) -> None:
         if "meta" in self.top and not isinstance(self.top["meta"].value, dict):
             return
         values = {name: member.value for name, member in self.meta.items()}
         if self.full and "meta" in self.top:
-            self._check(
-                is_text(values.get("id")), "invalid_id", "/meta/id", "meta.id must be a string that is not blank."
-            )
+            detail = f"meta.id must be a string of 1 to {MAX_ID} printable ASCII characters that is not blank."
+            self._check(is_id(values.get("id")), "invalid_id", "/meta/id", detail)
             self._count(self.meta, "created_at", "invalid_created_at", "/meta/created_at")
         if "queue" in values or (self.full and "meta" in self.top):
             named = values.get("queue")

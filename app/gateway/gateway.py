@@ -24,6 +24,7 @@ from app.brokers.binding import Binding, DeadStore, Peeked, Purges
 from app.brokers.errors import failure_for_each
 from app.clock import Clock, now_ms
 from app.envelope import Limits, Poison, canonical, inspect
+from app.envelope.contract import uuid_warnings
 from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSyntaxError, Overloaded, Problem
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.admission import Admission
@@ -185,9 +186,9 @@ class Gateway:
     ) -> Receipt:
         """Publish one envelope, draft or entry; return once the broker has durably accepted it.
 
-        Members of an entry take precedence over ``delay_seconds`` and ``ordering_key``. ``trace``, here and below: the
-        trace of the request. With ``idempotency_key``, or a key in the entry, the message is published once; later
-        calls return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
+        ``delay_seconds``, ``ordering_key`` and ``idempotency_key`` must be those of the body, if it has any. ``trace``,
+        here and below: the trace of the request. With an idempotency key the message is published once; later calls
+        return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """
         runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
@@ -227,12 +228,13 @@ class Gateway:
         """
         route = self._runtime(caller, Right.LISTEN, queue).route
         try:
-            await turns.run(inspect, body, self.limits, size=len(body))
+            received = await turns.run(inspect, body, self.limits, size=len(body))
         except Poison as poison:
             refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
             raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
         read = await turns.run(canonical, body, size=len(body))
-        return Projection(read, queue, route.broker, route.native.name, {})
+        warnings = tuple(uuid_warnings(received.id, received.trace_id))
+        return Projection(read, queue, route.broker, route.native.name, {}, warnings)
 
     async def receive(
         self,

@@ -178,16 +178,6 @@ class KeyStores:
         return route.broker if self.policy.store == OWN else self.policy.store
 
 
-def chosen_key(given: str | None, member: str | None) -> str:
-    """The key of a message: the header's or the entry's own. Raises EnvelopeError when they differ."""
-    if given is not None and member is not None and given != member:
-        detail = "The entry's idempotency_key differs from the header Idempotency-Key."
-        raise EnvelopeError([Problem("/idempotency_key", "idempotency_key_mismatch", detail)])
-    key = given if member is None else member
-    assert key is not None
-    return key
-
-
 def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | None) -> bytes:
     """SHA-256 of a request: the text as it was sent, and the parameters that change what is written.
 

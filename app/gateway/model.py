@@ -9,7 +9,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from app.brokers.binding import BrokerCapabilities, QueueStats
-from app.errors import BabelgateError
+from app.errors import BabelgateError, Problem
 
 Action = Literal["ack", "nack", "reject", "extend"]
 
@@ -92,13 +92,17 @@ class SettleResult(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What a publish would write: the canonical ``body``, the native queue name and the native headers."""
+    """What a publish would write: the canonical ``body``, the native queue name and the native headers.
+
+    ``warnings``: what is accepted, and not as the contract recommends it.
+    """
 
     body: bytes
     queue: str
     broker: str
     native_name: str
     headers: Mapping[str, str]
+    warnings: Sequence[Problem] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,12 @@ from app.brokers.errors import failure_for_each
 from app.brokers.idempotency_store import KeyClaim
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
+from app.envelope.contract import uuid_warnings
 from app.errors import BabelgateError
 from app.gateway.batcher import BATCH_BYTES
-from app.gateway.idempotency import KeyedResult, chosen_key, claim, fingerprint
+from app.gateway.idempotency import KeyedResult, claim, fingerprint
 from app.gateway.model import Projection, Receipt, Replay
-from app.gateway.queue_runtime import PendingPublish, QueueRuntime
+from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed
 from app.gateway.routing import Route
 from app.gateway.spans import carrying, sending
 from app.observe.tracing.trace import Trace
@@ -106,7 +107,8 @@ class Publisher:
         outgoing = carrying(trace, route, runtime.outgoing(publication, delay_seconds, ordering_key))
         if publication.idempotency_key is not None:
             _claim(runtime, publication, None, fingerprint(body, delay_seconds, ordering_key))
-        return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers)
+        warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
+        return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers, warnings)
 
     async def _read(self, runtime: QueueRuntime, body: bytes, trace: Trace | None) -> Publication:
         if len(body) <= turns.SMALL_BYTES:
@@ -155,9 +157,12 @@ def _size(ready: _Ready) -> int:
 
 
 def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:
-    """The claim of the idempotency key of ``publication``: ``key`` of the request, or the entry's own."""
+    """The claim of the idempotency key of ``publication``: ``key`` of the request, or the body's own."""
     runtime.require_keys()
-    chosen = chosen_key(key, publication.idempotency_key)
+    chosen = publication.idempotency_key
+    if key is not None:
+        chosen = agreed("idempotency_key", "the header Idempotency-Key", key, chosen)
+    assert chosen is not None
     return claim(runtime.route, chosen, sent_as, _receipt(runtime.route, publication.envelope))
 
 

@@ -14,7 +14,7 @@ from app.brokers.binding import Delivery, Outcome, Outgoing
 from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
-from app.errors import BabelgateError, BodyTooLarge, UnsupportedByBroker
+from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem, UnsupportedByBroker
 from app.gateway.batcher import Batcher, Budget
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
@@ -31,6 +31,7 @@ PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
 
 KeyedResult = TypeVar("KeyedResult")
+Given = TypeVar("Given", str, float)
 
 _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
@@ -157,10 +158,19 @@ class QueueRuntime:
             self._ended(self.route.broker, outcome)
 
     def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
-        """The message to send. Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker
-        cannot carry it."""
+        """The message to send. ``delay_seconds`` and ``ordering_key`` are those of the request, beside the body's own.
+
+        Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker cannot carry it, and EnvelopeError
+        if request and body differ.
+        """
         route = self.route
-        delay = publication.delay_seconds if publication.delay_seconds is not None else delay_seconds or 0
+        delay, key = publication.delay_seconds, publication.ordering_key
+        if delay_seconds is not None:
+            delay = agreed("delay_seconds", "the query parameter delay_seconds", delay_seconds, delay)
+        if ordering_key is not None:
+            key = agreed("ordering_key", "the query parameter ordering_key", ordering_key, key)
+        if key is not None:
+            key = route.check_ordering_key(key)
         if delay:
             route.check_delay(delay)
         if publication.headers and not route.capabilities.headers:
@@ -172,8 +182,7 @@ class QueueRuntime:
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)
-        key = publication.ordering_key if publication.ordering_key is not None else ordering_key
-        return Outgoing(body, publication.headers, key, delay, publication.envelope.id)
+        return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id)
 
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
@@ -204,6 +213,18 @@ class QueueRuntime:
 
     async def _give_back(self, deliveries: Sequence[ReadyDelivery]) -> None:
         await self.give_back([each.delivery.handle for each in deliveries])
+
+
+def agreed(option: str, parameter: str, given: Given, member: Given | None) -> Given:
+    """The value of an option that the request gives as ``given`` and the body as ``member``.
+
+    Raises EnvelopeError when both are given and differ: neither takes precedence. ``parameter`` says where the request
+    gives it.
+    """
+    if member is not None and given != member:
+        detail = f"{option} of the body differs from {parameter}: send one of them, or the same value in both."
+        raise EnvelopeError([Problem(f"/{option}", f"{option}_mismatch", detail)])
+    return given
 
 
 def _size_of(pending: PendingPublish) -> int:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from app.brokers.binding import (
     Binding,
@@ -38,6 +38,7 @@ class Policy:
     """How a queue treats its messages. Durations in seconds; ``None`` means for ever.
 
     ``backoff_seconds``: the delay after the 1st, 2nd … failed attempt, the last repeats; empty means at once.
+    ``ordering_key``: what becomes of a message with an ordering key that the broker cannot keep.
     """
 
     lease_seconds: float = 60
@@ -45,6 +46,7 @@ class Policy:
     backoff_seconds: tuple[float, ...] = ()
     ttl_seconds: float | None = None
     dead_letter_retention_seconds: float | None = None
+    ordering_key: Literal["refuse", "ignore"] = "refuse"
 
     def backoff(self, attempts: int) -> float:
         """The delay before the next delivery after ``attempts`` (1-based) failed ones."""
@@ -84,6 +86,20 @@ class Route:
                 reason=f"The broker {self.broker!r} delays by at most {maximum:.15g} s, not {delay_seconds:.15g} s.",
                 maximum=maximum,
             )
+
+    def check_ordering_key(self, ordering_key: str) -> str | None:
+        """The key to send; None if the broker keeps no order and the policy ignores keys. Else raises
+        UnsupportedByBroker. A queue that is first in, first out keeps the order of every key."""
+        if self.capabilities.ordering != "none":
+            return ordering_key
+        if self.policy.ordering_key == "ignore":
+            return None
+        raise UnsupportedByBroker(
+            code="ordering_unsupported",
+            pointer="/ordering_key",
+            reason=f"The queue {self.queue!r} on the broker {self.broker!r} keeps no order of messages. Leave out "
+            "ordering_key, or set ordering_key: ignore for the route.",
+        )
 
     def attempts(self, in_body: int, count: int) -> int:
         """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``."""

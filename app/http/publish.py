@@ -7,7 +7,7 @@ from tempfile import SpooledTemporaryFile
 
 import msgspec
 
-from app.envelope.publication import IDEMPOTENCY_KEY
+from app.envelope.options import IDEMPOTENCY_KEY
 from app.errors import BodyTooLarge, InvalidIdempotencyKey, TooManyLines
 from app.gateway.admission import Permit
 from app.gateway.authorization import Right

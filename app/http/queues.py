@@ -151,6 +151,7 @@ def _projected(made: Projection) -> Response:
             "native_name": made.native_name,
             "headers": dict(made.headers),
             "size_bytes": len(made.body),
+            "warnings": made.warnings,
             "envelope": msgspec.Raw(made.body),
         }
     )

@@ -114,6 +114,9 @@ class PolicyView(View):
     backoff_seconds: list[float]
     ttl_seconds: float | None
     dead_letter_retention_seconds: float | None
+    ordering_key: Literal["refuse", "ignore"] = Field(
+        description="What becomes of a message with an `ordering_key`, when the queue keeps no order."
+    )
 
 
 class IdempotencyKeysView(View):
@@ -200,6 +203,15 @@ class DeadLetterPageView(View):
     next_cursor: str | None
 
 
+class WarningView(View):
+    """Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a
+    sentence."""
+
+    pointer: str
+    code: Literal["id_not_uuid", "trace_id_not_uuid"]
+    detail: str
+
+
 class ProjectionView(View):
     """`envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it."""
 
@@ -208,4 +220,5 @@ class ProjectionView(View):
     native_name: str
     headers: dict[str, str]
     size_bytes: int
+    warnings: list[WarningView]
     envelope: dict[str, Any]

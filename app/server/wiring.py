@@ -221,6 +221,7 @@ def _rule(match: str, queue: QueueSettings, bindings: Mapping[str, Binding]) -> 
         backoff_seconds=queue.backoff_seconds,
         ttl_seconds=queue.ttl_seconds,
         dead_letter_retention_seconds=queue.dead_letter_retention_seconds,
+        ordering_key=queue.ordering_key,
     )
     return Rule(match, bindings[queue.broker], policy, queue.native_name, queue.options)
 

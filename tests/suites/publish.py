@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,36 @@ class TestPublish:
         assert letter.headers == headers
         await process.redrive()
         assert (await process.one()).headers == headers
+
+    async def test_the_options_of_a_draft_are_those_of_an_entry(self, world: World) -> None:
+        process = await world.process()
+        options = {"delay_seconds": 0.3, "ordering_key": "a"}
+        if process.capabilities.ordering == "none":
+            del options["ordering_key"]
+        await process.publish_body(json.dumps({"job": JOB, "data": {"n": 1}, **options}).encode())
+        assert await process.receive() == []
+        message = await process.one()
+        assert (data(message), list(json.loads(message.body))) == (
+            {"n": 1},
+            ["job", "trace_id", "data", "meta", "attempts"],
+        )
+
+    @pytest.mark.parametrize("option", [("delay_seconds", 1.0, 2), ("ordering_key", "a", "b")])
+    async def test_a_request_that_contradicts_its_body_is_refused(
+        self, world: World, option: tuple[str, Any, Any]
+    ) -> None:
+        process = await world.process()
+        name, value, other = option
+        for body in ({"job": JOB, "data": {}, name: other}, {"envelope": {"job": JOB, "data": {}}, name: other}):
+            with pytest.raises(EnvelopeError) as refusal:
+                await process.gateway.publish(ANYONE, world.queue, json.dumps(body).encode(), **{name: value})
+            (problem,) = refusal.value.problems
+            assert (problem.code, problem.pointer) == (f"{name}_mismatch", f"/{name}")
+        assert await process.is_empty()
+        if name != "ordering_key" or process.capabilities.ordering != "none":
+            same = {"job": JOB, "data": {"n": 1}, name: value}
+            await process.gateway.publish(ANYONE, world.queue, json.dumps(same).encode(), **{name: value})
+            assert data(await process.one()) == {"n": 1}
 
     async def test_headers_that_the_route_cannot_carry_are_refused(self, world: World) -> None:
         process = await world.process()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -58,6 +59,8 @@ _CAPABILITIES = BrokerCapabilities(
     lease_keeper="gateway",
 )
 
+_UNORDERED = replace(_CAPABILITIES, ordering="none")
+
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RabbitBinding:
     """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
@@ -100,8 +103,8 @@ class RabbitBinding:
         return NativeQueue(name, queue_of(name, options))
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
-        """The same for all queues."""
-        return _CAPABILITIES
+        """The same for all queues, except that a queue with priorities keeps no order."""
+        return _UNORDERED if _queue(queue).prioritized else _CAPABILITIES
 
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""

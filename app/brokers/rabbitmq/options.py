@@ -20,11 +20,15 @@ _PROFILES: Mapping[str, Callable[[str, OptionMap], Profile]] = {"plain": plain.p
 
 @dataclass(frozen=True, slots=True)
 class RabbitQueue:
-    """A queue with the validated options of its route. ``quorum``: the gateway declares it as a quorum queue."""
+    """A queue with the validated options of its route.
+
+    ``quorum``: the gateway declares it as a quorum queue. ``prioritized``: messages of a higher priority come first.
+    """
 
     profile: Profile
     declare: Declare
     quorum: bool = False
+    prioritized: bool = False
 
 
 def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
@@ -37,7 +41,12 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     profile = given.read("profile", choice(*_PROFILES), "plain")
     declare = given.read("declare", _DECLARE, "active")
     _check_name(name)
-    return RabbitQueue(_PROFILES[profile](name, given), declare, quorum=options.get("queue_type") == "quorum")
+    return RabbitQueue(
+        _PROFILES[profile](name, given),
+        declare,
+        quorum=options.get("queue_type") == "quorum",
+        prioritized=options.get("max_priority") is not None,
+    )
 
 
 def _check_name(name: str) -> None:

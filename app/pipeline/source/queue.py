@@ -23,7 +23,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
-from app.envelope.publication import IDEMPOTENCY_KEY
+from app.envelope.options import IDEMPOTENCY_KEY
 from app.pipeline.send.bodies import Changes, Unsendable, entry, key_of, outgoing
 from app.pipeline.send.gateway import Outcome
 from app.pipeline.send.sender import Sender, StoredMessage

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.brokers.rabbitmq.binding import connect
 from app.brokers.rabbitmq.delays import LOST, MAX_QUEUE_BYTES
 from app.brokers.rabbitmq.options import queue_of
+from app.clock import now_ms
 from app.errors import ConfigError
 
 
@@ -34,6 +36,15 @@ def test_a_quorum_queue_never_drops_at_its_limit() -> None:
         },
         "orders.dlq": {"x-queue-type": "quorum", "x-delivery-limit": -1},
     }
+
+
+@pytest.mark.parametrize(
+    ("options", "ordering"),
+    [({}, "fifo"), ({"profile": "ojs"}, "fifo"), ({"profile": "ojs", "max_priority": 10}, "none")],
+)
+def test_a_queue_with_priorities_keeps_no_order(options: dict[str, Any], ordering: str) -> None:
+    binding = connect("rabbit", "amqp://127.0.0.1:1/", {}, now_ms)
+    assert binding.capabilities(binding.native_queue("orders", options)).ordering == ordering
 
 
 @pytest.mark.parametrize(("given", "said"), [(5, 5), (None, -1)])

@@ -55,7 +55,20 @@ VALUES = st.recursive(
 OBJECTS = st.builds(render, st.lists(st.tuples(TEXTS, VALUES), max_size=4), SPACES, st.booleans())
 
 _ODD = st.one_of(VALUES, st.sampled_from(["null", "[]", "{}", '""', '" "', "1", "1.0", "-1", "true", '"x"']))
-_NAMES = ["job", "urn", "trace_id", "data", "meta", "attempts", "dead_letter", "timestamp", "x", "Job", "envelope"]
+_NAMES = [
+    "job",
+    "urn",
+    "trace_id",
+    "data",
+    "meta",
+    "attempts",
+    "dead_letter",
+    "timestamp",
+    "x",
+    "Job",
+    "envelope",
+    "headers",
+]
 _META_NAMES = ["id", "queue", "lang", "schema_version", "created_at", "ts", "source", "ext", "max_retries", "attempts"]
 
 
@@ -80,8 +93,9 @@ def frames(draw: st.DrawFn, clean: bool = False) -> str:
     """A full envelope for the queue ``orders`` as text; without ``clean`` often broken."""
     space, ascii_only = draw(SPACES), draw(st.booleans())
     names = st.text(min_size=1, max_size=8).filter(lambda text: text.strip(" \t\n\v\f\r") != "")
+    ids = st.text(st.characters(min_codepoint=0x21, max_codepoint=0x7E), min_size=1, max_size=8)
     meta: Pairs = [
-        ("id", draw(strings(names))),
+        ("id", draw(strings(ids))),
         ("queue", '"orders"'),
         ("lang", draw(st.sampled_from(['"php"', '"python"']))),
         ("schema_version", "1"),
@@ -113,6 +127,12 @@ def bodies(draw: st.DrawFn) -> bytes:
     return draw(st.sampled_from([body, body, body, body, draw(st.binary(max_size=8))]))
 
 
+_OPTIONS = {
+    "delay_seconds": "1.50",
+    "ordering_key": '"é"',
+    "headers": '{"a" : "b"}',
+    "idempotency_key": '"k"',
+}
 _META = '{"id":"i","queue":"orders","lang":"go","schema_version":1,"created_at":5}'
 
 
@@ -132,7 +152,10 @@ def near_ordinary(draw: st.DrawFn) -> bytes:
     name = draw(st.sampled_from([name for name, _ in ordinary]))
     value = draw(st.one_of(_ODD, st.just(dict(ordinary)[name])))
     changed = [(key, value if key == name else raw) for key, raw in ordinary]
-    pairs = draw(st.sampled_from([ordinary, ordinary, changed, ordinary[:3], [(name, value), *ordinary]]))
+    options = draw(st.lists(st.tuples(st.sampled_from(list(_OPTIONS)), _ODD), max_size=2))
+    options += draw(st.lists(st.sampled_from(list(_OPTIONS.items())), max_size=3))
+    draft = draw(st.permutations([*ordinary[:3], *options]))
+    pairs = draw(st.sampled_from([ordinary, changed, ordinary[:3], draft, [(name, value), *ordinary]]))
     return render(pairs, draw(SPACES), draw(st.booleans())).encode(errors="surrogatepass")
 
 

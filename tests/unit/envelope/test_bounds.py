@@ -6,10 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import pytest
 
-from app.envelope import Limits, Publication
-from app.errors import BodyTooLarge, EnvelopeSyntaxError
+from app.envelope import Limits, Publication, options
+from app.errors import BodyTooLarge, EnvelopeError, EnvelopeSyntaxError
 from tests.unit.envelope.support import FULL, compact, problems, read
 
 
@@ -61,16 +62,18 @@ class TestData:
         assert problems(body) == [("lone_surrogate", f"/{name}")]
 
     def test_an_unknown_member_is_held_to_the_same(self) -> None:
-        assert problems('{"job":"a","data":{},"x":1e400}') == [("number_out_of_range", "/x")]
+        body = compact(FULL)[:-1].decode() + ',"x":1e400}'
+        assert problems(body) == [("number_out_of_range", "/x")]
 
     def test_a_member_that_does_not_count_may_hold_anything(self) -> None:
-        body = r'{"data":{"n":1e400},"x":"\ud800","job":"a","data":{},"x":1,"meta":{"y":1e400,"y":2}}'
+        body = compact(FULL).decode()[1:-1]
+        body = r'{"data":{"n":1e400},"x":"\ud800",' + body.replace('"meta":{', '"meta":{"y":1e400,"y":2,') + ',"x":1}'
         assert b'"x":1}' in read(body).envelope.body
 
-    @pytest.mark.parametrize(("place", "pointer"), [("", ""), ('"meta":', "/meta")])
+    @pytest.mark.parametrize(("place", "pointer"), [("{", ""), ('"meta":{', "/meta")])
     def test_a_name_with_a_lone_surrogate_is_refused(self, place: str, pointer: str) -> None:
-        member = r'"\ud800":1' if not place else place + r'{"\ud800":1}'
-        assert problems(f'{{{member},"job":"a","data":{{}}}}') == [("lone_surrogate", pointer)]
+        body = compact(FULL).decode().replace(place, place + r'"\ud800":1,', 1)
+        assert problems(body) == [("lone_surrogate", pointer)]
 
     def test_an_answer_tells_at_most_a_hundred_problems(self) -> None:
         assert len(problems('{"data":{"n":[' + "1e400," * 1000 + "1]}}")) == 100
@@ -141,7 +144,7 @@ class TestSize:
         body = compact(FULL)
         assert read(body, Limits(max_message_bytes=len(body))).envelope.body is body
 
-    @pytest.mark.parametrize("extra", [{}, {"x": 1}])
+    @pytest.mark.parametrize("extra", [{}, {"trace_id": None}])
     def test_the_canonical_body_is_bounded(self, extra: Mapping[str, Any]) -> None:
         body = compact({"job": "a", "data": {}, **extra})
         size = len(read(body).envelope.body)
@@ -154,6 +157,84 @@ class TestSize:
         for wrong in ({"max_message_bytes": 0}, {"max_depth": 2}, {"max_depth": 801}):
             with pytest.raises(ValueError, match=next(iter(wrong))):
                 Limits(**wrong)
+
+
+OPTIONS: dict[str, Any] = {
+    "delay_seconds": 1.5,
+    "ordering_key": "c-1",
+    "headers": {"a": "b", "c": " "},
+    "idempotency_key": "k",
+}
+WRONG: list[tuple[str, Any, tuple[str, str]]] = [
+    ("delay_seconds", -1, ("invalid_delay", "/delay_seconds")),
+    ("delay_seconds", "1", ("invalid_delay", "/delay_seconds")),
+    ("delay_seconds", True, ("invalid_delay", "/delay_seconds")),
+    ("ordering_key", "", ("invalid_ordering_key", "/ordering_key")),
+    ("ordering_key", " ", ("invalid_ordering_key", "/ordering_key")),
+    ("ordering_key", 5, ("invalid_ordering_key", "/ordering_key")),
+    ("headers", [], ("invalid_headers", "/headers")),
+    ("headers", {"a/b": 1}, ("invalid_headers", "/headers/a~1b")),
+    ("headers", {"": "x"}, ("invalid_headers", "/headers")),
+    ("headers", {"x": ""}, ("invalid_headers", "/headers/x")),
+    ("idempotency_key", "\u00fc", ("invalid_idempotency_key", "/idempotency_key")),
+    ("priority", 1, ("unknown_member", "/priority")),
+]
+
+
+class TestOptions:
+    """The options of a message mean the same beside a draft and in an entry, and are refused in an envelope."""
+
+    @pytest.mark.parametrize("extra", [{}, {"trace_id": None}])
+    @pytest.mark.parametrize("options", [OPTIONS, *({name: value} for name, value in OPTIONS.items())])
+    def test_beside_a_draft_they_mean_what_they_mean_in_an_entry(
+        self, options: Mapping[str, Any], extra: Mapping[str, Any]
+    ) -> None:
+        draft = {"job": "urn:a", "data": {"n": 1}, "trace_id": "t", **extra}
+        beside, entry = read({**options, **draft}), read({"envelope": draft, **options})
+        assert {name: getattr(beside, name) for name in options} == options
+        assert beside == msgspec.structs.replace(entry, envelope=beside.envelope)
+        document = json.loads(beside.envelope.body)
+        assert list(document) == ["job", "trace_id", "data", "meta", "attempts"]
+        assert list(document["meta"]) == ["id", "queue", "lang", "schema_version", "created_at"]
+
+    def test_every_option_is_a_field_of_a_publication(self) -> None:
+        assert tuple(OPTIONS) == tuple(options.OPTIONS) == Publication.__struct_fields__[1:]
+
+    def test_null_is_absent(self) -> None:
+        made = read({"job": "a", "data": {}, **dict.fromkeys(OPTIONS)})
+        assert made == Publication(made.envelope)
+
+    @pytest.mark.parametrize(("member", "value", "expected"), WRONG)
+    def test_a_wrong_one_is_refused_beside_a_draft(self, member: str, value: Any, expected: tuple[str, str]) -> None:
+        assert problems({"job": "a", "data": {}, member: value}) == [expected]
+
+    @pytest.mark.parametrize("value", [*OPTIONS.items(), *((name, None) for name in OPTIONS)])
+    def test_beside_a_full_envelope_they_are_refused(self, value: tuple[str, Any]) -> None:
+        name, given = value
+        assert problems({**FULL, name: given}) == [("misplaced_option", f"/{name}")]
+        assert problems({"envelope": {**FULL, name: given}}) == [("misplaced_option", f"/envelope/{name}")]
+
+    def test_a_draft_in_an_entry_has_its_options_beside_it(self) -> None:
+        entry = {"envelope": {"job": "a", "data": {}, "delay_seconds": 60}}
+        with pytest.raises(EnvelopeError) as refused:
+            read(entry)
+        assert [problem.pointer for problem in refused.value.problems] == ["/envelope/delay_seconds"]
+        assert refused.value.detail == (
+            "delay_seconds belongs to the message and not to its envelope: "
+            'send the entry {"envelope": {…}, "delay_seconds": 60}.'
+        )
+
+    def test_the_value_that_is_shown_is_bounded(self) -> None:
+        with pytest.raises(EnvelopeError) as refused:
+            read({**FULL, "headers": {"a": "x" * 1000}})
+        assert refused.value.detail.endswith('{"envelope": {…}, "headers": …}.')
+
+    def test_they_do_not_count_for_the_size_of_the_envelope(self) -> None:
+        draft = {"job": "a", "data": {}}
+        limits = Limits(max_message_bytes=len(read(draft).envelope.body))
+        assert read({**draft, "headers": {"h": "x" * 1000}}, limits).headers == {"h": "x" * 1000}
+        with pytest.raises(BodyTooLarge):
+            read({**draft, "headers": {"h": "x" * 70_000}}, limits)
 
 
 class TestEntry:
@@ -180,26 +261,11 @@ class TestEntry:
         assert read(entry) == Publication(read(FULL).envelope, None, None, {})
 
     def test_a_body_with_a_job_is_no_entry(self) -> None:
-        made = read({"job": "a", "data": {}, "envelope": {"x": 1}})
+        made = read({**FULL, "envelope": {"x": 1}})
         assert b'"envelope":{"x":1}' in made.envelope.body
+        assert problems({"job": "a", "data": {}, "envelope": {}}) == [("unknown_member", "/envelope")]
 
-    @pytest.mark.parametrize(
-        ("member", "value", "expected"),
-        [
-            ("delay_seconds", -1, ("invalid_delay", "/delay_seconds")),
-            ("delay_seconds", "1", ("invalid_delay", "/delay_seconds")),
-            ("delay_seconds", True, ("invalid_delay", "/delay_seconds")),
-            ("ordering_key", "", ("invalid_ordering_key", "/ordering_key")),
-            ("ordering_key", " ", ("invalid_ordering_key", "/ordering_key")),
-            ("ordering_key", 5, ("invalid_ordering_key", "/ordering_key")),
-            ("headers", [], ("invalid_headers", "/headers")),
-            ("headers", {"a/b": 1}, ("invalid_headers", "/headers/a~1b")),
-            ("headers", {"": "x"}, ("invalid_headers", "/headers")),
-            ("headers", {"x": ""}, ("invalid_headers", "/headers/x")),
-            ("idempotency_key", "\u00fc", ("invalid_idempotency_key", "/idempotency_key")),
-            ("priority", 1, ("unknown_member", "/priority")),
-        ],
-    )
+    @pytest.mark.parametrize(("member", "value", "expected"), WRONG)
     def test_a_wrong_member_is_refused(self, member: str, value: Any, expected: tuple[str, str]) -> None:
         assert problems({"envelope": FULL, member: value}) == [expected]
 

@@ -29,7 +29,7 @@ from app.envelope import (
     redriven,
     with_attempts,
 )
-from app.envelope.fast_path import inspect_ordinary, read_ordinary
+from app.envelope.fast_path import inspect_ordinary, read_ordinary, read_with_options
 from app.envelope.publication import read_any
 from app.envelope.reception import inspect_any
 from app.errors import BodyTooLarge, EnvelopeError
@@ -75,6 +75,23 @@ def test_the_short_way_to_publish_agrees_with_the_complete_one(body: bytes) -> N
     if short is not None:
         complete = read_any(body, "orders", LIMITS, lambda: 5).envelope
         assert complete == short or with_ids_of(complete, short) == short
+
+
+@given(st.one_of(near_ordinary(), bodies()))
+@example(b'{"job":"a","data":{"n":1e400},"delay_seconds":1}')
+@example(b'{"job":"a","data":{},"delay_seconds":1e400}')
+def test_the_short_way_of_drafts_with_options_agrees_with_the_complete_one(body: bytes) -> None:
+    short = read_with_options(body, "orders", LIMITS, lambda: 5)
+    if short is not None:
+        complete = read_any(body, "orders", LIMITS, lambda: 5)
+        envelope = with_ids_of(complete.envelope, short.envelope)
+        assert msgspec.structs.replace(complete, envelope=envelope) == short
+
+
+@pytest.mark.parametrize("option", ['"delay_seconds":60', '"headers":{"a":"é"}', '"idempotency_key":"k"'])
+def test_a_draft_with_options_takes_the_short_way(option: str) -> None:
+    body = f'{{"job":"a",{option},"data":{{"n":[1.5]}},"ordering_key":null,"meta":{{"lang":"go"}}}}'.encode()
+    assert read_with_options(body, "orders", LIMITS, lambda: 5) is not None
 
 
 @given(st.one_of(near_ordinary(), bodies()))

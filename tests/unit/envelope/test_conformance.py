@@ -140,7 +140,9 @@ def test_forbidden_keys(case: Case) -> None:
 @suite.each_case("extension_write")
 def test_extension_write(case: Case) -> None:
     with suite.judged("extension_write", case["name"]):
-        body = publish(draft_of(case), case["queue"])
+        # A draft takes extensions below meta.ext only; the flat ones of the suite need a full envelope.
+        made = json.loads(publish({"job": case["urn"], "data": case["data"]}, case["queue"]))
+        body = publish({**made, "meta": made["meta"] | case["meta"]}, case["queue"])
         suite.assert_holds(json.loads(body), case["expect_envelope"])
         assert envelope.inspect(body, LIMITS).warnings == ()
         again = json.loads(envelope.with_attempts(body, 1))

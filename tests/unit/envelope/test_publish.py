@@ -21,6 +21,11 @@ class TestFull:
         body = compact({**FULL, "meta": {**FULL["meta"], "ext": {"acme": [1.10]}}, "x": "é"})
         assert read(body).envelope.body == body
 
+    @pytest.mark.parametrize("given", ["x" * 128, "a b~!", "0d61e907-f3c7-42e2-8deb-25d6fbf5ecb5"])
+    @pytest.mark.parametrize("extra", [{}, {"x": 1}])
+    def test_an_id_is_printable_ascii(self, given: str, extra: Mapping[str, Any]) -> None:
+        assert read({**changed("/meta/id", given), **extra}).envelope.id == given
+
     def test_its_members_are_told(self) -> None:
         envelope = read(FULL).envelope
         assert (envelope.id, envelope.trace_id, envelope.job) == ("m-1", TRACE, FULL["job"])
@@ -48,7 +53,7 @@ class TestFull:
             ("/data", [None, [], "x", 1], "invalid_data"),
             ("/trace_id", [None, "", " \f", 7], "missing_trace_id"),
             ("/attempts", [None, -1, 1.0, "0", True, 2**63], "invalid_attempts"),
-            ("/meta/id", [None, "", " ", 5], "invalid_id"),
+            ("/meta/id", [None, "", " ", 5, "x" * 129, "a\nb", "a\x7f", "é"], "invalid_id"),
             ("/meta/created_at", [None, -1, 1.5, "5", 2**63], "invalid_created_at"),
             ("/meta/queue", [None, "", 5], "invalid_queue"),
             ("/meta/queue", ["other", "Orders"], "queue_mismatch"),
@@ -125,24 +130,58 @@ class TestDraft:
         assert made.body == compact(expected)
         assert (made.job, made.attempts, made.created_at, made.lang) == ("urn:a", 0, NOW, "python")
 
-    @pytest.mark.parametrize("extra", [{}, {"x": 1}])
+    @pytest.mark.parametrize("extra", [{}, {"delay_seconds": 1}])
     def test_what_is_given_is_kept(self, extra: Mapping[str, Any]) -> None:
         given = {"job": "urn:a", "trace_id": "t-1", "data": {}, "meta": {"lang": "go", "queue": "orders"}, **extra}
         made = read(given).envelope
         assert (made.trace_id, made.lang) == ("t-1", "go")
 
-    def test_meta_extensions_and_unknown_keys_follow_the_known_ones(self) -> None:
-        made = read({"x": {"y": 1}, "meta": {"ext": {"acme": 1.10}, "flag": None}, "job": "a", "data": {}}).envelope
-        assert b',"created_at":%d,"ext":{"acme":1.1},"flag":null},"attempts":0,"x":{"y":1}}' % NOW in made.body
+    def test_meta_extensions_follow_the_known_members(self) -> None:
+        made = read({"meta": {"ext": {"acme": 1.10}}, "job": "a", "data": {}}).envelope
+        assert b',"created_at":%d,"ext":{"acme":1.1}},"attempts":0}' % NOW in made.body
 
-    @pytest.mark.parametrize("extra", [{}, {"x": 1}])
+    @pytest.mark.parametrize(
+        ("extra", "pointer"),
+        [
+            ({"x": 1}, "/x"),
+            ({"delay_second": 60}, "/delay_second"),
+            ({"a/b": 1}, "/a~1b"),
+            ({"meta": {"language": "go"}}, "/meta/language"),
+            ({"meta": {"flag": None}}, "/meta/flag"),
+        ],
+    )
+    def test_an_unknown_member_is_refused_with_the_valid_names(self, extra: Mapping[str, Any], pointer: str) -> None:
+        draft = {"job": "a", "data": {}, **extra}
+        assert problems(draft) == [("unknown_member", pointer)]
+        assert problems({"envelope": draft}) == [("unknown_member", "/envelope" + pointer)]
+        with pytest.raises(EnvelopeError) as refused:
+            read(draft)
+        valid = "lang, queue, ext" if "meta" in extra else "job, urn, trace_id, data, meta, delay_seconds, ordering_key"
+        assert valid in refused.value.detail
+
+    @pytest.mark.parametrize("extra", [{}, {"delay_seconds": 1}])
     def test_job_and_trace_id_are_trimmed_with_the_six_characters(self, extra: Mapping[str, Any]) -> None:
         made = read({"job": " \t\n\v\f\r\u00a0a\u2003 ", "trace_id": "\tt ", "data": {}, **extra}).envelope
         assert (made.job, made.trace_id) == ("\u00a0a\u2003", "t")
 
-    @pytest.mark.parametrize("given", ["", " \t", None])
-    def test_a_blank_trace_id_asks_for_a_new_one(self, given: str | None) -> None:
-        assert is_uuid4(read({"job": "a", "data": {}, "trace_id": given}).envelope.trace_id)
+    def test_a_trace_id_that_is_null_asks_for_a_new_one(self) -> None:
+        assert is_uuid4(read({"job": "a", "data": {}, "trace_id": None}).envelope.trace_id)
+
+    @pytest.mark.parametrize("given", ["", " \t"])
+    def test_a_blank_trace_id_is_refused(self, given: str) -> None:
+        assert problems({"job": "a", "data": {}, "trace_id": given}) == [("missing_trace_id", "/trace_id")]
+
+    @pytest.mark.parametrize(
+        ("body", "pointer"),
+        [
+            ({"specversion": "1.0", "type": "a", "args": []}, ""),
+            ({"type": "a", "args": {}}, "/args"),
+            ({"args": []}, "/type"),
+            ({"specversion": 2, "type": "a", "args": []}, "/specversion"),
+        ],
+    )
+    def test_a_job_of_the_open_job_spec_is_called_one(self, body: Any, pointer: str) -> None:
+        assert problems(body)[0] == ("invalid_job", pointer)
 
     def test_the_alias_becomes_the_job(self) -> None:
         assert read({"urn": " urn:a ", "data": {}}).envelope.job == "urn:a"

@@ -12,6 +12,7 @@ import pytest
 from app.errors import BodyTooLarge, BrokerUnavailable, UnsupportedByBroker
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Message
+from app.gateway.routing import Policy
 from tests.harness.memory import lacking
 from tests.harness.setting import Setting
 from tests.harness.world import JOB, data
@@ -43,6 +44,38 @@ async def test_without_headers_they_are_refused(queue: str) -> None:
     assert code(refusal.value) == "headers_unsupported"
     await setting.process.publish_body(json.dumps(entry | {"headers": {}}).encode())
     assert len(await setting.process.receive(10)) == 1
+
+
+@pytest.mark.parametrize("ordering", ["fifo", "key"])
+async def test_an_ordering_key_reaches_a_broker_that_keeps_order(queue: str, ordering: str) -> None:
+    setting = Setting(queue, lacking(ordering=ordering))
+    for body in ({"envelope": {"job": JOB, "data": {}}, "ordering_key": "a"}, {"job": JOB, "data": {}}):
+        await setting.process.gateway.publish(ANYONE, queue, json.dumps(body).encode(), ordering_key="a")
+    assert [sent.ordering_key for sent in setting.binding.ready(queue)] == ["a", "a"]
+
+
+@pytest.mark.parametrize("where", ["draft", "entry", "query", "batch"])
+async def test_without_order_an_ordering_key_is_refused(queue: str, where: str) -> None:
+    gateway = Setting(queue, lacking(ordering="none")).process.gateway
+    draft: dict[str, Any] = {"job": JOB, "data": {}}
+    body = {"envelope": draft, "ordering_key": "a"} if where == "entry" else draft | {"ordering_key": "a"}
+    if where == "batch":
+        (refused,) = await gateway.publish_many(ANYONE, queue, [json.dumps(body).encode()])
+        assert isinstance(refused, UnsupportedByBroker)
+    else:
+        text = json.dumps(draft if where == "query" else body).encode()
+        with pytest.raises(UnsupportedByBroker) as raised:
+            await gateway.publish(ANYONE, queue, text, ordering_key="a" if where == "query" else None)
+        refused = raised.value
+    assert (code(refused), refused.pointer) == ("ordering_unsupported", "/ordering_key")
+    await gateway.publish(ANYONE, queue, json.dumps(draft).encode())
+
+
+async def test_without_order_a_route_may_ignore_the_key(queue: str) -> None:
+    setting = Setting(queue, lacking(ordering="none"), policy=Policy(ordering_key="ignore"))
+    body = json.dumps({"job": JOB, "data": {}, "ordering_key": "a"}).encode()
+    await setting.process.gateway.publish(ANYONE, queue, body, ordering_key="a")
+    assert [sent.ordering_key for sent in setting.binding.ready(queue)] == [None]
 
 
 async def test_a_short_maximum_of_leases_is_kept(queue: str) -> None:
