@@ -102,8 +102,14 @@ class Client:
 
     def queues(self) -> list[dict[str, Any]]:
         """List the queues that the caller may see."""
-        found: list[dict[str, Any]] = self._json("GET", None, "")["queues"]
-        return found
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", None, "", parameters={"cursor": cursor})
+            found += page["queues"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return found
 
     def redrive(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
         """Redrive dead letters with the request body ``order``."""
