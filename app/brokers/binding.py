@@ -16,7 +16,7 @@ tokens and tracing once, above the protocol. These rules hold for every method t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
@@ -37,10 +37,17 @@ OptionsOf = TypeVar("OptionsOf")
 
 @dataclass(frozen=True, slots=True)
 class NativeQueue:
-    """A queue as its broker knows it: native ``name`` and the binding's own validated ``options``."""
+    """A queue as its broker knows it: native ``name`` and the binding's own validated ``options``.
+
+    ``name``: the broker's own name of the queue, with every prefix that an option of the route adds. ``dead_letters``:
+    the broker's name of the queue of its dead letters; None where they are stored without a queue of their own.
+    ``stored_as``: how the messages are stored, by option (``layout``, ``profile``, ``queue_type``), for operators.
+    """
 
     name: str
     options: Any = None
+    dead_letters: str | None = None
+    stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def options_as(self, kind: type[OptionsOf]) -> OptionsOf:
         """``options``, of the type that the binding's ``native_queue`` puts there. Raises TypeError for another."""
@@ -326,7 +333,12 @@ class DeadStore(Protocol):
 
 @runtime_checkable
 class Lists(Protocol):
-    """A broker that can list its queues without scanning keys."""
+    """A broker that can list its queues without scanning keys.
+
+    ``lists_foreign``: the list may contain queues that no gateway has used. Maintenance and metrics leave these alone.
+    """
+
+    lists_foreign: bool
 
     async def queues(self) -> Sequence[str]:
-        """The native names of all queues of the broker."""
+        """The native names of the queues that the broker knows; empty where it cannot report any as configured."""

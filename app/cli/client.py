@@ -124,8 +124,14 @@ class Client:
 
     def queues(self) -> list[dict[str, Any]]:
         """List the queues that the caller may see."""
-        found: list[dict[str, Any]] = self._json("GET", None, "queues")["queues"]
-        return found
+        found: list[dict[str, Any]] = []
+        cursor: str | None = None
+        while True:
+            page = self._json("GET", None, "queues", parameters={"cursor": cursor})
+            found += page["queues"]
+            cursor = page.get("next_cursor")
+            if cursor is None:
+                return found
 
     def brokers(self) -> list[dict[str, Any]]:
         """List the brokers that the caller may see."""

@@ -9,8 +9,10 @@ Commands import their modules when they run, so that ``--help`` is quick and loa
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +87,8 @@ def greet(url: str, settings: Settings) -> None:
 @cli.command("check-config", epilog="\b\nExample:\n  babelgate check-config --config babelgate.yaml")
 @CONFIG
 @click.option("--offline", is_flag=True, help="Do not connect to the brokers to get their warnings.")
-def check_config(config: Path | None, offline: bool) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
     """Check the configuration: print the routes and warnings, or exit with 1 if the gateway would not start."""
     from app.config import settings
     from app.server.checks import check_settings
@@ -93,13 +96,30 @@ def check_config(config: Path | None, offline: bool) -> None:
     with configuration_errors():
         loaded = settings.load(config, os.environ)
         routes = check_settings(loaded)
-    table(
-        ("BROKER", "URL", "REQUIRED"),
-        [(n, b.masked_url, "yes" if b.required else "no") for n, b in loaded.brokers.items()],
-    )
-    click.echo()
-    table(("QUEUE", "BROKER", "NATIVE QUEUE", "LEASE", "ATTEMPTS", "BACKOFF", "TTL"), [_row(*line) for line in routes])
-    for warning in _warnings(loaded, [route for _, route in routes], offline):
+    brokers = [{"broker": n, "url": b.masked_url, "required": b.required} for n, b in loaded.brokers.items()]
+    described = [_described(*line) for line in routes]
+    if not as_json:
+        table(
+            ("BROKER", "URL", "REQUIRED"), [(b["broker"], b["url"], "yes" if b["required"] else "no") for b in brokers]
+        )
+        click.echo()
+        heads = (
+            "QUEUE",
+            "BROKER",
+            "NATIVE QUEUE",
+            "STORED AS",
+            "DEAD-LETTER QUEUE",
+            "LEASE",
+            "ATTEMPTS",
+            "BACKOFF",
+            "TTL",
+        )
+        table(heads, [_row(route) for route in described])
+    warnings = _warnings(loaded, [route for _, route in routes], offline)
+    if as_json:
+        click.echo(json.dumps({"brokers": brokers, "routes": described, "warnings": warnings}, ensure_ascii=False))
+        return
+    for warning in warnings:
         complain(f"warning: {warning}")
 
 
@@ -122,18 +142,37 @@ def healthcheck(config: Path | None) -> None:
             sys.exit(REFUSED)
 
 
-def _row(key: str, route: Route) -> tuple[object, ...]:
-    from app.gateway.route_checks import SAMPLE
+def _described(key: str, route: Route) -> dict[str, Any]:
+    """A route as ``--json`` prints it. ``queue`` is null for the default; names of many queues contain ``{queue}``."""
+    queue = None if key == "default" else key.removeprefix("queues.")
 
-    native, policy = route.native.name, route.policy
-    name = "(any other)" if key == "default" else key.removeprefix("queues.")
-    if key == "default":
-        native = native.replace(SAMPLE, "{queue}")
-    elif "*" in name:
-        native = native.replace(name.replace("*", SAMPLE), "{queue}")
-    backoff = ",".join(f"{seconds:g}" for seconds in policy.backoff_seconds) or None
-    ttl = None if policy.ttl_seconds is None else f"{policy.ttl_seconds:g}"
-    return name, route.broker, native, f"{policy.lease_seconds:g}", policy.max_attempts, backoff, ttl
+    def named(native: str | None) -> str | None:
+        many = queue is None or "*" in queue
+        return native.replace(route.queue, "{queue}") if native is not None and many else native
+
+    return {
+        "queue": queue,
+        "broker": route.broker,
+        "native_name": named(route.native.name),
+        "stored_as": dict(route.native.stored_as),
+        "dead_letter_queue": named(route.native.dead_letters),
+        **asdict(route.policy),
+    }
+
+
+def _row(route: dict[str, Any]) -> tuple[object, ...]:
+    backoff = ",".join(f"{seconds:g}" for seconds in route["backoff_seconds"]) or None
+    return (
+        route["queue"] or "(any other)",
+        route["broker"],
+        route["native_name"],
+        ", ".join(route["stored_as"].values()) or None,
+        route["dead_letter_queue"],
+        f"{route['lease_seconds']:g}",
+        route["max_attempts"],
+        backoff,
+        None if route["ttl_seconds"] is None else f"{route['ttl_seconds']:g}",
+    )
 
 
 def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[str]:

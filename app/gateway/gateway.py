@@ -99,7 +99,7 @@ class Gateway:
         self.bindings = bindings
         self.router = router
         self._keys = KeyStores(bindings, idempotency or KeyPolicy())
-        self.overview = Overview(router, bindings, required, urls or {}, self._keys)
+        self.overview = Overview(router, bindings, required, urls or {}, self._keys, lambda: list(self._runtimes))
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
@@ -348,8 +348,9 @@ class Gateway:
         return await offering(route, DeadStore).purge_dead(route.native)
 
     async def _kept_routes(self) -> list[Route]:
-        """The routes of the queues that are configured by name, listed by their broker, or used by this process."""
-        names = dict.fromkeys([*await known_queues(self.router, self.bindings), *self._runtimes])
+        """The routes of the queues that are configured by name, used by this process, or listed by a broker as used by
+        a gateway."""
+        names = await known_queues(self.router, self.bindings, list(self._runtimes), foreign=False)
         return await turns.mapped(self.router.route, names)
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:

@@ -13,7 +13,6 @@ from app.brokers.binding import Binding, Lists, QueueStats
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
 from app.gateway.gateway import Gateway
 from app.gateway.outages import Outages
-from app.gateway.overview import is_queue
 from app.gateway.routing import Route
 from app.observe.journal.writer import Journal
 from app.observe.logs import get_logger
@@ -137,8 +136,9 @@ class Gauges:
         self._read_at = time.monotonic()
         return snapshot
 
-    def _know(self, broker: _Broker, queue: str) -> None:
-        if is_queue(self._gateway.router, broker.binding, queue):
+    def _know(self, broker: _Broker, native_name: str) -> None:
+        queue = self._gateway.router.queue_of(broker.binding, native_name)
+        if queue is not None:
             self._metrics.register(queue, broker.name)
 
     def _routes(self) -> Mapping[str, Sequence[Route]]:
@@ -182,7 +182,7 @@ class _Broker:
         loop = asyncio.get_running_loop()
         if self._ping is None:
             self._ping = loop.create_task(self._check_up())
-        if isinstance(self.binding, Lists) and self._listing is None:
+        if isinstance(self.binding, Lists) and not self.binding.lists_foreign and self._listing is None:
             self._listing = loop.create_task(self._list(self.binding))
         waiting = [route for route in routes if route.queue not in self._in_progress]
         self._waiting.extend(sorted(waiting, key=lambda route: self._queried_at.get(route.queue, 0.0)))

@@ -200,9 +200,9 @@ def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> KeyClaim:
 
 
 def _scope(route: Route) -> str:
-    """Identifies the queue among all that share the store: its name, and its native name if that differs."""
-    native = route.native.name
-    return route.queue if native == route.queue else f"{route.queue}={quote(native, safe='')}"
+    """Identifies the queue among all that share the store: its name, and its configured name if that differs."""
+    name = route.configured_name
+    return route.queue if name == route.queue else f"{route.queue}={quote(name, safe='')}"
 
 
 class IdempotentPublisher:

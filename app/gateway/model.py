@@ -9,9 +9,13 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from app.brokers.binding import BrokerCapabilities, QueueStats
+from app.brokers.projection import NativeWrite
 from app.errors import BabelgateError, Problem
 
 Action = Literal["ack", "nack", "reject", "extend"]
+
+Source = Literal["configured", "broker", "process"]
+"""How a queue's name is known: from the configuration, from the list of its broker, or from use by this process."""
 
 
 class Receipt(Struct, frozen=True):
@@ -95,6 +99,8 @@ class Projection:
     """What a publish would write: the canonical ``body``, the native queue name and the native headers.
 
     ``warnings``: what is accepted, and not as the contract recommends it.
+    ``writes``: the native form, see :class:`app.brokers.projection.NativeWrite`; empty for a body read as a consumer
+    would. ``idempotency``: how the idempotency key would be kept, None without a key.
     """
 
     body: bytes
@@ -103,6 +109,10 @@ class Projection:
     native_name: str
     headers: Mapping[str, str]
     warnings: Sequence[Problem] = ()
+    writes: Sequence[NativeWrite] = ()
+    delay_seconds: float = 0
+    ordering_key: str | None = None
+    idempotency: KeysInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,15 +174,22 @@ class KeysInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """A queue as operators see it. ``idempotency`` None: no store keeps keys for it."""
+    """A queue as operators see it. ``idempotency`` None: no store keeps keys for it.
+
+    ``dead_letter_queue`` and ``stored_as``: see ``dead_letters`` and ``stored_as`` of
+    :class:`app.brokers.binding.NativeQueue`. ``source`` None: the queue was requested by its name.
+    """
 
     queue: str
     broker: str
     native_name: str
+    dead_letter_queue: str | None
+    stored_as: Mapping[str, str]
     stats: QueueStats
     capabilities: BrokerCapabilities
     policy: Mapping[str, Any]
     idempotency: KeysInfo | None
+    source: Source | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 
 from app.brokers.batching import batches
 from app.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
 from app.brokers.registry import driver
-from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
+from app.errors import BabelgateError, BrokerError, InvalidParameter
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
-from app.gateway.model import BrokerInfo, QueueInfo
-from app.gateway.routing import Route, Router, affordable, offering
+from app.gateway.model import BrokerInfo, QueueInfo, Source
+from app.gateway.routing import QUEUE_NAME, Route, Router, affordable, offering
 from app.runtime import turns
 
 _QUERIED_AT_ONCE = 100
@@ -31,23 +31,34 @@ class Overview:
         required: frozenset[str],
         urls: Mapping[str, str],
         keys: KeyStores,
+        used: Callable[[], Iterable[str]],
     ) -> None:
-        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs."""
+        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``used``: returns
+        the queues that this process has used."""
+        self._used = used
         self._router = router
         self._keys = keys
         self._bindings = bindings
         self._required = required
         self._urls = urls
 
-    async def queues(self, caller: Caller) -> list[QueueInfo]:
-        """The queues, configured or listed by a broker, on which the caller has any right; sorted by name."""
-        known = await known_queues(self._router, self._bindings)
-        rights = await turns.mapped(caller.rights, known)
-        names = [name for name, granted in zip(known, rights, strict=True) if granted]
+    async def queues(self, caller: Caller, limit: int, cursor: str | None) -> tuple[list[QueueInfo], str | None]:
+        """A page of the known queues on which the caller has any right, by name; the cursor after it (None: no more).
+
+        Known are the queues that are configured by name, listed by a broker, or used by this process. ``cursor``: the
+        name of the last queue of the page before. Raises InvalidParameter for another text.
+        """
+        if cursor is not None and not QUEUE_NAME.fullmatch(cursor):
+            raise InvalidParameter(name="cursor", reason="it is not the next_cursor of a list of queues")
+        sources = await known_queues(self._router, self._bindings, self._used())
+        later = sorted(name for name in sources if cursor is None or name > cursor)
+        rights = await turns.mapped(caller.rights, later)
+        names = [name for name, granted in zip(later, rights, strict=True) if granted]
         found: list[QueueInfo] = []
-        for batch in batches(names, _QUERIED_AT_ONCE):
-            found += await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in batch))
-        return found
+        for batch in batches(names[:limit], _QUERIED_AT_ONCE):
+            infos = await asyncio.gather(*(self._info(self._router.route(name), strict=False) for name in batch))
+            found += [replace(info, source=sources[info.queue]) for info in infos]
+        return found, found[-1].queue if len(names) > limit else None
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
         """One queue. Raises Forbidden, QueueNotFound, and the broker's error."""
@@ -86,8 +97,17 @@ class Overview:
             if strict:
                 raise
             stats = QueueStats()
-        native, policy, keys = route.native.name, asdict(route.policy), self._keys.info(route)
-        return QueueInfo(route.queue, route.broker, native, stats, route.capabilities, policy, keys)
+        return QueueInfo(
+            queue=route.queue,
+            broker=route.broker,
+            native_name=route.native.name,
+            dead_letter_queue=route.native.dead_letters,
+            stored_as=route.native.stored_as,
+            stats=stats,
+            capabilities=route.capabilities,
+            policy=asdict(route.policy),
+            idempotency=self._keys.info(route),
+        )
 
     async def missing(self) -> list[str]:
         """The required brokers that do not answer a ping; takes at most 2 s."""
@@ -113,27 +133,28 @@ async def peek(route: Route, limit: int) -> Sequence[Peeked]:
     return found
 
 
-async def known_queues(router: Router, bindings: Mapping[str, Binding]) -> list[str]:
-    """The configured exact names, and the queues that brokers can list, sorted."""
-    names = set(router.configured())
+async def known_queues(
+    router: Router, bindings: Mapping[str, Binding], used: Iterable[str], *, foreign: bool = True
+) -> dict[str, Source]:
+    """The queues that are known, and from where. The configuration comes first, then the brokers, then ``used``.
+
+    Without ``foreign`` the lists of brokers count only if they contain no queues of other programs. A broker that is
+    down adds nothing. The process has a bounded number of ``used`` queues, and a broker's list is bounded by its
+    binding.
+    """
+    sources: dict[str, Source] = dict.fromkeys(router.configured(), "configured")
     for binding in bindings.values():
-        if isinstance(binding, Lists):
+        if isinstance(binding, Lists) and (foreign or not binding.lists_foreign):
             try:
                 listed = await binding.queues()
             except BrokerError:
                 continue
-            ours = await turns.mapped(partial(is_queue, router, binding), listed)
-            names.update(name for name, is_ours in zip(listed, ours, strict=True) if is_ours)
-    return sorted(names)
-
-
-def is_queue(router: Router, binding: Binding, native_name: str) -> bool:
-    """Whether the route of the queue of this name leads to the native queue of the same name."""
-    try:
-        route = router.route(native_name)
-    except (QueueNotFound, InvalidParameter):
-        return False
-    return route.binding is binding and route.native.name == native_name
+            for queue in await turns.mapped(partial(router.queue_of, binding), listed):
+                if queue is not None:
+                    sources.setdefault(queue, "broker")
+    for queue in used:
+        sources.setdefault(queue, "process")
+    return sources
 
 
 async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:

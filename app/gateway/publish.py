@@ -11,6 +11,7 @@ from app import envelope
 from app.brokers.batching import batches
 from app.brokers.errors import failure_for_each
 from app.brokers.idempotency_store import KeyClaim
+from app.brokers.projection import native_writes
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.contract import uuid_warnings
@@ -105,10 +106,23 @@ class Publisher:
         route = runtime.route
         publication = await self._read(runtime, body, trace)
         outgoing = carrying(trace, route, runtime.outgoing(publication, delay_seconds, ordering_key))
+        keys = None
         if publication.idempotency_key is not None:
             _claim(runtime, publication, None, fingerprint(body, delay_seconds, ordering_key))
+            keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
-        return Projection(outgoing.body, route.queue, route.broker, route.native.name, outgoing.headers, warnings)
+        return Projection(
+            outgoing.body,
+            route.queue,
+            route.broker,
+            route.native.name,
+            outgoing.headers,
+            warnings,
+            await native_writes(route.binding, route.native, outgoing),
+            outgoing.delay_seconds,
+            outgoing.ordering_key,
+            keys,
+        )
 
     async def _read(self, runtime: QueueRuntime, body: bytes, trace: Trace | None) -> Publication:
         if len(body) <= turns.SMALL_BYTES:

@@ -20,6 +20,7 @@ from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import lease_manager_of
 from app.gateway.lease_table import BrokerUsage
+from app.gateway.model import KeysInfo
 from app.gateway.receive import Inspector, ReadyDelivery, Receiver
 from app.gateway.routing import Route
 from app.observe.events import Call, Event, Facts, Observe, Operation
@@ -122,6 +123,11 @@ class QueueRuntime:
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""
         self._keys.store(self.route)
+
+    @property
+    def keys_info(self) -> KeysInfo | None:
+        """How the idempotency keys of this queue are kept; None if no store keeps them."""
+        return self._keys.info(self.route)
 
     async def publish_keyed(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
         """Publish as one batch the messages whose keys are new, and report them.

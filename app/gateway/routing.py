@@ -28,6 +28,8 @@ _CACHED_ROUTES = 10_000
 PAGE_BYTES = 16_777_216
 """Most bytes of the messages that one call reads together, unless a single message has more."""
 _FIRST = 8
+_PROBE = "queue-probe"
+"""A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
 
 Each = TypeVar("Each")
 Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
@@ -61,13 +63,17 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Where a queue's messages live, and its policy."""
+    """Where a queue's messages live, and its policy.
+
+    ``configured_name``: the route's ``native_name`` for this queue, to which the binding may have added a prefix.
+    """
 
     queue: str
     binding: Binding
     native: NativeQueue
     capabilities: BrokerCapabilities
     policy: Policy
+    configured_name: str
 
     @property
     def broker(self) -> str:
@@ -150,8 +156,9 @@ class Rule:
 
     def route(self, queue: str) -> Route:
         """The route of a queue that this rule matches. Raises ConfigError for an invalid option."""
-        native = self.binding.native_queue(self.native_name.replace("{queue}", queue), self.options or {})
-        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy)
+        name = self.native_name.replace("{queue}", queue)
+        native = self.binding.native_queue(name, self.options or {})
+        return Route(queue, self.binding, native, self.binding.capabilities(native), self.policy, name)
 
 
 class Router:
@@ -163,6 +170,7 @@ class Router:
         self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
         self._patterns = [(pattern(rule.match), rule) for rule in rules if "*" in rule.match]
         self._routes: dict[str, Route] = {}
+        self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, re.Pattern[str]]]] | None = None
 
     def route(self, queue: str) -> Route:
         """The route of ``queue``.
@@ -190,9 +198,51 @@ class Router:
         """The rule that routes ``queue``; for a pattern, the first rule that matches all names of the pattern."""
         return self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
 
+    def queue_of(self, binding: Binding, native_name: str) -> str | None:
+        """The queue that is routed to the native queue of this name; None where no route leads to it.
+
+        If several do, it is the first in the order of look-up.
+        """
+        exact, patterns = self._native_names()
+        found = exact.get((binding.name, native_name))
+        if found is not None:
+            return found
+        for rule, native in patterns:
+            match = native.fullmatch(native_name) if rule.binding is binding else None
+            if match is not None and self._leads(match["queue"], binding, native_name):
+                return match["queue"]
+        return None
+
+    def _leads(self, queue: str, binding: Binding, native_name: str) -> bool:
+        try:
+            route = self.route(queue)
+        except (QueueNotFound, InvalidParameter):
+            return False
+        return route.binding is binding and route.native.name == native_name
+
+    def _native_names(self) -> tuple[dict[tuple[str, str], str], list[tuple[Rule, re.Pattern[str]]]]:
+        """The queues with an exact name by broker and native name, and the forms of the native names of the others."""
+        if self._native is None:
+            routes = (rule.route(queue) for queue, rule in self._exact.items())
+            exact = {(route.broker, route.native.name): route.queue for route in routes}
+            many = [rule for _, rule in self._patterns] + ([self.default] if self.default is not None else [])
+            forms = ((rule, _form(rule)) for rule in many)
+            self._native = exact, [(rule, form) for rule, form in forms if form is not None]
+        return self._native
+
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
         return list(self._exact)
+
+
+def _form(rule: Rule) -> re.Pattern[str] | None:
+    """Matches the native names of the queues of ``rule``, with the group ``queue``; None if all have the same name."""
+    try:
+        before, *after = map(re.escape, rule.route(_PROBE).native.name.split(_PROBE))
+    except ConfigError:
+        # A template that leaves room for very short names only.
+        return None
+    return re.compile(f"{before}(?P<queue>.+){'(?P=queue)'.join(after)}") if after else None
 
 
 def offering(route: Route, protocol: type[Optional]) -> Optional:

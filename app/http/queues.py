@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from base64 import b64encode
+from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query, Request, Response
 
 from app.brokers.binding import Peeked
+from app.brokers.projection import NativeWrite
 from app.errors import InvalidParameter
 from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Gateway
@@ -30,12 +32,18 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="list_queues",
         summary="List queues",
         tags=["queues"],
-        dependencies=NO_PARAMETERS,
         response_model=views.QueueListView,
     )
-    async def list_queues(caller: CallerOf) -> Response:
-        """List the configured queues and those that brokers can list, if the caller has any right on them."""
-        return await listed('{"queues":[', await gateway.overview.queues(caller), _queue, "]}", lambda info: 0)
+    async def list_queues(caller: CallerOf, parameters: Annotated[views.QueueListQuery, Query()]) -> Response:
+        """List the known queues on which the caller has any right, by name.
+
+        A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
+        it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, and
+        RabbitMQ all queues of the virtual host, where the broker is configured with its management API.
+        """
+        infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
+        tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
+        return await listed('{"queues":[', infos, _queue, tail, lambda info: 0)
 
     @router.post(
         "/queues/{queue}:purge",
@@ -85,7 +93,11 @@ def routes(gateway: Gateway) -> APIRouter:
         openapi_extra={"parameters": VALIDATE_QUERY, "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
-        """Dry run of a publish: returns the canonical bytes and the native projection, and writes nothing.
+        """Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
+
+        `writes` is the exact native form: for RabbitMQ exchange, routing key, properties, headers with their types and
+        body; for Redis keys and elements; for SQLite rows. Values that a draft leaves open, such as its ids, are new
+        in each call.
 
         With `mode=consume` the body is treated as one found on the queue: it is checked by the rules for consumers and
         not completed, and an error gives the reason for which it would be dead-lettered. This mode requires the right
@@ -136,11 +148,22 @@ def routes(gateway: Gateway) -> APIRouter:
 
 
 def _queue(info: QueueInfo) -> bytes:
-    return views.QueueView.model_validate(info).model_dump_json().encode()
+    return views.ListedQueueView.model_validate(info).model_dump_json().encode()
 
 
 def _peeked(message: Peeked) -> bytes:
     return msgspec.json.encode({"headers": dict(message.headers), **inlined("envelope", message.body)})
+
+
+def _write(write: NativeWrite) -> dict[str, Any]:
+    text: str | None = None
+    encoded: str | None = None
+    if write.body is not None:
+        try:
+            text = write.body.decode()
+        except UnicodeDecodeError:
+            encoded = b64encode(write.body).decode("ascii")
+    return {**msgspec.structs.asdict(write), "body": text, "body_base64": encoded}
 
 
 def _projected(made: Projection) -> Response:
@@ -152,6 +175,10 @@ def _projected(made: Projection) -> Response:
             "headers": dict(made.headers),
             "size_bytes": len(made.body),
             "warnings": made.warnings,
+            "delay_seconds": made.delay_seconds,
+            "ordering_key": made.ordering_key,
+            "idempotency": made.idempotency,
+            "writes": [_write(write) for write in made.writes],
             "envelope": msgspec.Raw(made.body),
         }
     )

@@ -131,15 +131,42 @@ class IdempotencyKeysView(View):
 class QueueView(View):
     queue: str
     broker: str
-    native_name: str
+    native_name: str = Field(
+        description="The broker's own name of the queue, with every prefix of its profile or layout.",
+        examples=["ojs.queue.emails"],
+    )
+    dead_letter_queue: str | None = Field(
+        description="The broker's name of the queue of the dead letters; `null`: they are stored without a queue.",
+        examples=["ojs.dead.emails"],
+    )
+    stored_as: dict[str, str] = Field(
+        description="How messages are stored, by option of the route: `layout`, `profile`, `queue_type`. Without an "
+        "entry the broker stores them in one way only, or its own settings decide.",
+        examples=[{"profile": "ojs", "queue_type": "classic"}],
+    )
     stats: StatsView
     capabilities: CapabilitiesView
     policy: PolicyView
     idempotency: IdempotencyKeysView | None = Field(description="`null`: the queue does not support idempotency keys.")
 
 
+class ListedQueueView(QueueView):
+    source: Literal["configured", "broker", "process"] = Field(
+        description="How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. "
+        "`process`: the process that answers has used the queue since its start."
+    )
+
+
+class QueueListQuery(Strict):
+    limit: int = Field(default=1000, ge=1, le=1000)
+    cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="`next_cursor` of the previous page."
+    )
+
+
 class QueueListView(View):
-    queues: list[QueueView]
+    queues: list[ListedQueueView]
+    next_cursor: str | None = Field(description="The `cursor` of the next page; `null`: there is none.")
 
 
 class BrokerView(View):
@@ -212,6 +239,35 @@ class WarningView(View):
     detail: str
 
 
+class NativeHeaderView(View):
+    type: str = Field(description="The type that the broker stores, by its own name.", examples=["longstr"])
+    value: str | int | float | bool
+
+
+class NativeWriteView(View):
+    """One write of a publish, in the words of the broker. Programs that share the queue find exactly this."""
+
+    operation: str = Field(description="The command or statement.", examples=["basic.publish"])
+    target: dict[str, str | bool] = Field(
+        description="Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: "
+        "`table`.",
+        examples=[{"exchange": "", "routing_key": "emails", "mandatory": True}],
+    )
+    properties: dict[str, str | int | float | bool | None] = Field(
+        description="The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` "
+        "is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. "
+        "SQLite: the other columns of the row.",
+        examples=[{"content_type": "application/json", "delivery_mode": 2}],
+    )
+    headers: dict[str, NativeHeaderView] = Field(examples=[{"x-attempts": {"type": "int32", "value": 0}}])
+    body: str | None = Field(description="The bytes as stored, as text. `null`: none, or not UTF-8.")
+    body_base64: str | None = Field(description="The bytes as stored, where they are not UTF-8.")
+    assigned: list[str] = Field(
+        description="The properties and headers that get their value when the message is written, such as the id of a "
+        "row or the time. The value shown is an example."
+    )
+
+
 class ProjectionView(View):
     """`envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it."""
 
@@ -221,4 +277,13 @@ class ProjectionView(View):
     headers: dict[str, str]
     size_bytes: int
     warnings: list[WarningView]
+    delay_seconds: float
+    ordering_key: str | None
+    idempotency: IdempotencyKeysView | None = Field(
+        description="How the `idempotency_key` of the entry would be kept; `null` without one."
+    )
+    writes: list[NativeWriteView] = Field(
+        description="What a publish would write to the broker, made by the code that publishes. Empty with "
+        "`mode=consume`."
+    )
     envelope: dict[str, Any]

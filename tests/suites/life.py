@@ -288,8 +288,9 @@ class TestLife:
         process = await world.process()
         await process.publish()
         info = await process.gateway.overview.queue(ANYONE, world.queue)
-        assert (info.queue, info.broker, info.stats.depth) == (world.queue, world.broker.name, 1)
-        listed = [each.queue for each in await process.gateway.overview.queues(ANYONE)]
-        assert listed in ([world.queue], []), "it lists what the broker knows, or nothing"
+        assert (info.queue, info.broker, info.stats.depth, info.source) == (world.queue, world.broker.name, 1, None)
+        listed, cursor = await process.gateway.overview.queues(ANYONE, 1000, None)
+        assert [each.queue for each in listed if each.queue == world.queue] == [world.queue]
+        assert cursor is None
         (broker,) = await process.gateway.overview.brokers(ANYONE)
         assert (broker.broker, broker.up) == (world.broker.name, True)

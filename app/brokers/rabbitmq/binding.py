@@ -17,11 +17,13 @@ from app.brokers.binding import BrokerCapabilities, DeadRecord, Delivery, Native
 from app.brokers.bounded import PING_SECONDS
 from app.brokers.connect import ConnectPause
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
+from app.brokers.projection import NativeWrite
+from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.channel_pool import ChannelPool
 from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.dead_letters import DeadLetterQueues
 from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
-from app.brokers.rabbitmq.errors import reason_of
+from app.brokers.rabbitmq.errors import reason_of, translate
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
 from app.brokers.rabbitmq.profile import AddressedMessage, Topology
@@ -73,10 +75,12 @@ def _queue(queue: NativeQueue) -> RabbitQueue:
 
 
 class RabbitBinding:
-    """A virtual host. Also Outstanding, PublishesDeadLetters, Purges and DeadStore.
+    """A virtual host. Also Outstanding, PublishesDeadLetters, Purges, DeadStore and Lists.
 
     Not Peeks: AMQP cannot read a message without taking it. Dead letters are taken when listed, and requeued.
     """
+
+    lists_foreign = True
 
     def __init__(self, name: str, parameters: ConnectionParameters, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.name = name
@@ -100,7 +104,8 @@ class RabbitBinding:
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
-        return NativeQueue(name, queue_of(name, options))
+        queue = queue_of(name, options)
+        return NativeQueue(queue.profile.queue, queue, queue.profile.dead_queue, queue.stored_as)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The same for all queues, except that a queue with priorities keeps no order."""
@@ -134,6 +139,22 @@ class RabbitBinding:
         target = self._use(queue)
         return await self._write(messages, target.profile.message, target.profile.topology, target.declare)
 
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """Decoded from the frames that :meth:`publish` would write."""
+        profile = _queue(queue).profile
+        try:
+            made = await turns.run(profile.message, message, size=len(message.body))
+        except Exception as error:
+            raise self._unwritable(error) from error
+        try:
+            return [await turns.run(frames.projection, made, profile.assigned, size=len(made.body))]
+        except Exception as error:
+            raise translate(self.name, error, written=False) from error
+
+    def _unwritable(self, error: Exception) -> BrokerRejected:
+        reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
+        return BrokerRejected(broker=self.name, reason=reason)
+
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Publish to the dead-letter queue; otherwise like :meth:`publish`."""
         target = self._use(queue)
@@ -153,8 +174,7 @@ class RabbitBinding:
                 made[position] = await turns.run(make, message, size=len(message.body))
             except Exception as error:
                 # Any error is the outcome of this message; the others are written.
-                reason = f"the profile of the queue cannot write the message: {reason_of(error)}"
-                outcomes[position] = BrokerRejected(broker=self.name, reason=reason)
+                outcomes[position] = self._unwritable(error)
         if made:
             written = await self._publisher.publish([*made.values()], topology, declare)
             for position, outcome in zip(made, written, strict=True):
@@ -188,6 +208,11 @@ class RabbitBinding:
     def outstanding(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[bool]:
         """Decided by the tags handed out on open channels."""
         return self._settler.outstanding(handles)
+
+    async def queues(self) -> Sequence[str]:
+        """All queues of the virtual host; none without the management API, or without its answer within 2 s."""
+        listed = None if self._management is None else await self._management.queues()
+        return listed or ()
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Ready messages and dead letters; in flight only with the management API, up to 5 s late.

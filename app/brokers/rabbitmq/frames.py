@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Protocol, cast
 
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
@@ -24,6 +25,7 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 from yarl import URL
 
+from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.rabbitmq.profile import AddressedMessage
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
@@ -64,6 +66,12 @@ _DOUBLE = struct.Struct(">d")
 _INT32, _INT64 = struct.Struct(">ci"), struct.Struct(">cq")
 _INT32_MIN, _INT32_MAX = -(1 << 31), (1 << 31) - 1
 
+_TYPES = {b"S": "longstr", b"I": "int32", b"l": "int64", b"d": "double", b"t": "boolean", b"F": "table", b"A": "array"}
+"""The types of header values by their octet: https://www.rabbitmq.com/amqp-0-9-1-errata#section_3"""
+
+_PUBLIC_NAMES = {"message_type": "type"}
+"""Names of properties that pamqp changes."""
+
 _PROPERTIES = [
     (name, Basic.Properties.flags[name], Basic.Properties.amqp_type(name)) for name in Basic.Properties.attributes()
 ]
@@ -82,6 +90,41 @@ def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
     for start in range(0, len(body), room or 1):
         parts.append(_frame(_BODY, channel, body[start : start + room]))
     return b"".join(parts)
+
+
+def projection(message: AddressedMessage, assigned: frozenset[str]) -> NativeWrite:
+    """The message that the frames of :func:`publish` carry, decoded from them. ``assigned``: see NativeWrite.
+
+    Raises ValueError or TypeError when AMQP cannot carry ``message``.
+    """
+    wire = publish(message, 1, 0)
+    payloads: list[bytes] = []
+    while wire:
+        _, _, size = _FRAME.unpack_from(wire)
+        payloads.append(wire[_FRAME.size : _FRAME.size + size])
+        wire = wire[_FRAME.size + size + len(_END) :]
+    method, header, *body = payloads
+    sent = Basic.Publish()
+    sent.unmarshal(method[4:])
+    found = properties_of(header)
+    properties = {name: getattr(found, name) for name, _, kind in _PROPERTIES if kind != "table"}
+    if isinstance(found.timestamp, datetime):
+        properties["timestamp"] = int(found.timestamp.timestamp())
+    table = found.headers or {}
+    headers = {name: NativeHeader(_TYPES.get(_value(value)[:1], "other"), value) for name, value in table.items()}
+    target: dict[str, str | bool] = {
+        "exchange": sent.exchange or "",
+        "routing_key": sent.routing_key or "",
+        "mandatory": bool(sent.mandatory),
+    }
+    return NativeWrite(
+        "basic.publish",
+        target,
+        {_PUBLIC_NAMES.get(name, name): value for name, value in properties.items() if value not in (None, "")},
+        headers,
+        b"".join(body),
+        sorted(assigned & headers.keys()),
+    )
 
 
 def acks(settled: Iterable[tuple[int, bool]], channel: int) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.brokers.options import OptionMap, OptionReader, choice
@@ -23,12 +23,15 @@ class RabbitQueue:
     """A queue with the validated options of its route.
 
     ``quorum``: the gateway declares it as a quorum queue. ``prioritized``: messages of a higher priority come first.
+    ``stored_as``: ``profile`` and ``queue_type``. The type of a queue that another program declares is only known where
+    the route states it.
     """
 
     profile: Profile
     declare: Declare
     quorum: bool = False
     prioritized: bool = False
+    stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
@@ -41,11 +44,15 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RabbitQueue:
     profile = given.read("profile", choice(*_PROFILES), "plain")
     declare = given.read("declare", _DECLARE, "active")
     _check_name(name)
+    stored_as = {"profile": profile}
+    if declare == "active" or "queue_type" in options:
+        stored_as["queue_type"] = str(options.get("queue_type", "classic"))
     return RabbitQueue(
         _PROFILES[profile](name, given),
         declare,
         quorum=options.get("queue_type") == "quorum",
         prioritized=options.get("max_priority") is not None,
+        stored_as=stored_as,
     )
 
 

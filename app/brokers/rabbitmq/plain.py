@@ -65,6 +65,8 @@ _decode = msgspec.json.Decoder(_EnvelopeFields).decode
 class PlainProfile:
     """The profile of ``queue``, with ``<queue>.dlq`` for dead letters. See app.brokers.rabbitmq.profile.Profile."""
 
+    assigned: frozenset[str] = frozenset()
+
     def __init__(self, queue: QueueDeclaration, dead_queue: QueueDeclaration) -> None:
         self.queue = queue.name
         self.dead_queue = dead_queue.name

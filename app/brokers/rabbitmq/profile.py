@@ -101,6 +101,9 @@ class Profile(Protocol):
     dead_topology: Topology
     """What dead-lettering needs."""
 
+    assigned: frozenset[str]
+    """The headers of a new message that state the time of its publishing."""
+
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """The AMQP message for a new message, or for a retry where ``failure`` is set. Routing implements a delay."""
 

@@ -37,6 +37,7 @@ from app.brokers.options import (
     optional,
     timeout_of,
 )
+from app.brokers.projection import NativeWrite
 from app.brokers.redis import dead_letters, settle
 from app.brokers.redis.due_items import DueItems
 from app.brokers.redis.idempotency import RedisKeys
@@ -45,8 +46,10 @@ from app.brokers.redis.layouts.layout import RedisQueue, bounded
 from app.brokers.redis.layouts.list import ListLayout
 from app.brokers.redis.server import Server
 from app.brokers.redis.url import connector
+from app.brokers.redis.used_queues import UsedQueues
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.runtime import turns
 from app.runtime.background import BackgroundTasks
 
 _LIST = ListLayout()
@@ -87,7 +90,9 @@ def _queue(queue: NativeQueue) -> RedisQueue:
 
 
 class RedisBinding:
-    """A Redis database. Also Peeks, Purges, DeadLetters and KeepsKeys."""
+    """A Redis database. Also Peeks, Purges, DeadLetters, Lists and KeepsKeys."""
+
+    lists_foreign = False
 
     def __init__(
         self,
@@ -100,14 +105,17 @@ class RedisBinding:
         self.timeout_seconds = timeout_seconds
         self.server = Server(name, connections, timeout_seconds)
         self._due_items = DueItems(self.server)
-        self.keys = RedisKeys(name, self.server, self._due_items.due_in)
         self._clock = clock
         self._empty: set[bytes] = set()
         self._late: BackgroundTasks[None] = BackgroundTasks()
+        self._used = UsedQueues(self.server, clock, self._late.start)
+        self.keys = RedisKeys(name, self.server, self._due_items.due_in, self._used.used)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`queue_of`."""
-        return NativeQueue(name, queue_of(name, options))
+        queue = queue_of(name, options)
+        key, dead_key = queue.key.decode("utf-8"), queue.dead_key.decode("utf-8")
+        return NativeQueue(key, queue, dead_key, {"layout": queue.layout.name})
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """Those of the queue's layout."""
@@ -149,16 +157,31 @@ class RedisBinding:
             raise next((error for error in errors if isinstance(error, OutcomeUnknown)), errors[0])
         return outcomes
 
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The elements and members of :meth:`publish`. The member of the list layout begins with a random id."""
+        return await turns.run(self._projection, _queue(queue), message, size=len(message.body))
+
+    def _projection(self, queue: RedisQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        if message.delay_seconds <= 0:
+            return queue.layout.pushed(queue, message)
+        member = queue.layout.delayed(queue, message)
+        properties: dict[str, object] = {"score": self._clock() / 1000 + message.delay_seconds}
+        if (size := len(member) - len(queue.layout.element(message))) > 0:
+            properties["id"] = member[: size - 1].decode()
+        key = (queue.key + queue.layout.delayed_suffix).decode()
+        return [NativeWrite("ZADD", {"key": key}, properties, body=member, assigned=sorted(properties))]
+
     async def _write(self, queue: RedisQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Write ``messages``, all of them delayed or none, with one command."""
         if messages[0].delay_seconds <= 0:
             await queue.layout.push(self.server, queue, messages)
-            return [None] * len(messages)
-        pairs: list[object] = []
-        for message in messages:
-            pairs += (repr(message.delay_seconds), queue.layout.delayed(queue, message))
-        await self.server.run("delay", queue.key, queue.layout.name, *pairs)
-        self._due_items.due_in(min(message.delay_seconds for message in messages))
+        else:
+            pairs: list[object] = []
+            for message in messages:
+                pairs += (repr(message.delay_seconds), queue.layout.delayed(queue, message))
+            await self.server.run("delay", queue.key, queue.layout.name, *pairs)
+            self._due_items.due_in(min(message.delay_seconds for message in messages))
+        self._used.used(queue)
         return [None] * len(messages)
 
     async def reserve(
@@ -213,6 +236,7 @@ class RedisBinding:
     async def _reserve(self, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
         deliveries = await queue.layout.reserve(self.server, queue, limit, lease_seconds)
         if deliveries:
+            self._used.used(queue)
             self._empty.discard(queue.key)
             self._due_items.due_in(lease_seconds)
         return deliveries
@@ -244,6 +268,10 @@ class RedisBinding:
     async def dead_letter(self, queue: NativeQueue, letters: Sequence[DeadLetterRequest]) -> Sequence[Outcome]:
         """Read the leased messages, then end the leases and write the records in one step."""
         return await settle.dead_letter(self.server, _queue(queue), letters)
+
+    async def queues(self) -> Sequence[str]:
+        """Those that gateways have used: at most 10,000. Queues that only other programs use are not listed."""
+        return await self._used.queues()
 
     async def stats(self, queue: NativeQueue) -> QueueStats:
         """Five small commands in one write. The oldest age is counted from the ``created_at`` of the queue's head."""

@@ -20,12 +20,16 @@ _NO_LAYOUT = b"-"
 
 
 class RedisKeys:
-    """The keys of one database. ``due_in`` is called with the seconds after which a message is due."""
+    """The keys of one database. ``due_in`` is called with the seconds after which a message is due, and ``used`` with
+    each queue that messages were written to."""
 
-    def __init__(self, broker: str, server: Server, due_in: Callable[[float], None]) -> None:
+    def __init__(
+        self, broker: str, server: Server, due_in: Callable[[float], None], used: Callable[[RedisQueue], None]
+    ) -> None:
         self._broker = broker
         self._server = server
         self._due_in = due_in
+        self._used = used
 
     async def publish(
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
@@ -47,6 +51,7 @@ class RedisKeys:
             arguments.append(layout.delayed(queue, message) if delayed else layout.element(message))
         reply = await self._run(queue.key, b"publish", layout.name, terms, *arguments)
         results = [self._result(each, terms) for each in reply]
+        self._used(queue)
         delays = [message.delay_seconds for message, _ in messages if message.delay_seconds > 0]
         if delays:
             self._due_in(min(delays))

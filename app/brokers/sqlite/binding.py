@@ -26,9 +26,11 @@ from app.brokers.binding import (
 )
 from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, RESERVE_SECONDS
 from app.brokers.options import OptionMap
+from app.brokers.projection import NativeWrite
 from app.brokers.sqlite.file import DatabaseFile
 from app.brokers.sqlite.idempotency import SqliteKeys
 from app.brokers.sqlite.jobs import PublishJob, ReserveJob, SweepJob, WriterJob, load_headers
+from app.brokers.sqlite.projection import projection
 from app.brokers.sqlite.reader import Reader
 from app.brokers.sqlite.settle import (
     AckJob,
@@ -45,6 +47,7 @@ from app.brokers.sqlite.waiters import Waiters
 from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, parts
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.runtime import turns
 
 CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=365 * 86_400,
@@ -76,6 +79,8 @@ class SqliteBinding:
     transaction (BrokerUnavailable), and as a whole at most ``timeout_seconds`` (OutcomeUnknown). A full or read-only
     disk is StorageFull or StorageReadOnly. ``connect_writer`` opens the writer's connection, by default the file's.
     """
+
+    lists_foreign = False
 
     def __init__(
         self, file: DatabaseFile, clock: Clock, connect_writer: Callable[[], sqlite3.Connection] | None = None
@@ -120,6 +125,10 @@ class SqliteBinding:
         if len(cut) == 1:
             return await self._submit(PublishJob(queue.name, cut[0]))
         return await send_batches(cut, lambda part: self._submit(PublishJob(queue.name, part)))
+
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The rows that :meth:`publish` would write, from its own job."""
+        return await turns.run(projection, queue.name, message, self._clock(), size=len(message.body))
 
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float

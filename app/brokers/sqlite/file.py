@@ -46,6 +46,12 @@ def steps(name: str) -> list[str]:
     return [statement for statement in map(str.strip, SQL[name].split(";")) if statement]
 
 
+def create_schema(connection: sqlite3.Connection, version: int = 0) -> None:
+    """Bring the schema from ``version`` (0: an empty file) to the newest."""
+    for statement in chain.from_iterable(steps(step) for step in SCHEMA[version:]):
+        connection.execute(statement)
+
+
 @lru_cache(maxsize=64)
 def widened(name: str, rows: int) -> str:
     """The ``INSERT … VALUES (…)`` called ``name``, for ``rows`` rows at once."""
@@ -151,8 +157,7 @@ class DatabaseFile:
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
-            for statement in chain.from_iterable(steps(step) for step in SCHEMA[version:]):
-                connection.execute(statement)
+            create_schema(connection, version)
             if version < len(SCHEMA):
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 connection.execute(f"PRAGMA user_version = {len(SCHEMA)}")

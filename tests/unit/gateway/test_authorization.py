@@ -174,11 +174,13 @@ async def test_a_redrive_to_another_queue_needs_the_right_to_send_there() -> Non
 async def test_an_overview_shows_what_the_caller_has_a_right_on() -> None:
     gateway, _ = new_gateway()
     listener = Caller("listener", {"other": frozenset({LISTEN})})
-    assert [info.queue for info in await gateway.overview.queues(listener)] == ["other"]
+    listed, _ = await gateway.overview.queues(listener, 100, None)
+    assert [info.queue for info in listed] == ["other"]
     assert (await gateway.overview.queue(listener, "other")).queue == "other"
     assert await is_forbidden(lambda: gateway.overview.queue(listener, "mine"))
     assert await is_forbidden(lambda: gateway.overview.brokers(listener))
-    assert [info.queue for info in await gateway.overview.queues(ANYONE)] == ["mine", "other"]
+    listed, _ = await gateway.overview.queues(ANYONE, 100, None)
+    assert [info.queue for info in listed] == ["mine", "other"]
     assert [info.broker for info in await gateway.overview.brokers(ANYONE)] == ["memory"]
 
 

@@ -17,14 +17,14 @@ from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, val
 from app.ojs.terms import milliseconds, timestamp
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
-SCHEDULED_AT = "x-ojs-scheduled-at"
+SCHEDULED_AT, ENQUEUED_AT = "x-ojs-scheduled-at", "x-ojs-enqueued-at"
 ERROR_MESSAGE, ERROR_CODE = "x-ojs-error-message", "x-ojs-error-code"
 TRACE = {"traceparent": ("x-ojs-traceparent", "x-ojs-trace-id"), "tracestate": ("x-ojs-trace-state",)}
 """W3C headers and their OJS names. In the OJS repository ``x-ojs-trace-id`` is a complete ``traceparent``."""
 
 _OURS = CONTRACT_HEADERS | frozenset(
     {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, "x-ojs-max-attempts", "x-ojs-created-at"}
-    | {"x-ojs-enqueued-at", "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
+    | {ENQUEUED_AT, "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
 )
 _MAX_EXPIRATION_MS = 4_294_967_295
 """https://www.rabbitmq.com/docs/ttl: for a larger value the broker closes the channel."""
@@ -73,7 +73,7 @@ def _headers(job: Job, given: Mapping[str, str], queue: str, now: int) -> dict[s
     headers: dict[str, Any] = dict(given)
     headers[QUEUE] = queue
     headers["x-ojs-created-at"] = timestamp(job.created_at)
-    headers["x-ojs-enqueued-at"] = timestamp(now)
+    headers[ENQUEUED_AT] = timestamp(now)
     most = value(members(job.attributes, "retry"), "max_attempts", int)
     if most is not None and 0 < most < 2**31:
         headers["x-ojs-max-attempts"] = most

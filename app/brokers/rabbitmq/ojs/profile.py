@@ -17,6 +17,7 @@ from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.ojs.dead_letters import record_of
 from app.brokers.rabbitmq.ojs.message import (
     ATTEMPT,
+    ENQUEUED_AT,
     ERROR_CODE,
     ERROR_MESSAGE,
     MAX_TEXT,
@@ -69,7 +70,12 @@ _PLAIN = "application/json"
 
 
 class OjsProfile:
-    """Writes and reads the messages of one OJS queue; see :class:`app.brokers.rabbitmq.profile.Profile`."""
+    """Writes and reads the messages of one OJS queue; see :class:`app.brokers.rabbitmq.profile.Profile`.
+
+    The time of publishing is also in the body, as ``enqueued_at``.
+    """
+
+    assigned = frozenset({ENQUEUED_AT, SCHEDULED_AT})
 
     def __init__(self, name: str, names: Names, arguments: Mapping[str, Any], clock: Clock) -> None:
         """``name``: the OJS queue; ``arguments``: those of its job queue, except for the dead-letter exchange."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.projection import NativeWrite
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
@@ -34,6 +35,14 @@ class LaravelLayout:
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One script call, which appends the jobs and their wake-up tokens."""
         await server.run("laravel_push", queue.key, *map(self.element, messages))
+
+    def pushed(self, queue: RedisQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The job, and the token that wakes a worker of Laravel."""
+        key = queue.key.decode()
+        return [
+            NativeWrite("RPUSH", {"key": key}, body=self.element(message)),
+            NativeWrite("RPUSH", {"key": f"{key}:notify"}, body=b"1"),
+        ]
 
     def element(self, message: Outgoing) -> bytes:
         """The job itself."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from app.brokers.batching import batches
 from app.brokers.binding import BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.projection import NativeWrite
 from app.brokers.redis.server import Server
 from app.envelope import Limits
 
@@ -70,6 +71,9 @@ class Layout(Protocol):
 
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """Append all messages in one step, all or none."""
+
+    def pushed(self, queue: RedisQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """What :meth:`push` writes for one message."""
 
     def element(self, message: Outgoing) -> bytes:
         """The element of the ready list for a message."""

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.projection import NativeWrite
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
@@ -37,6 +38,10 @@ class ListLayout:
     async def push(self, server: Server, queue: RedisQueue, messages: Sequence[Outgoing]) -> None:
         """One variadic RPUSH."""
         await server.call(b"RPUSH", queue.key, *map(self.element, messages))
+
+    def pushed(self, queue: RedisQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The element."""
+        return [NativeWrite("RPUSH", {"key": queue.key.decode()}, body=self.element(message))]
 
     def element(self, message: Outgoing) -> bytes:
         """The body, or a frame around it."""

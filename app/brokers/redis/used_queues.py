@@ -1,0 +1,55 @@
+"""Records which queues of a database the gateways have used, so that they can be listed without a scan of its keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from app.brokers.redis.layouts.layout import RedisQueue
+from app.brokers.redis.server import Server
+from app.clock import Clock
+from app.errors import BabelgateError
+from app.observe.logs import get_logger
+
+log = get_logger("babelgate.redis")
+
+USED = b"babelgate:queues"
+"""A sorted set: the ready list of each queue that gateways have used, by its last record in Unix seconds."""
+
+MAX_QUEUES = 10_000
+"""The most queues in the set, and the most that a process remembers. Beyond them those recorded longest ago go."""
+
+RECORDED_SECONDS = 600
+"""How long a process takes a record for granted; a set that was deleted is complete again after this time."""
+
+
+class UsedQueues:
+    """The record of one database. ``start`` runs a coroutine in the background."""
+
+    def __init__(self, server: Server, clock: Clock, start: Callable[[Coroutine[Any, Any, None]], object]) -> None:
+        self._server = server
+        self._clock = clock
+        self._start = start
+        self._recorded: dict[bytes, float] = {}
+
+    def used(self, queue: RedisQueue) -> None:
+        """Note that this process has written to ``queue`` or received from it. Costs no I/O for a known queue."""
+        now = self._clock() / 1000
+        if now - self._recorded.get(queue.key, 0.0) >= RECORDED_SECONDS:
+            if len(self._recorded) >= MAX_QUEUES:
+                self._recorded.clear()
+            self._recorded[queue.key] = now
+            self._start(self._record(queue.key, now))
+
+    async def queues(self) -> Sequence[str]:
+        """The ready lists of the queues, at most MAX_QUEUES. Raises BrokerUnavailable."""
+        found = await self._server.read(b"ZREVRANGE", USED, 0, MAX_QUEUES - 1)
+        return [key.decode("utf-8", "replace") for key in found]
+
+    async def _record(self, key: bytes, now: float) -> None:
+        try:
+            await self._server.call(b"ZADD", USED, round(now), key)
+            await self._server.call(b"ZREMRANGEBYRANK", USED, 0, -MAX_QUEUES - 1)
+        except BabelgateError as error:
+            # An access list may forbid the key. The message itself is not affected.
+            log.debug("queue not recorded", native_queue=key.decode(errors="replace"), error=error)
