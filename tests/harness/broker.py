@@ -20,6 +20,7 @@ from typing import Any, ClassVar, Protocol, Self
 from app.brokers import registry
 from app.brokers.binding import Binding, QueueStats
 from app.brokers.idempotency_store import KeepsKeys
+from app.brokers.projection import NativeWrite
 from app.clock import now_ms
 from tests.harness.proxy import Proxy
 
@@ -34,6 +35,8 @@ class Broker(ABC):
     - ``merges_equal_bodies``: it leases or delays only one of several messages that are equal to the byte.
     - ``untold``: the counts of a queue that it cannot report; also ``expiries`` where it cannot report why a message
       is delivered again.
+    - ``timed_members``: the members of a stored body that state the time of its publishing.
+    - ``lists_queues``: whether it lists the queues that another process has used.
     - ``purges_delayed``: a purge removes the delayed messages of a queue too.
     - ``queue_options``: the options of an ordinary route.
     - ``header_options``: the options of a route whose messages carry native headers; None if there is none.
@@ -46,6 +49,8 @@ class Broker(ABC):
     embedded: ClassVar[bool] = False
     merges_equal_bodies: ClassVar[bool] = False
     untold: ClassVar[frozenset[str]] = frozenset()
+    timed_members: ClassVar[Sequence[str]] = ()
+    lists_queues: ClassVar[bool] = True
     purges_delayed: ClassVar[bool] = True
     queue_options: Mapping[str, Any] = {}
     header_options: Mapping[str, Any] | None = None
@@ -96,6 +101,11 @@ class Broker(ABC):
     @abstractmethod
     async def inject(self, queue: str, *bodies: bytes) -> None:
         """Put ``bodies`` on the queue as a foreign program would, unchecked."""
+
+    @abstractmethod
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        """All that another client library finds of the queue's only message, ``delayed`` or not, in the form of a
+        projection. What a client cannot see of a stored message is as a projection must show it."""
 
     @abstractmethod
     async def dead(self, queue: str) -> Sequence[bytes]:

@@ -7,6 +7,7 @@ from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
 from tests.suites.events import TestEvents as TestEvents
 from tests.suites.hung import TestHung as TestHung
 from tests.suites.life import TestLife as TestLife
+from tests.suites.operators import TestOperators as TestOperators
 from tests.suites.publish import TestPublish as TestPublish
 from tests.suites.receive import TestReceive as TestReceive
 from tests.suites.redrive import TestRedrive as TestRedrive

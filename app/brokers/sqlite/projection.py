@@ -8,7 +8,7 @@ from typing import Any
 
 from app.brokers.binding import Outgoing
 from app.brokers.projection import NativeWrite
-from app.brokers.sqlite.file import create_schema
+from app.brokers.sqlite.file import SQL, create_schema
 from app.brokers.sqlite.jobs import PublishJob, Transaction
 
 _TABLES = ("messages", "ready", "held")
@@ -22,7 +22,7 @@ def projection(queue: str, message: Outgoing, now: int) -> list[NativeWrite]:
         PublishJob.run(Transaction(connection, now, {}), [PublishJob(queue, [message])])
         connection.row_factory = sqlite3.Row
         return [
-            _write(table, row) for table in _TABLES for row in connection.execute(f"SELECT * FROM {table}").fetchall()
+            _write(table, row) for table in _TABLES for row in connection.execute(SQL[f"written_{table}"]).fetchall()
         ]
 
 

@@ -91,6 +91,15 @@ SELECT ?, id, 0, 0 FROM messages WHERE id BETWEEN ? AND ?
 -- name: add_delayed
 INSERT INTO held (id, queue_id, until, nonce, failures, redelivered) VALUES (?, ?, ?, NULL, 0, 0)
 
+-- name: written_messages
+SELECT * FROM messages
+
+-- name: written_ready
+SELECT * FROM ready
+
+-- name: written_held
+SELECT * FROM held
+
 -- name: next_due
 SELECT min(until) FROM held
 

@@ -15,6 +15,7 @@ import pika.exceptions
 from pamqp.commands import Basic
 from pika.adapters.blocking_connection import BlockingChannel
 
+from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.profile import NativeMessage, Topology
 from app.clock import now_ms
@@ -114,6 +115,7 @@ class RabbitBroker(ServerBroker):
     sample = "amqp://127.0.0.1/"
     name = "rabbit"
     untold = frozenset({"in_flight", "delayed"})
+    lists_queues = False
     purges_delayed = False
     server: RabbitServer
 
@@ -158,13 +160,46 @@ class RabbitBroker(ServerBroker):
             for body in bodies:
                 _publish(channel, profile.queue, body)
 
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        return await asyncio.to_thread(self._browse, queue, delayed)
+
+    def _browse(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        """The queue's only message; a delayed one is in the queue of its first delay, which all queues share."""
+        profile = queue_of(queue, self.queue_options).profile
+        with contextlib.suppress(pika.exceptions.ChannelClosedByBroker), client(self.url) as channel:
+            for name in [f"babelgate.delay.{number:02d}" for number in range(25)] if delayed else [profile.queue]:
+                while True:
+                    method, properties, body = channel.basic_get(name)
+                    if method is None:
+                        break
+                    if method.routing_key.endswith(profile.queue) or not delayed:
+                        return [_stored(method, properties, body)]
+        return []
+
     async def dead(self, queue: str) -> Sequence[bytes]:
         profile = queue_of(queue, self.queue_options).profile
         return [body for _, body in await asyncio.to_thread(browse, self.url, profile.dead_queue)]
 
 
+def _stored(method: Any, properties: pika.BasicProperties, body: bytes) -> NativeWrite:
+    # A stored message does not show that it was mandatory.
+    target = {"exchange": method.exchange, "routing_key": method.routing_key, "mandatory": True}
+    found = {name: value for name, value in vars(properties).items() if name != "headers" and value is not None}
+    # A quorum queue adds a count to what it delivers.
+    table = {name: value for name, value in (properties.headers or {}).items() if name != "x-delivery-count"}
+    headers = {name: NativeHeader(_type(value), value) for name, value in table.items()}
+    return NativeWrite("basic.publish", target, found, headers, body)
+
+
+def _type(value: object) -> str:
+    """The type as AMQP has it; pika reads an int64 as its own class."""
+    return {str: "longstr", bool: "boolean", int: "int32"}.get(type(value), "int64")
+
+
 class OjsBroker(RabbitBroker):
     """A server, with routes whose messages are jobs."""
+
+    timed_members = ("enqueued_at",)
 
     async def kill(self) -> None:
         """A restart: what a kill leaves of a queue depends on its type, and not on what is in its messages."""

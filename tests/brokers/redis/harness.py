@@ -11,10 +11,11 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import redis
 
+from app.brokers.projection import NativeWrite
 from app.brokers.redis.binding import RedisBinding, connect
 from app.clock import now_ms
 from tests.harness.broker import ServerBroker, Variant
@@ -163,6 +164,10 @@ async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIt
         await opened.close()
 
 
+def _elements(plain: redis.Redis, key: bytes) -> list[bytes]:
+    return [element for element in plain.lrange(key, 0, -1) if isinstance(element, bytes)]
+
+
 class RedisBroker(ServerBroker):
     """A server, with queues in the list layout of the SDKs."""
 
@@ -181,9 +186,24 @@ class RedisBroker(ServerBroker):
         with client(self.server) as plain:
             plain.rpush(self.prefix + queue, *bodies)
 
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        with client(self.server) as plain:
+            found: list[NativeWrite] = []
+            for key in sorted(cast(list[bytes], plain.keys(f"{self.prefix}{queue}*"))):
+                target = {"key": key.decode()}
+                if plain.type(key) == b"list":
+                    found += [NativeWrite("RPUSH", target, body=element) for element in _elements(plain, key)]
+                else:
+                    members = cast(list[tuple[bytes, float]], plain.zrange(key, 0, -1, withscores=True))
+                    found += [NativeWrite("ZADD", target, self._properties(*each), body=each[0]) for each in members]
+            return found
+
+    def _properties(self, member: bytes, score: float) -> Mapping[str, Any]:
+        return {"score": score, "id": member[:32].decode()}
+
     async def dead(self, queue: str) -> Sequence[bytes]:
         with client(self.server) as plain:
-            return [record for record in plain.lrange(f"{self.prefix}{queue}.dlq", 0, -1) if isinstance(record, bytes)]
+            return _elements(plain, f"{self.prefix}{queue}.dlq".encode())
 
 
 class LaravelBroker(RedisBroker):
@@ -193,6 +213,9 @@ class LaravelBroker(RedisBroker):
     header_options = None
     merges_equal_bodies = True
     untold = frozenset({"expiries"})
+
+    def _properties(self, member: bytes, score: float) -> Mapping[str, Any]:
+        return {"score": score}
 
 
 VARIANTS = (

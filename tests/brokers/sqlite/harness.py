@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from app.brokers.binding import Outgoing
+from app.brokers.projection import NativeWrite
 from tests.harness.broker import EmbeddedBroker, Variant
 
 
@@ -47,6 +48,21 @@ class SqliteBroker(EmbeddedBroker):
             await binding.publish(binding.native_queue(queue, {}), [Outgoing(body) for body in bodies])
         finally:
             await binding.close()
+
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        return await asyncio.to_thread(self._stored)
+
+    def _stored(self) -> Sequence[NativeWrite]:
+        found = []
+        with closing(sqlite3.connect(self.path)) as reader:
+            for table in ("messages", "ready", "held", "dead", "settled", "keys"):
+                rows = reader.execute(f"SELECT * FROM {table}")
+                for row in rows:
+                    columns = dict(zip((column[0] for column in rows.description), row, strict=True))
+                    body = columns.pop("body", None)
+                    columns = {n: value.decode() if isinstance(value, bytes) else value for n, value in columns.items()}
+                    found.append(NativeWrite("INSERT", {"table": table}, columns, body=body))
+        return found
 
     async def dead(self, queue: str) -> Sequence[bytes]:
         return await asyncio.to_thread(self._dead, queue)

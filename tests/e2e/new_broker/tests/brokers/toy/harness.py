@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import pickle
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from app.brokers.binding import Binding, DeadStore, Outgoing
+from app.brokers.projection import NativeHeader, NativeWrite
 from tests.harness.broker import EmbeddedBroker, Variant
 
 
@@ -19,6 +21,7 @@ class ToyBroker(EmbeddedBroker):
     name = "toys"
     header_options: Mapping[str, Any] | None = {}
     impatient: Mapping[str, Any] = {"timeout_seconds": 0.5}
+    lists_queues = False
 
     @property
     def url(self) -> str:
@@ -34,6 +37,21 @@ class ToyBroker(EmbeddedBroker):
     async def inject(self, queue: str, *bodies: bytes) -> None:
         binding: Binding = self.connect()
         await binding.publish(binding.native_queue(queue, {}), [Outgoing(body) for body in bodies])
+
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        """From the pickled file."""
+        messages = pickle.loads((self.directory / "toys").read_bytes())[queue].messages
+        given = {"delay_seconds": 3600.5} if delayed else {}
+        return [
+            NativeWrite(
+                "publish",
+                {"queue": queue},
+                given,
+                {name: NativeHeader("text", value) for name, value in message.headers.items()},
+                message.body,
+            )
+            for message in messages
+        ]
 
     async def dead(self, queue: str) -> Sequence[bytes]:
         binding = self.connect()

@@ -1,0 +1,122 @@
+"""What operators see: the exact native form of a message before it is published, and the queues that are known."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from msgspec.structs import asdict, replace
+
+from app.brokers.projection import NativeWrite
+from app.gateway.authorization import ANYONE, Caller, Right
+from tests.harness.world import Process, World
+
+CANONICAL = (
+    '{"job":"urn:babel:test:made","trace_id":"7b3f9c2a-e41d-4f88-9b2a-1c0d5e6f7a8b","data":{"n":1.10,"é":"☕"},'
+    '"meta":{"id":"0192f0c1-6a1c-7c8e-9d67-0e6f7f0f1a2b","queue":"%s","lang":"php","schema_version":1,'
+    '"created_at":1700000000000},"attempts":0}'
+)
+HEADERS = {"traceparent": "00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-980c512d6f4a8fba-01", "Shop-Region": 'EU "ümlaut" ☕'}
+DELAY = 3600.5
+
+
+def fixed(write: NativeWrite, assigned: Sequence[str], timed_members: Sequence[str]) -> NativeWrite:
+    """``write`` without what another write of the same message has different."""
+    body = write.body
+    if body is not None:
+        if isinstance(random := write.properties.get("id"), str):
+            assert body.startswith(random.encode() + b":")
+            body = body[len(random) :]
+        for name in timed_members:
+            body, count = re.subn(b'"%s":"[^"]*"' % name.encode(), b"", body)
+            assert count == 1
+    return replace(
+        write,
+        properties={name: value for name, value in write.properties.items() if name not in assigned},
+        headers={name: value for name, value in write.headers.items() if name not in assigned},
+        body=body,
+        assigned=(),
+    )
+
+
+def values(write: NativeWrite, names: Sequence[str]) -> dict[str, Any]:
+    return {name: write.properties[name] if name in write.properties else write.headers[name].value for name in names}
+
+
+def is_near(shown: object, found: object) -> bool:
+    """Whether two values are of one kind: texts of one length, or times a few minutes apart."""
+    if isinstance(shown, str) and isinstance(found, str):
+        return len(shown) == len(found)
+    return isinstance(shown, int | float) and isinstance(found, int | float) and abs(shown - found) <= 2e-7 * shown
+
+
+class TestOperators:
+    @pytest.mark.parametrize("delay", [0, DELAY])
+    @pytest.mark.parametrize("headers", [{}, HEADERS], ids=["no headers", "headers"])
+    async def test_a_publish_writes_what_the_dry_run_shows(
+        self, world: World, headers: dict[str, str], delay: float
+    ) -> None:
+        options = world.broker.header_options if headers else world.broker.queue_options
+        if options is None:
+            pytest.skip("no route of this broker carries headers")
+        process = await world.process(queue_options=options)
+        given = json.dumps({"headers": headers, "delay_seconds": delay})
+        entry = (given[:-1] + ',"envelope":' + CANONICAL % world.queue + "}").encode()
+        shown = await process.gateway.validate(ANYONE, world.queue, entry)
+        assert (shown.delay_seconds, shown.native_name) == (
+            delay,
+            process.gateway.router.route(world.queue).native.name,
+        )
+        assert await world.broker.stored(world.queue, bool(delay)) == [], "it published"
+        await process.publish_body(entry)
+        stored = await world.broker.stored(world.queue, bool(delay))
+        assert len(stored) == len(shown.writes) > 0
+        timed = world.broker.timed_members
+        for expected, found in zip(shown.writes, stored, strict=True):
+            one, other = (asdict(fixed(each, expected.assigned, timed)) for each in (found, expected))
+            assert one == other
+            sample, written = values(expected, expected.assigned), values(found, expected.assigned)
+            assert all(is_near(sample[name], written[name]) for name in sample), (sample, written)
+
+    async def test_the_dry_run_knows_how_the_idempotency_key_is_kept(self, world: World) -> None:
+        process = await world.process()
+        plain = {"envelope": json.loads(CANONICAL % world.queue)}
+        shown = await process.gateway.validate(ANYONE, world.queue, json.dumps(plain).encode())
+        assert shown.idempotency is None
+        keys = (await process.gateway.overview.queue(ANYONE, world.queue)).idempotency
+        if keys is None:
+            pytest.skip("this broker keeps no keys")
+        keyed = json.dumps(plain | {"idempotency_key": "a"}).encode()
+        assert (await process.gateway.validate(ANYONE, world.queue, keyed)).idempotency == keys
+
+    async def test_a_queue_is_listed_with_the_source_of_its_name(self, world: World) -> None:
+        one, another = await world.process(), await world.process(queue=f"{world.queue}.other")
+        await one.publish()
+        await another.publish()
+        expected = "broker" if world.broker.lists_queues else "process"
+        assert await self.sources(one) == {one.queue: expected} | (
+            {another.queue: "broker"} if world.broker.lists_queues else {}
+        )
+        listener = Caller("listener", {another.queue: frozenset({Right.LISTEN})})
+        assert set(await self.sources(another, listener)) == {another.queue}
+
+    async def test_the_list_is_paged(self, world: World) -> None:
+        process = await world.process()
+        names = [f"{world.queue}.{number}" for number in range(5)]
+        for name in names:
+            await process.gateway.publish(ANYONE, name, b'{"job":"a","data":{}}')
+        ours = Caller("ours", {f"{world.queue}.*": frozenset({Right.LISTEN})})
+        cursor: str | None = None
+        for page in (names[:2], names[2:4], names[4:]):
+            infos, cursor = await process.gateway.overview.queues(ours, 2, cursor)
+            assert [info.queue for info in infos] == page
+        assert cursor is None
+
+    @staticmethod
+    async def sources(process: Process, caller: Caller = ANYONE) -> dict[str, str | None]:
+        infos, _ = await process.gateway.overview.queues(caller, 1000, None)
+        prefix = process.queue.removesuffix(".other")
+        return {info.queue: info.source for info in infos if info.queue.startswith(prefix)}
