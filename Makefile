@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast test-deps test-broker bench check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast test-deps test-broker test-clients clients clients-deps bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -43,7 +43,7 @@ test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
 # Most tests wait for leases, delays and servers, so that six at a time are no burden to two cores. ARGS=-n0: one by one.
 test: test-deps
-	$(BIN)/pytest $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) --ignore tests/clients $(ARGS)
 
 test-fast: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
@@ -67,6 +67,17 @@ test-deps: .venv/installed-dev
 
 test-broker: test-deps
 	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)
+
+# The clients in clients/: generated from the OpenAPI document, built and packaged. ARGS="go java": only these.
+clients: clients-deps
+	$(BIN)/python -m tests.clients.languages $(ARGS)
+
+clients-deps: .venv/installed-dev
+	@command -v redis-server >/dev/null || .ci/packages redis-server
+
+# Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
+test-clients: clients
+	$(BIN)/pytest --numprocesses 3 tests/clients
 
 bench: test-deps
 	$(BIN)/python -m tests.bench $(ARGS)

@@ -170,11 +170,13 @@ def _explicit(node: Any) -> Any:
             made[name] = text.removesuffix(_VIEW)
     if isinstance(default := node.get("default"), int | float):
         made["description"] = f"{node.get('description', '')} Default: {json.dumps(default)}.".lstrip()
-    if "integer" in made.get("type", ()):
+    # In the properties of a schema, `type` and `properties` are names.
+    kind = made["type"] if isinstance(made.get("type"), str | list) else ()
+    if "integer" in kind:
         made["format"] = "int64"
-    elif "number" in made.get("type", ()):
+    elif "number" in kind:
         made["format"] = "double"
-    if "properties" in made:
+    if "object" in kind and "properties" in made:
         made.setdefault("additionalProperties", True)
     return made
 

@@ -1,0 +1,124 @@
+"""Produces, consumes and checks with the client. Prints one JSON object per line.
+
+Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from typing import Any
+
+from babelgate_client import (
+    AsyncClient,
+    Client,
+    Delivery,
+    LeaseLostError,
+    Message,
+    ProblemError,
+    Reject,
+    UnreachableError,
+)
+
+JOB = "urn:babel:conformance:made"
+TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
+TRACEPARENT = "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01"
+
+
+def say(**facts: Any) -> None:
+    print(json.dumps(facts), flush=True)
+
+
+def produce(queue: str, producer: str, count: int) -> None:
+    def made(n: int) -> dict[str, Any]:
+        return {"producer": producer, "n": n}
+
+    with Client() as client:
+        for n in range(0, count, 2):
+            say(id=client.publish(queue, JOB, made(n)).id, **made(n))
+        odd = range(1, count, 2)
+        for start in range(0, len(odd), 10):
+            part = odd[start : start + 10]
+            results = client.publish_batch(queue, [Message(JOB, made(n)) for n in part])
+            for n, result in zip(part, results, strict=True):
+                assert result.status == 201, result
+                say(id=result.id, **made(n))
+
+
+def consume(queue: str, lease_seconds: float) -> None:
+    async def handle(delivery: Delivery) -> None:
+        data = delivery.data
+        await asyncio.sleep(data.get("sleep_seconds", 0))
+        if data.get("reject"):
+            raise Reject("as the message says")
+        if delivery.attempts < data.get("fail_times", 0):
+            raise RuntimeError("as the message says")
+        facts = {"producer": data["producer"], "n": data["n"], "attempts": delivery.attempts}
+        say(event="handled", id=delivery.id, **facts)
+
+    async def run() -> None:
+        async with AsyncClient() as client:
+            consumer = client.consumer(queue, handle, concurrency=4, lease_seconds=lease_seconds, grace_seconds=5)
+            await consumer.run(signals=[signal.SIGTERM])
+
+    asyncio.run(run())
+    say(event="stopped")
+
+
+def checks(queue: str) -> None:
+    facts: dict[str, Any] = {}
+    with Client() as client:
+        receipt = client.publish(queue, JOB, {"n": 1}, trace_id=TRACE_ID, traceparent=TRACEPARENT)
+        facts["published"] = receipt.to_dict()
+        twice = [client.publish(queue, JOB, {"n": 2}, idempotency_key=f"once-{receipt.id}").id for _ in range(2)]
+        facts["replayed"] = twice[0] == twice[1]
+        batch = [Message(JOB, {"n": 3}), Message("", {"n": 4}), Message(JOB, {"n": 5})]
+        facts["batch"] = [result.status for result in client.publish_batch(queue, batch)]
+        first, *rest = client.receive(queue, max_messages=10, wait_seconds=10, lease_seconds=30)
+        facts["received"] = {
+            "id": first.id,
+            "job": first.job,
+            "trace_id": first.trace_id,
+            "data": first.data,
+            "attempts": first.attempts,
+            "redelivered": first.redelivered,
+            "traceparent": first.traceparent,
+        }
+        until = client.extend(first, lease_seconds=300).results[0].lease_expires_at
+        facts["extended"] = isinstance(until, int) and until > first.lease_expires_at
+        client.nack(first, delay_seconds=0, error="no", exception="NoError")
+        (again,) = client.receive(queue, wait_seconds=10, lease_seconds=30)
+        facts["nacked_attempts"] = again.attempts
+        facts["acked"] = client.ack(again, *rest).settled
+        nonsense = Delivery(queue, "nonsense", 0, 0, False, {}, {})
+        try:
+            client.ack(nonsense)
+        except ProblemError as problem:
+            facts["problem"] = {"status": problem.status, "code": problem.code, "retryable": problem.retryable}
+        client.publish(queue, JOB, {"n": 6})
+        (late,) = client.receive(queue, wait_seconds=10, lease_seconds=1)
+        time.sleep(1.2)
+        (taken,) = client.receive(queue, wait_seconds=20, lease_seconds=30)
+        try:
+            client.ack(late)
+        except LeaseLostError as lost:
+            facts["lease_lost"] = lost.code
+        client.ack(taken)
+    try:
+        Client("http://127.0.0.1:9", retry_seconds=0).publish(queue, JOB, {})
+    except UnreachableError as error:
+        facts["not_found_or_unreachable"] = type(error).__name__
+    say(**facts)
+
+
+if __name__ == "__main__":
+    command, queue, *more = sys.argv[1:]
+    if command == "produce":
+        produce(queue, more[0], int(more[1]))
+    elif command == "consume":
+        consume(queue, float(more[0]))
+    else:
+        checks(queue)

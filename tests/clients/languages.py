@@ -1,0 +1,84 @@
+"""The clients in ``clients/``: how each is made, and how its conformance program is run.
+
+``python -m tests.clients.languages [LANGUAGE…]`` is ``make clients``: it makes the generated part, builds, packages.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
+"""An environment of its own, in which the built wheel is installed."""
+
+
+@dataclass(frozen=True)
+class Language:
+    """One client. Commands run in ``clients/<name>``, after ``./generate``.
+
+    ``programs``: what must be on the PATH. ``build``: commands that compile the client, package it as ``package`` (a
+    pattern), and make its conformance program. ``run``: the start of the command of that program.
+    """
+
+    name: str
+    programs: Sequence[str]
+    build: Sequence[Sequence[str]]
+    package: str
+    run: Sequence[str]
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the client."""
+        return ROOT / "clients" / self.name
+
+    def missing(self) -> list[str]:
+        """The programs that are not here."""
+        return [program for program in self.programs if shutil.which(program) is None]
+
+    def make(self) -> None:
+        """Generate, build and package. Raises CalledProcessError."""
+        for command in (["./generate"], *self.build):
+            subprocess.run(command, cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
+
+    def packages(self) -> list[Path]:
+        """What users install, once it is built."""
+        return sorted(self.folder.glob(self.package))
+
+
+LANGUAGES = [
+    Language(
+        "python",
+        programs=["python3"],
+        build=[
+            ["rm", "-rf", "dist"],
+            [sys.executable, "-m", "mypy", "--config-file", "mypy.ini"],
+            [sys.executable, "-m", "pip", "--quiet", "wheel", "--no-deps", "--wheel-dir", "dist", "."],
+            [sys.executable, "-m", "venv", str(Path(PYTHON).parents[1])],
+            ["sh", "-c", f"{PYTHON} -m pip --quiet --disable-pip-version-check install --force-reinstall dist/*.whl"],
+        ],
+        package="dist/*.whl",
+        run=[PYTHON, "conformance/conformance.py"],
+    ),
+]
+
+
+def main(names: Sequence[str]) -> None:
+    """Make the clients of these languages; all without names."""
+    for language in LANGUAGES:
+        if names and language.name not in names:
+            continue
+        if missing := language.missing():
+            sys.exit(f"clients/{language.name} needs {', '.join(missing)}: `make clients-deps` installs it")
+        started = time.monotonic()
+        language.make()
+        print(f"clients/{language.name}: made in {time.monotonic() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

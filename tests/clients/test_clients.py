@@ -1,0 +1,240 @@
+"""Every client against a real gateway with a real Redis: what each does alone, and each with each other."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.clients.languages import LANGUAGES, Language
+from tests.harness.ci import missing
+from tests.harness.gateway import GatewayProcess
+
+JOB = "urn:babel:conformance:made"
+TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
+TRACE = TRACE_ID.replace("-", "")
+PATIENCE_SECONDS = 240
+"""How long a test waits for a fact. An idle machine needs a few seconds."""
+LEASE_SECONDS = 3
+MESSAGES = 40
+"""Of each producer, for each consumer."""
+
+BY_NAME = {language.name: language for language in LANGUAGES}
+each_language = pytest.mark.parametrize("language", LANGUAGES, ids=BY_NAME)
+
+
+class Consumer:
+    """The conformance program of a language that consumes ``queue``; its output goes to a file."""
+
+    def __init__(self, language: Language, url: str, queue: str, folder: Path, lease_seconds: float) -> None:
+        self._log = folder / f"{queue}.out"
+        self._errors = folder / f"{queue}.err"
+        with self._log.open("wb") as out, self._errors.open("wb") as err:
+            self.process = subprocess.Popen(
+                [*language.run, "consume", queue, str(lease_seconds)],
+                cwd=language.folder,
+                env=os.environ | {"BABELGATE_URL": url},
+                stdout=out,
+                stderr=err,
+            )
+
+    def events(self) -> list[dict[str, Any]]:
+        """What it printed; a line that is not whole yet is left out."""
+        lines = self._log.read_bytes().split(b"\n")[:-1]
+        return [json.loads(line) for line in lines if line]
+
+    def handled(self) -> list[dict[str, Any]]:
+        return [event for event in self.events() if event["event"] == "handled"]
+
+    def stop(self) -> None:
+        """SIGTERM; it must end in order."""
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(PATIENCE_SECONDS) == 0, self.errors()
+        assert self.events()[-1]["event"] == "stopped"
+
+    def errors(self) -> str:
+        return self._errors.read_text(errors="replace")[-4000:]
+
+
+def run(language: Language, url: str, *arguments: str) -> list[dict[str, Any]]:
+    """What the conformance program prints."""
+    done = subprocess.run(
+        [*language.run, *arguments],
+        cwd=language.folder,
+        env=os.environ | {"BABELGATE_URL": url},
+        capture_output=True,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line]
+
+
+def until(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        time.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    with redis_server(appendfsync="always") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    config = {
+        "brokers": {"cache": redis.url()},
+        "default": {"broker": "cache", "frames": True, "max_attempts": 50},
+    }
+    process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()
+    yield process
+    process.close()
+
+
+@pytest.fixture(autouse=True)
+def here(request: pytest.FixtureRequest) -> None:
+    """The language of the test is built, or the test ends."""
+    language = getattr(request.node, "callspec", None) and request.node.callspec.params.get("language")
+    for each in [language] if language else LANGUAGES:
+        if absent := each.missing():
+            missing(", ".join(absent), "`make clients-deps` installs it")
+        if not each.packages():
+            missing(f"the package of {each.name}", "run `make clients`")
+
+
+def proves(request: pytest.FixtureRequest, language: Language, *columns: str) -> None:
+    request.node.user_properties += [(language.name, column) for column in columns]
+
+
+@each_language
+def test_what_a_client_does(language: Language, gateway: GatewayProcess, queue: str, request: Any) -> None:
+    (facts,) = run(language, gateway.url, "checks", queue)
+    published = facts.pop("published")
+    assert (published["queue"], published["trace_id"]) == (queue, TRACE_ID)
+    received = facts.pop("received")
+    traceparent = received.pop("traceparent")
+    assert traceparent.split("-")[1] == TRACE
+    assert received == {
+        "id": published["id"],
+        "job": JOB,
+        "trace_id": TRACE_ID,
+        "data": {"n": 1},
+        "attempts": 0,
+        "redelivered": False,
+    }
+    assert isinstance(facts.pop("not_found_or_unreachable"), str)
+    assert facts == {
+        "replayed": True,
+        "batch": [201, 422, 201],
+        "extended": True,
+        "nacked_attempts": 1,
+        "acked": 4,
+        "problem": {"status": 400, "code": "invalid_ack_token", "retryable": False},
+        "lease_lost": "lease_lost",
+    }
+    with gateway.client() as http:
+        stats = http.get(f"queues/{queue}").json()["stats"]
+    assert (stats["depth"], stats["in_flight"], stats["dead"]) == (0, 0, 0)
+    proves(request, language, "generate", "compile", "publish", "receive", "ack", "nack", "extend", "problem")
+
+
+@each_language
+def test_a_consumer_keeps_leases_repeats_rejects_and_stops(
+    language: Language, gateway: GatewayProcess, queue: str, tmp_path: Path
+) -> None:
+    consumer = Consumer(language, gateway.url, queue, tmp_path, lease_seconds=1.5)
+    try:
+        with gateway.client() as http:
+            made: list[dict[str, Any]] = [{"sleep_seconds": 4}, {"fail_times": 2}, {"reject": True}, {}]
+            drafts = [{"job": JOB, "data": {"producer": "test", "n": n, **data}} for n, data in enumerate(made)]
+            http.post(f"queues/{queue}/messages:batch", json=drafts).raise_for_status()
+
+            def done() -> bool:
+                stats = http.get(f"queues/{queue}").json()["stats"]
+                return len(consumer.handled()) == 3 and (stats["in_flight"], stats["dead"]) == (0, 1)
+
+            until(done, lambda: (consumer.events(), consumer.errors()))
+            attempts = {event["n"]: event["attempts"] for event in consumer.handled()}
+            # A lease that was not kept would have expired, which counts.
+            assert attempts == {0: 0, 1: 2, 3: 0}
+            (letter,) = http.get(f"queues/{queue}/dead-letters").json()["dead_letters"]
+            assert letter["record"]["data"]["reject"] is True and letter["error"]
+            long = {"job": JOB, "data": {"producer": "test", "n": 9, "sleep_seconds": 60}}
+            http.post(f"queues/{queue}/messages", json=long).raise_for_status()
+            until(
+                lambda: http.get(f"queues/{queue}").json()["stats"]["in_flight"] == 1,
+                lambda: (consumer.events(), consumer.errors()),
+            )
+            consumer.stop()
+            (message,) = http.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 0}).json()["messages"]
+            assert (message["envelope"]["data"]["n"], message["attempts"]) == (9, 0)
+            assert len(consumer.handled()) == 3
+    finally:
+        consumer.process.kill()
+        consumer.process.wait()
+
+
+def test_each_with_each_other_while_the_gateway_is_killed(
+    redis: RedisServer, tmp_path: Path, queue: str, request: Any
+) -> None:
+    config = {"brokers": {"cache": redis.url()}, "default": {"broker": "cache", "max_attempts": 50}}
+    gateway = GatewayProcess(tmp_path, config).start()
+    queues = {language.name: f"{queue}.{language.name}" for language in LANGUAGES}
+    consumers = {
+        language.name: Consumer(language, gateway.url, queues[language.name], tmp_path, LEASE_SECONDS)
+        for language in LANGUAGES
+    }
+    try:
+        with ThreadPoolExecutor(max_workers=2 * len(LANGUAGES)) as pool:
+            order = [(producer, to) for to in queues for producer in LANGUAGES]
+            running = [
+                pool.submit(run, producer, gateway.url, "produce", queues[to], producer.name, str(MESSAGES))
+                for producer, to in order
+            ]
+            until(
+                lambda: all(consumer.handled() for consumer in consumers.values()),
+                lambda: {name: consumer.errors() for name, consumer in consumers.items()},
+            )
+            gateway.kill()
+            gateway.start()
+            accepted = [(producer.name, to, running[i].result()) for i, (producer, to) in enumerate(order)]
+
+        def missed(to: str) -> set[str]:
+            sent = {each["id"] for _, name, lines in accepted for each in lines if name == to}
+            return sent - {event["id"] for event in consumers[to].handled()}
+
+        for producer, to, lines in accepted:
+            assert sorted(each["n"] for each in lines) == [*range(MESSAGES)], (producer, to)
+        with gateway.client() as http:
+
+            def is_empty() -> bool:
+                stats = [http.get(f"queues/{name}").json()["stats"] for name in queues.values()]
+                return all((each["depth"], each["in_flight"], each["delayed"]) == (0, 0, 0) for each in stats)
+
+            until(
+                lambda: is_empty() and not any(map(missed, queues)),
+                lambda: {to: (missed(to), consumers[to].errors()) for to in queues},
+            )
+            for name in queues.values():
+                assert http.get(f"queues/{name}").json()["stats"]["dead"] == 0
+        for to, consumer in consumers.items():
+            consumer.stop()
+            made_by = {event["producer"] for event in consumer.handled()}
+            assert made_by == set(BY_NAME), to
+            proves(request, BY_NAME[to], "survives kill -9")
+    finally:
+        for consumer in consumers.values():
+            consumer.process.kill()
+            consumer.process.wait()
+        gateway.close()
