@@ -74,6 +74,7 @@ clients: clients-deps
 
 clients-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
+	@command -v go >/dev/null || .ci/packages golang-go
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
 test-clients: clients

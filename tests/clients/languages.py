@@ -65,6 +65,18 @@ LANGUAGES = [
         package="dist/*.whl",
         run=[PYTHON, "conformance/conformance.py"],
     ),
+    Language(
+        "go",
+        programs=["go"],
+        build=[
+            ["sh", "-c", 'test -z "$(gofmt -l . | tee /dev/stderr)"'],
+            ["go", "vet", "./..."],
+            ["go", "build", "-o", "bin/conformance", "./conformance"],
+        ],
+        # A module is its sources.
+        package="go.mod",
+        run=["bin/conformance"],
+    ),
 ]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.brokers.redis.harness import RedisServer, redis_server
-from tests.clients.languages import LANGUAGES, Language
+from tests.clients.languages import LANGUAGES, ROOT, Language
 from tests.harness.ci import missing
 from tests.harness.gateway import GatewayProcess
 
@@ -115,6 +115,13 @@ def here(request: pytest.FixtureRequest) -> None:
 
 def proves(request: pytest.FixtureRequest, language: Language, *columns: str) -> None:
     request.node.user_properties += [(language.name, column) for column in columns]
+
+
+def test_what_is_generated_and_committed_is_up_to_date() -> None:
+    done = subprocess.run(["git", "status", "--porcelain", "clients"], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip("this is no checkout of git")
+    assert [line for line in done.stdout.splitlines() if "/generated/" in line] == [], "run `make clients` and commit"
 
 
 @each_language

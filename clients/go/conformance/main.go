@@ -1,0 +1,201 @@
+// Produces, consumes and checks with the client. Prints one JSON object per line.
+//
+// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	babelgate "github.com/babelgate/babelgate/clients/go"
+)
+
+const (
+	job         = "urn:babel:conformance:made"
+	traceID     = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"
+	traceparent = "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01"
+)
+
+type facts = map[string]any
+
+var printing sync.Mutex
+
+func say(what facts) {
+	text, err := json.Marshal(what)
+	must(err)
+	printing.Lock()
+	defer printing.Unlock()
+	fmt.Println(string(text))
+}
+
+func must(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func main() {
+	command, queue, more := os.Args[1], os.Args[2], os.Args[3:]
+	switch command {
+	case "produce":
+		count, err := strconv.Atoi(more[1])
+		must(err)
+		produce(queue, more[0], count)
+	case "consume":
+		seconds, err := strconv.ParseFloat(more[0], 64)
+		must(err)
+		consume(queue, time.Duration(seconds*float64(time.Second)))
+	default:
+		checks(queue)
+	}
+}
+
+func produce(queue, producer string, count int) {
+	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	made := func(n int) babelgate.Message {
+		return babelgate.Message{Job: job, Data: facts{"producer": producer, "n": n}}
+	}
+	var odd []int
+	for n := range count {
+		if n%2 == 1 {
+			odd = append(odd, n)
+			continue
+		}
+		receipt, err := client.Publish(ctx, queue, made(n))
+		must(err)
+		say(facts{"id": receipt.ID, "producer": producer, "n": n})
+	}
+	for len(odd) > 0 {
+		part := odd[:min(10, len(odd))]
+		odd = odd[len(part):]
+		var messages []babelgate.Message
+		for _, n := range part {
+			messages = append(messages, made(n))
+		}
+		results, err := client.PublishBatch(ctx, queue, messages)
+		must(err)
+		for i, result := range results {
+			must(result.Err())
+			say(facts{"id": result.ID, "producer": producer, "n": part[i]})
+		}
+	}
+}
+
+type order struct {
+	Producer     string  `json:"producer"`
+	N            int     `json:"n"`
+	SleepSeconds float64 `json:"sleep_seconds"`
+	FailTimes    int64   `json:"fail_times"`
+	Reject       bool    `json:"reject"`
+}
+
+func consume(queue string, lease time.Duration) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	handle := func(ctx context.Context, delivery *babelgate.Delivery) error {
+		var data order
+		if err := delivery.Decode(&data); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(data.SleepSeconds * float64(time.Second))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if data.Reject {
+			return babelgate.Reject(errors.New("as the message says"))
+		}
+		if delivery.Attempts < data.FailTimes {
+			return errors.New("as the message says")
+		}
+		id := delivery.Envelope.Meta.ID
+		say(facts{
+			"event": "handled", "id": id, "producer": data.Producer, "n": data.N, "attempts": delivery.Attempts,
+		})
+		return nil
+	}
+	options := babelgate.ConsumerOptions{Concurrency: 4, Lease: lease, Grace: 5 * time.Second}
+	must(babelgate.New("", babelgate.Options{}).Consumer(queue, handle, options).Run(ctx))
+	say(facts{"event": "stopped"})
+}
+
+func checks(queue string) {
+	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	found := facts{}
+	data := func(n int) facts { return facts{"n": n} }
+	receive := func(most int, lease time.Duration) []*babelgate.Delivery {
+		wait := babelgate.ReceiveOptions{MaxMessages: most, Wait: 20 * time.Second, Lease: lease}
+		deliveries, err := client.Receive(ctx, queue, wait)
+		must(err)
+		return deliveries
+	}
+	first := babelgate.Message{Job: job, Data: data(1), TraceID: traceID, Traceparent: traceparent}
+	receipt, err := client.Publish(ctx, queue, first)
+	must(err)
+	found["published"] = receipt
+	twice := babelgate.Message{Job: job, Data: data(2), IdempotencyKey: "once-" + receipt.ID}
+	once, err := client.Publish(ctx, queue, twice)
+	must(err)
+	again, err := client.Publish(ctx, queue, twice)
+	must(err)
+	found["replayed"] = once.ID == again.ID
+	results, err := client.PublishBatch(ctx, queue, []babelgate.Message{
+		{Job: job, Data: data(3)}, {Data: data(4)}, {Job: job, Data: data(5)},
+	})
+	must(err)
+	statuses := []int{}
+	for _, result := range results {
+		statuses = append(statuses, result.Status)
+	}
+	found["batch"] = statuses
+	deliveries := receive(10, 30*time.Second)
+	delivery := deliveries[0]
+	found["received"] = facts{
+		"id": delivery.Envelope.Meta.ID, "job": delivery.Envelope.Job, "trace_id": delivery.Envelope.TraceID,
+		"data": delivery.Envelope.Data, "attempts": delivery.Attempts, "redelivered": delivery.Redelivered,
+		"traceparent": delivery.Traceparent(),
+	}
+	extended, err := client.Extend(ctx, 5*time.Minute, delivery)
+	must(err)
+	found["extended"] = extended.Results[0].LeaseExpiresAt > delivery.LeaseExpiresAt
+	now := time.Duration(0)
+	why := &babelgate.Failure{Message: "no", Exception: "NoError"}
+	_, err = client.Nack(ctx, babelgate.NackOptions{Delay: &now, Error: why}, delivery)
+	must(err)
+	redelivered := receive(1, 30*time.Second)[0]
+	found["nacked_attempts"] = redelivered.Attempts
+	acked, err := client.Ack(ctx, append(deliveries[1:], redelivered)...)
+	must(err)
+	found["acked"] = acked.Settled
+	_, err = client.Ack(ctx, &babelgate.Delivery{Queue: queue, AckToken: "nonsense"})
+	var problem *babelgate.ProblemError
+	if errors.As(err, &problem) {
+		found["problem"] = facts{"status": problem.Status, "code": problem.Code, "retryable": problem.Retryable}
+	}
+	_, err = client.Publish(ctx, queue, babelgate.Message{Job: job, Data: data(6)})
+	must(err)
+	late := receive(1, time.Second)[0]
+	time.Sleep(1200 * time.Millisecond)
+	taken := receive(1, 30*time.Second)[0]
+	if _, err = client.Ack(ctx, late); babelgate.IsLeaseLost(err) && errors.As(err, &problem) {
+		found["lease_lost"] = problem.Code
+	}
+	_, err = client.Ack(ctx, taken)
+	must(err)
+	nowhere := babelgate.New("http://127.0.0.1:9", babelgate.Options{RetryFor: -1})
+	_, err = nowhere.Publish(ctx, queue, babelgate.Message{Job: job, Data: data(7)})
+	var unreachable *babelgate.UnreachableError
+	if errors.As(err, &unreachable) {
+		found["not_found_or_unreachable"] = "UnreachableError"
+	}
+	say(found)
+}
