@@ -18,6 +18,7 @@ import click
 from click.core import ParameterSource
 
 from app.cli.output import REFUSED, complain, gateway_errors, table
+from app.jsontext import syntax_reason
 
 if TYPE_CHECKING:
     from app.cli.client import Client
@@ -127,7 +128,10 @@ def _draft(job: str, data: str, trace_id: str | None) -> bytes:
     try:
         json.loads(data)
     except ValueError as error:
-        raise click.BadParameter(f"not JSON: {error}", param_hint="--data") from None
+        reason = "it is not JSON"
+        if isinstance(error, json.JSONDecodeError):
+            reason = syntax_reason(error.msg, error.pos)
+        raise click.BadParameter(f"{reason}.", param_hint="--data") from None
     traced = f',"trace_id":{json.dumps(trace_id)}' if trace_id is not None else ""
     # The text of --data is kept, so that no number changes on the way.
     return f'{{"job":{json.dumps(job)},"data":{data}{traced}}}'.encode()

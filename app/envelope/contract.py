@@ -175,7 +175,7 @@ def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
         return "/type", "The body is a job of the Open Job Spec, whose type must be a string that is not blank."
     if not isinstance(values.get("args"), list):
         return "/args", "The body is a job of the Open Job Spec, whose args must be an array."
-    return "", "The body is a job of the Open Job Spec: publish it as application/openjobspec+json."
+    return "", "The body is a job of the Open Job Spec and no envelope: send it as application/openjobspec+json."
 
 
 def dropped_keys(frame: ObjectText) -> tuple[str, ...]:

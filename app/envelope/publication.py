@@ -204,10 +204,10 @@ class _Reading:
     def _job(self) -> str:
         found = identity(self.top)
         if found is None and (defect := job_defect(self.top)) is not None:
-            self._check(False, "invalid_job", *defect)
-        else:
-            detail = "job names the message: it must be a string that is not blank."
-            self._check(found is not None, "missing_urn", "/job", detail)
+            # Its other members are not those of an envelope either.
+            raise EnvelopeError([Problem(self.at + defect[0], "invalid_job", defect[1])])
+        detail = "job names the message: it must be a string that is not blank."
+        self._check(found is not None, "missing_urn", "/job", detail)
         job = str(found.value) if found else ""
         return job if self.full else job.strip(BLANK)
 

@@ -28,6 +28,15 @@ _CACHED_ROUTES = 10_000
 PAGE_BYTES = 16_777_216
 """Most bytes of the messages that one call reads together, unless a single message has more."""
 _FIRST = 8
+_ABILITIES = {
+    "Peeks": "show messages without leasing them",
+    "Purges": "purge a queue",
+    "DeadStore": "list, redrive or purge its dead letters",
+    "DeadLetters": "dead-letter a message",
+    "PublishesDeadLetters": "dead-letter a message",
+    "Outstanding": "report which deliveries are outstanding",
+}
+"""What a binding can do when it offers an optional protocol."""
 
 Each = TypeVar("Each")
 Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
@@ -199,9 +208,8 @@ def offering(route: Route, protocol: type[Optional]) -> Optional:
     """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
     if isinstance(route.binding, protocol):
         return route.binding
-    raise UnsupportedByBroker(
-        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
-    )
+    reason = f"The broker {route.broker!r} cannot {_ABILITIES[protocol.__name__]}."
+    raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)
 
 
 def check_queue_name(queue: str) -> None:

@@ -20,6 +20,7 @@ from app.http.problems import HttpError, RawHeaders
 from app.http.results import SPOOLED_BYTES, BatchResults
 from app.http.schemas import NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
+from app.ojs import MEDIA_TYPE
 
 _REPLAYED: RawHeaders = [(b"idempotency-replayed", b"true")]
 
@@ -44,7 +45,7 @@ class Publishing:
         query = exchange.scope["query_string"]
         parameters = from_query(query, PublishParameters) if query else _NOTHING
         key = _idempotency_key(exchange)
-        require_json(exchange)
+        require_json(exchange, MEDIA_TYPE)
         access = self._access(exchange)
         with self._permit(exchange, access, self._limits.max_entry_bytes) as permit:
             body = await read(exchange, self._limits.max_entry_bytes, permit)
@@ -71,7 +72,7 @@ class Publishing:
             if media_type(exchange) in NDJSON:
                 await self._lines(exchange, results)
             else:
-                require_json(exchange)
+                require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
                 await self._array(exchange, results)
                 await results.answer(exchange)
 
