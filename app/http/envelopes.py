@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS
+from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
+from app.envelope.options import OPTIONS
 
 Json = dict[str, Any]
 
@@ -24,7 +25,12 @@ _META: Json = {
     "type": "object",
     "required": list(_FULL_META),
     "properties": {
-        "id": _TEXT | {"description": "A UUID."},
+        "id": {
+            "type": "string",
+            "pattern": "^[ -~]*[!-~][ -~]*$",
+            "maxLength": MAX_ID,
+            "description": f"1 to {MAX_ID} printable ASCII characters; by convention a UUID.",
+        },
         "queue": _TEXT | {"description": "The queue of the path."},
         "lang": _LANG,
         "schema_version": {"type": "integer", "const": 1},
@@ -34,9 +40,38 @@ _META: Json = {
 }
 _DRAFT_META: Json = {
     "type": "object",
-    "properties": {"lang": _LANG, "ext": {"description": "Extensions: an object, by vendor."}},
-    "propertyNames": _without((*FORBIDDEN_META, "id", "queue", "schema_version", "created_at")),
+    "properties": {
+        "lang": _LANG,
+        "queue": _TEXT | {"description": "The queue of the path."},
+        "ext": {"description": "Extensions: an object, by vendor."},
+    },
+    "additionalProperties": False,
 }
+_OPTIONS: Json = {
+    "delay_seconds": {
+        "type": ["number", "null"],
+        "minimum": 0,
+        "description": "Delivers the message after this time; by default at once.",
+    },
+    "ordering_key": _TEXT
+    | {
+        "type": ["string", "null"],
+        "description": "Messages with the same key are delivered in their order. A queue without order refuses it, "
+        "unless its route ignores it.",
+    },
+    "headers": {
+        "description": "Native headers, where the broker supports them.",
+        "type": ["object", "null"],
+        "propertyNames": _TEXT,
+        "additionalProperties": {"type": "string", "minLength": 1},
+    },
+    "idempotency_key": {
+        "description": "Publishes the message once, like the header `Idempotency-Key` of a single publish.",
+        "type": ["string", "null"],
+        "pattern": "^[ -~]{1,255}$",
+    },
+}
+"""The members of :data:`app.envelope.options.OPTIONS`, which a draft and an entry have in common."""
 
 SCHEMAS: Json = {
     "Envelope": {
@@ -51,7 +86,7 @@ SCHEMAS: Json = {
             "meta": _META,
             "attempts": _COUNT,
         },
-        "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
+        "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter", *OPTIONS)),
     },
     "ReceivedEnvelope": {
         "description": "The envelope as stored on the queue. This gateway writes all members of `Envelope`; another "
@@ -77,37 +112,26 @@ SCHEMAS: Json = {
         },
     },
     "Draft": {
-        "description": "An envelope without its ids, time and version, which the gateway adds.",
+        "description": "An envelope without its ids, time and version, which the gateway adds, with the options of the "
+        "message beside `job` and `data`.",
         "type": "object",
         "required": ["job", "data"],
         "properties": {
             "job": _TEXT | {"examples": ["urn:babel:emails:welcome"]},
             "data": _OBJECT,
-            "trace_id": {"type": ["string", "null"]},
+            "trace_id": _TEXT | {"type": ["string", "null"], "description": "`null`: the gateway makes one."},
             "meta": _DRAFT_META,
+            **_OPTIONS,
         },
-        "propertyNames": _without((*FORBIDDEN, "attempts", "urn", "dead_letter")),
+        "additionalProperties": False,
     },
     "Entry": {
-        "description": "An envelope or a draft, with options of the message that are not part of its body.",
+        "description": "An envelope or a draft, with the options of the message, which are not part of its body.",
         "type": "object",
         "required": ["envelope"],
         "properties": {
             "envelope": {"anyOf": [{"$ref": "#/components/schemas/Draft"}, {"$ref": "#/components/schemas/Envelope"}]},
-            "delay_seconds": {"type": ["number", "null"], "minimum": 0},
-            "ordering_key": _TEXT
-            | {"type": ["string", "null"], "description": "Orders or groups messages, where the broker supports it."},
-            "headers": {
-                "description": "Native headers, where the broker supports them.",
-                "type": ["object", "null"],
-                "propertyNames": _TEXT,
-                "additionalProperties": {"type": "string", "minLength": 1},
-            },
-            "idempotency_key": {
-                "description": "Publishes the message once, like the header `Idempotency-Key` of a single publish.",
-                "type": ["string", "null"],
-                "pattern": "^[ -~]{1,255}$",
-            },
+            **_OPTIONS,
         },
         "additionalProperties": False,
     },
@@ -137,6 +161,7 @@ SCHEMAS: Json = {
 }
 
 DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
+DELAYED: Json = {**DRAFT, "delay_seconds": 60}
 ENTRY: Json = {"envelope": DRAFT, "delay_seconds": 1.5}
 JOB: Json = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 ENVELOPE_EXAMPLE: Json = {

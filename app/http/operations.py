@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from app.gateway.model import Receipt
 from app.http import schemas
-from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
+from app.http.envelopes import DELAYED, DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
 from app.ojs import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"
@@ -60,6 +60,7 @@ PUBLISH_BODY: Json = {
             "schema": ref("Publication"),
             "examples": {
                 "draft": {"summary": "A draft, which the gateway completes", "value": DRAFT},
+                "delayed": {"summary": "A draft with an option of the message", "value": DELAYED},
                 "entry": {"summary": "An entry: an envelope or draft with a delay, headers or keys", "value": ENTRY},
             },
         },
