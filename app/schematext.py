@@ -139,6 +139,6 @@ def _count(node: Json, least: str, most: str, what: str) -> str:
         return f" of {low} to {high} {what}"
     if high is not None:
         return f" of at most {high} {what}"
-    if low == 1 and what == "characters":
+    if low == 1:
         return " that is not empty"
     return "" if low is None else f" of at least {low} {what}"

@@ -199,8 +199,13 @@ def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> t
     """Convert a pydantic error to the dotted key and a sentence; neither contains a configured value."""
     place = tuple(part for part in error["loc"] if part not in _TAGS and part != "[key]")
     schema = _schema()
-    cause = error.get("ctx", {}).get("error")
-    reason = str(cause) if cause else explain(schema, place, fault_of(error["type"]))
+    context = error.get("ctx", {})
+    if cause := context.get("error"):
+        reason = str(cause)
+    elif error["loc"][-1] == "[key]":
+        reason = f"the name must match {context['pattern']}"
+    else:
+        reason = explain(schema, place, fault_of(error["type"]))
     if place == ("auth",):
         reason = "must be the word none, or a mapping with tokens"
     elif fault_of(error["type"]) == "unknown":

@@ -213,7 +213,24 @@ class TestRefused:
             ("brokers: {a: {url: 'redis://h', requird: 1}}", "brokers.a", "did you mean required?"),
             ("auth: {tokens: [{name: a, sha25: x, rights: {}}]}", "auth.tokens.0.sha256", "is required"),
             ("auth: {token: []}", "auth.tokens", "is required"),
-            ("auth: {tokens: []}", "auth.tokens", "at least 1"),
+            ("auth: {tokens: []}", "auth.tokens", "must be a list that is not empty"),
+            (
+                "auth: {tokens: [{name: a, sha256: %s, rights: {a: [sned]}}]}" % ("ab" * 32),
+                "auth.tokens.0.rights.a.0",
+                "must be send, listen or manage",
+            ),
+            ("x: 1", "x", "unknown key; the valid names are brokers, queues, default"),
+            ("brokers: {'a b': 'redis://h'}", "brokers.a b", "the name must match"),
+            ("brokers: 5", "brokers", "must be an object"),
+            ("queues: {a: {broker: local, ordering_key: drop}}", "queues.a.ordering_key", "must be refuse or ignore"),
+            (
+                "queues: {a: {broker: local, backoff_seconds: [x]}}",
+                "queues.a.backoff_seconds.0",
+                "must be a number of at least 0",
+            ),
+            ("state_dir: 5", "state_dir", "must be a path"),
+            ("metrics: maybe", "metrics", "must be true or false"),
+            ("log_level: loud", "log_level", "must be debug, info, warning or error"),
             ("auth: maybe", "auth", "must be the word none"),
             (
                 "auth: {tokens: [{name: a, sha256: short, rights: {}}]}",
@@ -258,6 +275,22 @@ class TestRefused:
         error = refused(yaml)
         assert error.key == key
         assert reason in error.reason
+
+    @pytest.mark.parametrize(
+        ("yaml", "reason"),
+        [
+            ("a: b: c", "in line 1, column 5: a colon stands where no key can be; put the text in quotes"),
+            ("a:\n\t- b", "in line 2, column 1: a tab is used where only spaces are allowed"),
+            ("a: 'x", "in line 1, column 6: a quote is not closed"),
+            ("a: [b, c", "in line 1, column 9: a comma or the closing bracket is missing"),
+            ("a: [", "in line 1, column 5: a value is missing"),
+            ("a:\n  b: 1\n c: 2", "in line 3, column 2: the indentation does not fit the lines before"),
+            ("? [a]\n: b", "in line 1, column 3: a key must be text"),
+            ("a: *b", "in line 1, column 4"),
+        ],
+    )
+    def test_yaml_that_is_none_is_told_in_our_own_words(self, refused, yaml, reason):
+        assert refused(yaml).reason == f"not valid YAML {reason}"
 
     def test_every_problem_is_told(self, refused):
         error = refused("port: x\nworkers: 0\nlmits: {}")
