@@ -163,9 +163,9 @@ def identity(members: Mapping[str, Member]) -> Member | None:
 def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
     """Return pointer and description of the first defect of a body that is a job of the Open Job Spec and no envelope.
 
-    None if the body has neither ``specversion`` nor ``args``, which only jobs have.
+    None if the body has neither ``specversion`` nor ``args``, which only jobs have, nor a ``type`` without ``data``.
     """
-    if "specversion" not in members and "args" not in members:
+    if not {"specversion", "args"} & members.keys() and ("type" not in members or "data" in members):
         return None
     values = {name: member.value for name, member in members.items()}
     version = values.get("specversion", "1.0")

@@ -49,7 +49,7 @@ from app.jsontext import (
 )
 
 ENTRY_ALLOWANCE = 65_536
-"""Bytes that an entry may have in addition to its envelope, for its headers."""
+"""Bytes that an entry or a draft may have in addition to its envelope, for its options."""
 MAX_PROBLEMS = 100
 """Maximum problems in one answer; a body can have a hundred thousand."""
 

@@ -44,6 +44,7 @@ class Publishing:
         """Publish one message; 201 when it is durable."""
         query = exchange.scope["query_string"]
         parameters = from_query(query, PublishParameters) if query else _NOTHING
+        delay = given(parameters.delay_seconds)
         key = _idempotency_key(exchange)
         require_json(exchange, MEDIA_TYPE)
         access = self._access(exchange)
@@ -52,8 +53,8 @@ class Publishing:
             receipt = await self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(exchange, access.route.queue, body, self._gateway.clock),
-                delay_seconds=given(parameters.delay_seconds),
+                await entry(exchange, access.route.queue, body, self._gateway.clock, delay),
+                delay_seconds=delay,
                 ordering_key=given(parameters.ordering_key),
                 trace=exchange.trace,
                 idempotency_key=key,

@@ -197,6 +197,27 @@ async def test_a_parameter_of_an_operators_path(client, path):
     assert found["detail"].startswith(("x: ", "verbose: must be true or false"))
 
 
+BODIES = [b"[]", b"{", b"7", b'{"x":1}', b'{"a":01}', b"\xff", b'{"limit":"x","job":5,"filter":7,"ack_tokens":{}}']
+
+
+async def test_no_operation_answers_in_the_words_of_a_library(client):
+    """Also operations without a case of their own above."""
+    document = (await client.get("/openapi.json")).json()
+    refused = 0
+    for template, operations in document["paths"].items():
+        path = re.sub(r"\{[a-z_]+\}", "q", template)
+        for method in operations.keys() & {"get", "post", "put", "patch", "delete"}:
+            answers = [await client.request(method, path, params=query) for query in ({"x": "1"}, {"limit": "x"})]
+            if "requestBody" in operations[method]:
+                answers += [await client.request(method, path, content=body) for body in BODIES]
+            for answer in answers:
+                assert answer.status_code < 500, (method, path, answer.text)
+                if answer.headers["content-type"] == "application/problem+json":
+                    refused += 1
+                    assert not FOREIGN.search(answer.text), (method, path, answer.text)
+    assert refused > 60
+
+
 async def test_a_failed_entry_of_a_batch_says_the_same(client):
     lines = [b"{", b'{"job":"a","data":{},"x":1}', b"7", json.dumps({**FULL, "delay_seconds": 1}).encode()]
     for content, headers in ((b"\n".join(lines), NDJSON), (b"[" + b",".join(lines[1:]) + b"]", {})):

@@ -139,6 +139,7 @@ def test_the_first_code_in_the_contracts_order_is_told() -> None:
         ({"specversion": "1.0", "type": "a", "args": []}, ""),
         ({"specversion": "1.0", "type": "a"}, "/args"),
         ({"type": 5, "args": []}, "/type"),
+        ({"type": "a"}, "/args"),
     ],
 )
 def test_a_job_of_the_open_job_spec_is_called_one(job: dict[str, Any], pointer: str) -> None:
