@@ -19,7 +19,7 @@ from app.brokers.binding import (
     PublishesDeadLetters,
     Purges,
 )
-from app.envelope.contract import INT64_MAX
+from app.envelope.contract import INT64_MAX, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.authorization import pattern
 
@@ -97,8 +97,13 @@ class Route:
             )
 
     def check_ordering_key(self, ordering_key: str) -> str | None:
-        """The key to send; None if the broker keeps no order and the policy ignores keys. Else raises
-        UnsupportedByBroker. A queue that is first in, first out keeps the order of every key."""
+        """The key to send; None if the broker keeps no order and the policy ignores keys.
+
+        A queue that is first in, first out keeps the order of every key. Raises InvalidParameter for a blank key, and
+        UnsupportedByBroker where the broker keeps no order.
+        """
+        if not is_text(ordering_key):
+            raise InvalidParameter(name="ordering_key", reason="must not be blank")
         if self.capabilities.ordering != "none":
             return ordering_key
         if self.policy.ordering_key == "ignore":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
-from app.envelope.options import OPTIONS
+from app.envelope.options import MAX_ORDERING_KEY, OPTIONS
 
 Json = dict[str, Any]
 
@@ -56,6 +56,7 @@ _OPTIONS: Json = {
     "ordering_key": _TEXT
     | {
         "type": ["string", "null"],
+        "maxLength": MAX_ORDERING_KEY,
         "description": "Messages with the same key are delivered in their order. A queue without order refuses it, "
         "unless its route ignores it.",
     },

@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.envelope.options import MAX_ORDERING_KEY
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway.ack_tokens import MAX_TOKEN_LENGTH
 from app.jsontext import pointer
@@ -49,7 +50,7 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The query parameters of a publish."""
 
     delay_seconds: Delay | UnsetType = UNSET
-    ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | UnsetType = UNSET
+    ordering_key: Annotated[str, Meta(min_length=1, max_length=MAX_ORDERING_KEY)] | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):

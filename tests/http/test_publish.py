@@ -78,6 +78,7 @@ async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query
         "delay_seconds=1&delay_seconds=2",
         "delay_second=1",
         "ordering_key=",
+        "ordering_key=%20",
         "ordering_key=%ff",
     ],
 )
