@@ -9,6 +9,7 @@ The tree::
     ├── BodyTooLarge                 body_too_large          actual size and limit
     ├── TooManyLines                 too_many_lines          an upload with too many lines
     ├── InvalidParameter             invalid_parameter       a parameter out of range
+    ├── InvalidFilter                invalid_filter          a filter with a value outside its closed list
     ├── InvalidIdempotencyKey        invalid_idempotency_key a malformed Idempotency-Key header
     ├── IdempotencyUnsupported       idempotency_unsupported no broker keeps keys for the queue
     ├── IdempotencyKeyReused         idempotency_key_reused  the key belongs to another message
@@ -136,6 +137,12 @@ class InvalidParameter(BabelgateError):
     """{name}: {reason}"""
 
     code = "invalid_parameter"
+
+
+class InvalidFilter(BabelgateError):
+    """{name}: {reason}"""
+
+    code = "invalid_filter"
 
 
 class InvalidIdempotencyKey(BabelgateError):

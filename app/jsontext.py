@@ -120,9 +120,29 @@ def parse_object(text: str, opaque: Collection[str] = ()) -> ObjectText:
     try:
         return _parse_object(text, _object_texts(text, opaque))
     except json.JSONDecodeError as error:
-        raise JsonSyntaxError(f"{error.msg} at character {error.pos}") from None
+        raise JsonSyntaxError(syntax_reason(error.msg, error.pos)) from None
     except RecursionError:
         raise JsonTooDeep from None
+
+
+_SYNTAX = {
+    "Expecting value": "a value is missing or malformed",
+    "Expecting ',' delimiter": "a comma, or the end of the object or list, is missing",
+    "Expecting ':' delimiter": "a colon is missing after a name",
+    "Expecting property name": "a name in double quotes is missing",
+    "Illegal trailing comma": "a comma stands before the end",
+    "Extra data": "text follows the end of the JSON value",
+    "Unterminated string": "a string has no closing quote",
+    "Invalid control character": "a control character in a string is not escaped",
+    "Invalid \\": "an escape in a string is invalid",
+}
+"""What the messages of the standard parser, by their beginnings, mean in our words."""
+
+
+def syntax_reason(message: str, position: int) -> str:
+    """Return the reason for which the standard parser refuses a text, as a clause; ``position`` counts characters."""
+    reason = next((said for start, said in _SYNTAX.items() if message.startswith(start)), "the text is not JSON")
+    return f"{reason}, at character {position}"
 
 
 def decode_object(body: bytes, opaque: Collection[str] = ()) -> ObjectText:

@@ -57,11 +57,15 @@ class NativeQueue:
 
 
 class LastFailure(Struct, frozen=True):
-    """The failed ``attempts`` of a message that is published again, and the consumer's error of the last one."""
+    """The failed ``attempts`` of a message that is published again, and the consumer's error of the last one.
+
+    ``expired``: the last one had no report from the consumer, and its lease expired.
+    """
 
     attempts: int
     error: str | None = None
     exception: str | None = None
+    expired: bool = False
 
 
 class Outgoing(Struct, frozen=True):
@@ -87,7 +91,7 @@ class Delivery(Struct, frozen=True):
     ``BrokerCapabilities.delivery_count``. ``lease_expires_at``: Unix milliseconds of the broker's clock; 0 where the
     gateway keeps the lease. ``carried``: the binding's own data, which the gateway passes back in an :class:`Outgoing`
     that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
-    keeps the leases and can report that.
+    keeps the leases and can report that. ``expired_before``: some lease of it expired earlier and was reported then.
     """
 
     body: bytes
@@ -98,6 +102,7 @@ class Delivery(Struct, frozen=True):
     redelivered: bool = False
     carried: Any = None
     expired: bool = False
+    expired_before: bool = False
 
 
 class Peeked(Struct, frozen=True):

@@ -73,7 +73,9 @@ def purge(client: Client, queue: str, dead_letters: bool, yes: bool, as_json: bo
 @click.argument("queue")
 @click.option("--limit", type=click.IntRange(min=1), help="The maximum number of dead letters.")
 @click.option("--job", help="Only dead letters with this job.")
-@click.option("--reason", help="Only dead letters with this reason: failed, poison, unknown_urn.")
+@click.option(
+    "--reason", type=click.Choice(["failed", "poison", "unknown_urn"]), help="Only dead letters with this reason."
+)
 @click.option("--before", type=int, help="Only dead letters from before this time, Unix milliseconds.")
 @click.option("--after", type=int, help="Only dead letters from this time or later, Unix milliseconds.")
 @click.option("--trace-id", help="Only dead letters with this trace id.")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import ipaddress
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import quote
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
     Discriminator,
     Field,
@@ -34,11 +34,11 @@ from app.config.sections import (
     Seconds,
     Section,
     TokenKeySettings,
-    TokenSettings,
     commas,
     host_name,
 )
 from app.errors import ConfigError
+from app.schematext import explain, fault_of, names_of, valid_names
 
 _TAGS = ("auth: none", "auth: tokens")
 
@@ -157,18 +157,6 @@ class Settings(Section):
             return False
 
 
-_PLACES: Mapping[tuple[str, ...], type[BaseModel]] = {
-    (): Settings,
-    ("limits",): LimitSettings,
-    ("auth",): AuthSettings,
-    ("auth", "tokens"): TokenSettings,
-    ("token_keys",): TokenKeySettings,
-    ("peers",): PeerSettings,
-    ("idempotency",): IdempotencySettings,
-    ("journal",): JournalSettings,
-}
-
-
 def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Any] | None = None) -> Settings:
     """Load the settings of the YAML file ``path`` (None: the defaults), overlaid with ``BABELGATE_…`` variables of
     ``environ``, then with ``overrides`` (top-level keys, the command line's).
@@ -202,18 +190,27 @@ def _complete(tree: dict[str, Any]) -> None:
     tree["default"] = {"broker": next(iter(brokers))}
 
 
+@cache
+def _schema() -> dict[str, Any]:
+    return Settings.model_json_schema()
+
+
 def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> tuple[str, str]:
     """Convert a pydantic error to the dotted key and a sentence; neither contains a configured value."""
     place = tuple(part for part in error["loc"] if part not in _TAGS and part != "[key]")
-    cause = error.get("ctx", {}).get("error")
-    reason = str(cause or error["msg"])
+    schema = _schema()
+    context = error.get("ctx", {})
+    if cause := context.get("error"):
+        reason = str(cause)
+    elif error["loc"][-1] == "[key]":
+        reason = f"the name must match {context['pattern']}"
+    else:
+        reason = explain(schema, place, fault_of(error["type"]))
     if place == ("auth",):
         reason = "must be the word none, or a mapping with tokens"
-    if error["type"] == "extra_forbidden":
-        names = tuple(part for part in place if isinstance(part, str))
-        model = _PLACES.get(names[:-1])
-        near = difflib.get_close_matches(names[-1], model.model_fields if model else (), n=1)
-        reason = "unknown key" + (f"; did you mean {near[0]}?" if near else "")
+    elif fault_of(error["type"]) == "unknown":
+        near = difflib.get_close_matches(str(place[-1]), names_of(schema, place[:-1]), n=1)
+        reason = f"unknown key; did you mean {near[0]}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"
     origin = next((name for path, name in origins.items() if place[: len(path)] == path), None)
     key = ".".join(str(part) for part in place)
     return key, f"{reason} (set by {origin})" if origin else reason

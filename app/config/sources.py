@@ -10,8 +10,6 @@ from typing import Any
 
 import yaml
 from yaml.constructor import ConstructorError
-from yaml.parser import ParserError
-from yaml.scanner import ScannerError
 
 from app.errors import ConfigError
 
@@ -21,6 +19,20 @@ NOT_SETTINGS = frozenset({"CONFIG", "URL", "TOKEN", "TOKEN_FILE"})
 _SERVICE_LINK = re.compile(r"(\w+_)?(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)")
 _LINK_URL = re.compile(r"(tcp|udp|sctp)://")
 _REFERENCE = re.compile(r"\$(?P<escape>\$)?\{(?P<kind>[a-z]*):?(?P<name>[^}]*)\}")
+
+_YAML_PROBLEMS = {
+    "mapping values are not allowed": "a colon stands where no key can be; put the text in quotes",
+    "could not find expected ':'": "a colon is missing after a key",
+    "expected <block end>": "the indentation does not fit the lines before",
+    "expected ',' or": "a comma or the closing bracket is missing",
+    "expected the node content": "a value is missing",
+    "found character '\\t'": "a tab is used where only spaces are allowed",
+    "found character": "a character here needs quotes",
+    "found unexpected end of stream": "a quote is not closed",
+    "found unknown escape": "an escape in double quotes is invalid",
+    "a key must be text": "a key must be text",
+}
+"""What the problems of the YAML parser, by their beginnings, mean in our words. Our words never quote the file."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -160,8 +172,8 @@ def _read_secret(name: str, key: str) -> str:
 
 
 def _describe(error: yaml.YAMLError) -> str:
-    # Only messages of the scanner and the parser are safe. Other messages, and all snippets, quote the file.
     mark = getattr(error, "problem_mark", None)
     where = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    why = f": {error.problem}" if isinstance(error, ScannerError | ParserError) else ""
+    problem = getattr(error, "problem", None) or ""
+    why = next((f": {said}" for start, said in _YAML_PROBLEMS.items() if problem.startswith(start)), "")
     return f"not valid YAML{where}{why}"

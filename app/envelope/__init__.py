@@ -10,12 +10,15 @@ A refused publish has these codes, each with an RFC 6901 pointer. The first prob
 * syntax, alone: ``invalid_json`` (also a byte order mark, invalid UTF-8, NaN, trailing text), ``too_deep``
 * the contract's: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
   ``missing_trace_id``, ``invalid_attempts``
+* alone, for a job of the Open Job Spec: ``invalid_job``
 * the project's own: ``invalid_id``, ``invalid_created_at``, ``invalid_queue``, ``queue_mismatch``, ``invalid_lang``,
-  ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``
-* of an entry: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
+  ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``,
+  ``misplaced_option``
+* of an entry or a draft: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
   ``invalid_idempotency_key``, ``unknown_member``
 
-``meta.id`` and ``trace_id`` may be any non-blank strings: the schema's ``format: uuid`` is an annotation.
+``trace_id`` may be any non-blank string, and ``meta.id`` any of 1 to 128 printable ASCII characters: the schema's
+``format: uuid`` is an annotation.
 :mod:`app.envelope.reception` has the codes of invalid bodies found on a queue.
 """
 

@@ -28,8 +28,10 @@ MAX_ID: Final = 128
 """Maximum characters of a published ``meta.id``: that of a MessageId of Azure Service Bus, the tightest of all brokers.
 https://learn.microsoft.com/en-us/azure/service-bus-messaging/duplicate-detection
 They are ASCII, so that the id also fits the 255 bytes of a property of AMQP 0-9-1."""
-_SPEC_VERSION: Final = re.compile(r"1\.0(?:[.-].*)?")
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}")
+is_spec_version = re.compile(r"1\.0(?:[.-].*)?").fullmatch
+"""Whether a text is the version of the Open Job Spec that is supported."""
+is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").fullmatch
+"""Whether a text has the form of a UUID, which the contract recommends for ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,11 +135,6 @@ def is_id(value: object) -> bool:
     )
 
 
-def is_uuid(value: object) -> bool:
-    """Return whether ``value`` has the form of a UUID, which the contract recommends for ids."""
-    return isinstance(value, str) and _UUID.fullmatch(value) is not None
-
-
 def uuid_warnings(id_: str | None, trace_id: str | None) -> Iterator[Problem]:
     """Yield a warning for each id that is not a UUID. The contract recommends this form and does not require it."""
     for at, code, value in (("/meta/id", "id_not_uuid", id_), ("/trace_id", "trace_id_not_uuid", trace_id)):
@@ -163,19 +160,19 @@ def identity(members: Mapping[str, Member]) -> Member | None:
 def job_defect(members: Mapping[str, Member]) -> tuple[str, str] | None:
     """Return pointer and description of the first defect of a body that is a job of the Open Job Spec and no envelope.
 
-    None if the body has neither ``specversion`` nor ``args``, which only jobs have.
+    None if the body has neither ``specversion`` nor ``args``, which only jobs have, nor a ``type`` without ``data``.
     """
-    if "specversion" not in members and "args" not in members:
+    if not {"specversion", "args"} & members.keys() and ("type" not in members or "data" in members):
         return None
     values = {name: member.value for name, member in members.items()}
     version = values.get("specversion", "1.0")
-    if not (isinstance(version, str) and _SPEC_VERSION.fullmatch(version)):
+    if not (isinstance(version, str) and is_spec_version(version)):
         return "/specversion", "The body is a job of the Open Job Spec, whose specversion must be '1.0'."
     if not is_text(values.get("type")):
         return "/type", "The body is a job of the Open Job Spec, whose type must be a string that is not blank."
     if not isinstance(values.get("args"), list):
         return "/args", "The body is a job of the Open Job Spec, whose args must be an array."
-    return "", "The body is a job of the Open Job Spec: publish it as application/openjobspec+json."
+    return "", "The body is a job of the Open Job Spec and no envelope: send it as application/openjobspec+json."
 
 
 def dropped_keys(frame: ObjectText) -> tuple[str, ...]:

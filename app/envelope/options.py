@@ -18,6 +18,9 @@ from app.jsontext import is_encodable, pointer
 IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
 """The characters of a string in a structured field (RFC 9651, section 3.3.3); the length is the project's own."""
 
+MAX_ORDERING_KEY = 1_024
+"""Maximum characters of an ordering key; the project's own."""
+
 _HEADERS = "invalid_headers"
 
 
@@ -27,8 +30,9 @@ def _delay_problems(value: Any) -> Iterator[Problem]:
 
 
 def _ordering_key_problems(value: Any) -> Iterator[Problem]:
-    if not (is_text(value) and is_encodable(value)):
-        yield Problem("/ordering_key", "invalid_ordering_key", "ordering_key must be a string that is not blank.")
+    if not (is_text(value) and len(value) <= MAX_ORDERING_KEY and is_encodable(value)):
+        detail = f"ordering_key must be a string of 1 to {MAX_ORDERING_KEY} characters that is not blank."
+        yield Problem("/ordering_key", "invalid_ordering_key", detail)
 
 
 def _header_problems(value: Any) -> Iterator[Problem]:

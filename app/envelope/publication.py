@@ -49,7 +49,7 @@ from app.jsontext import (
 )
 
 ENTRY_ALLOWANCE = 65_536
-"""Bytes that an entry may have in addition to its envelope, for its headers."""
+"""Bytes that an entry or a draft may have in addition to its envelope, for its options."""
 MAX_PROBLEMS = 100
 """Maximum problems in one answer; a body can have a hundred thousand."""
 
@@ -104,10 +104,11 @@ def read_any(body: bytes, queue: str, limits: Limits, clock: Clock, trace_id: st
     if "envelope" in members and "job" not in members and "urn" not in members:
         return _read_entry(members, queue, limits, clock, trace_id)
     # The options of a draft are no part of its envelope. A full envelope keeps them, for _Reading to refuse.
-    options = {} if is_full(members, _meta_of(members)) else _options(members)
-    for name in OPTIONS if options else ():
+    named = [] if is_full(members, _meta_of(members)) else [name for name in OPTIONS if name in members]
+    options = _options(members) if named else {}
+    for name in named:
         root.remove(name)
-    check_size(len(str(root).encode()) if options else len(body), limits)
+    check_size(len(str(root).encode()) if named else len(body), limits)
     reading = _Reading(root, body, "", queue, limits, trace_id)
     return Publication(reading.envelope(clock, list(option_problems(options))), **options)
 
@@ -204,10 +205,10 @@ class _Reading:
     def _job(self) -> str:
         found = identity(self.top)
         if found is None and (defect := job_defect(self.top)) is not None:
-            self._check(False, "invalid_job", *defect)
-        else:
-            detail = "job names the message: it must be a string that is not blank."
-            self._check(found is not None, "missing_urn", "/job", detail)
+            # Its other members are not those of an envelope either.
+            raise EnvelopeError([Problem(self.at + defect[0], "invalid_job", defect[1])])
+        detail = "job names the message: it must be a string that is not blank."
+        self._check(found is not None, "missing_urn", "/job", detail)
         job = str(found.value) if found else ""
         return job if self.full else job.strip(BLANK)
 
@@ -264,7 +265,7 @@ class _Reading:
     def _check_names(self) -> None:
         """Refuse the options of a message, which are never part of a body, and the unknown members of a draft."""
         for name in OPTIONS:
-            if name in self.top and (self.full or self.at or self.top[name].value is not None):
+            if name in self.top:
                 raw = self.top[name].raw
                 entry = f'{{"envelope": {{…}}, "{name}": {raw if len(raw) <= _MAX_SHOWN else "…"}}}'
                 detail = f"{name} belongs to the message and not to its envelope: send the entry {entry}."

@@ -5,7 +5,7 @@ occurrences, no identity), or if it breaks a rule that consumers check. If sever
 contract's order is reported: ``missing_urn``, ``missing_meta``, ``unsupported_schema_version``, ``invalid_data``,
 ``missing_trace_id``, ``invalid_attempts``; then ``number_out_of_range`` (inside ``data``), ``invalid_id``,
 ``invalid_queue``, ``invalid_lang``, ``invalid_created_at``, ``invalid_dead_letter``. An unreadable body is
-``invalid_json`` or ``too_deep``.
+``invalid_json`` or ``too_deep``, and a job of the Open Job Spec, which is no envelope, is ``invalid_job``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from app.envelope.contract import READ_DEPTH, Limits, Poison, Received, dropped_keys, identity, is_int64, is_text
+from app.envelope.contract import (
+    READ_DEPTH,
+    Limits,
+    Poison,
+    Received,
+    dropped_keys,
+    identity,
+    is_int64,
+    is_text,
+    job_defect,
+)
 from app.jsontext import (
     JsonSyntaxError,
     JsonTooDeep,
@@ -67,6 +77,8 @@ def inspect_any(body: bytes, limits: Limits) -> Received:
         raise _too_deep(limits) from None
     if exceeds_depth(body, read_depth(limits)):
         raise _too_deep(limits)
+    if identity(frame.by_name()) is None and (defect := job_defect(frame.by_name())) is not None:
+        raise Poison("invalid_job", defect[1], defect[0])
     found = set(_violations(frame))
     for code, detail in _DETAILS.items():
         if code in found:

@@ -26,6 +26,10 @@ from app.runtime import turns
 LEASE_EXPIRED = "lease expired"
 """The error of an attempt that ended without a report from the consumer."""
 
+ATTEMPTS_EXHAUSTED = "attempts exhausted"
+"""The error of a message whose attempts are spent although no lease of it is known to have expired: it arrived with
+them from another program, or the queue's ``max_attempts`` is lower than before."""
+
 log = get_logger("babelgate.keeping")
 
 EXPIRING = 100
@@ -280,7 +284,7 @@ class GatewayLeaseManager:
         ``attempts``: the failed attempts before this one; None for a body in which they cannot be counted.
         """
         failed = [
-            (held, LastFailure(before + 1, LEASE_EXPIRED))
+            (held, LastFailure(before + 1, LEASE_EXPIRED, expired=True))
             for held, before in zip(claimed, attempts, strict=True)
             if before is not None
         ]

@@ -19,7 +19,7 @@ from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError
 from app.gateway.ack_tokens import Lease, TokenSealer
-from app.gateway.lease_manager import LEASE_EXPIRED, LeaseManager, facts_of
+from app.gateway.lease_manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
 from app.gateway.model import Message
 from app.gateway.routing import Route
 from app.observe.events import Event, Facts, Observe
@@ -292,7 +292,7 @@ class Inspector:
             facts = facts_of(delivery, received, attempts)
             if delivery.expired:
                 expired.append(facts)
-            reason = self._refusal(received, attempts)
+            reason = self._refusal(delivery, received, attempts)
             if reason is None:
                 ready.append(ReadyDelivery(delivery, attempts, facts))
             else:
@@ -309,11 +309,11 @@ class Inspector:
         except Poison as poison:
             return poison.with_traceback(None)
 
-    def _refusal(self, received: Received, attempts: int) -> str | None:
+    def _refusal(self, delivery: Delivery, received: Received, attempts: int) -> str | None:
         """The reason why the delivery must not be handed out; None if it may."""
         policy = self._route.policy
         if attempts >= policy.max_attempts:
-            return LEASE_EXPIRED
+            return LEASE_EXPIRED if delivery.expired or delivery.expired_before else ATTEMPTS_EXHAUSTED
         if policy.has_expired(received.created_at, self._clock()):
             return "message expired"
         return None

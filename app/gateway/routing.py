@@ -19,7 +19,7 @@ from app.brokers.binding import (
     PublishesDeadLetters,
     Purges,
 )
-from app.envelope.contract import INT64_MAX
+from app.envelope.contract import INT64_MAX, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.authorization import pattern
 
@@ -30,6 +30,15 @@ PAGE_BYTES = 16_777_216
 _FIRST = 8
 _PROBE = "queue-probe"
 """A name that is legal on every broker. Where it stands in a native name, the queue's own name stands."""
+_ABILITIES = {
+    "Peeks": "show messages without leasing them",
+    "Purges": "purge a queue",
+    "DeadStore": "list, redrive or purge its dead letters",
+    "DeadLetters": "dead-letter a message",
+    "PublishesDeadLetters": "dead-letter a message",
+    "Outstanding": "report which deliveries are outstanding",
+}
+"""What a binding can do when it offers an optional protocol."""
 
 Each = TypeVar("Each")
 Optional = TypeVar("Optional", Peeks, Purges, PublishesDeadLetters, DeadLetters, DeadStore, Outstanding)
@@ -94,8 +103,13 @@ class Route:
             )
 
     def check_ordering_key(self, ordering_key: str) -> str | None:
-        """The key to send; None if the broker keeps no order and the policy ignores keys. Else raises
-        UnsupportedByBroker. A queue that is first in, first out keeps the order of every key."""
+        """The key to send; None if the broker keeps no order and the policy ignores keys.
+
+        A queue that is first in, first out keeps the order of every key. Raises InvalidParameter for a blank key, and
+        UnsupportedByBroker where the broker keeps no order.
+        """
+        if not is_text(ordering_key):
+            raise InvalidParameter(name="ordering_key", reason="must not be blank")
         if self.capabilities.ordering != "none":
             return ordering_key
         if self.policy.ordering_key == "ignore":
@@ -249,9 +263,8 @@ def offering(route: Route, protocol: type[Optional]) -> Optional:
     """The route's binding as the optional ``protocol``. Raises UnsupportedByBroker when it does not offer it."""
     if isinstance(route.binding, protocol):
         return route.binding
-    raise UnsupportedByBroker(
-        code="unsupported_by_broker", pointer="", reason=f"The broker {route.broker!r} has no {protocol.__name__!r}."
-    )
+    reason = f"The broker {route.broker!r} cannot {_ABILITIES[protocol.__name__]}."
+    raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)
 
 
 def check_queue_name(queue: str) -> None:

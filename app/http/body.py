@@ -130,8 +130,8 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         # The last input may be consumed before all of its output is produced.
         while used and not unpacker.eof and (piece := unpacker.decompress(b"", _PIECE)):
             yield piece
-    except zlib.error as error:
-        raise InvalidEncoding(reason=str(error)) from None
+    except zlib.error:
+        raise InvalidEncoding(reason="it is not valid gzip data") from None
     if used and not unpacker.eof:
         raise InvalidEncoding(reason="the gzip data is truncated")
 
@@ -146,8 +146,13 @@ def media_type(exchange: Exchange) -> bytes:
     return exchange.headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
 
 
-def require_json(exchange: Exchange) -> None:
-    """Raise UnsupportedMediaType when the media type of the body is not JSON."""
+def require_json(exchange: Exchange, *others: str) -> None:
+    """Raise UnsupportedMediaType when the media type of the body is not JSON.
+
+    ``others``: the further types of the endpoint, for the error.
+    """
     kind = media_type(exchange)
     if kind != JSON and not kind.endswith(b"+json"):
-        raise UnsupportedMediaType(reason=f"The body must be application/json, not {kind.decode('latin-1')}.")
+        accepted = ", ".join(["application/json", *others])
+        reason = f"The body must be {accepted} or another type that ends in +json, not {kind.decode('latin-1')}."
+        raise UnsupportedMediaType(reason=reason)

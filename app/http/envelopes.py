@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS
+from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
+from app.envelope.options import MAX_ORDERING_KEY, OPTIONS
 
 Json = dict[str, Any]
 
@@ -14,8 +15,9 @@ _OBJECT: Json = {"type": "object", "additionalProperties": True}
 _LANG: Json = {"type": "string", "enum": list(LANGS)}
 _ID: Json = {
     "type": "string",
-    "pattern": r"^(?=.*[!-~])[ -~]{1,128}$",
-    "description": "Identifies the message: 1 to 128 printable ASCII characters, not all blank. By convention a UUID.",
+    "pattern": "^[ -~]*[!-~][ -~]*$",
+    "maxLength": MAX_ID,
+    "description": f"Identifies the message: 1 to {MAX_ID} printable ASCII characters, not all blank. By convention a UUID.",
 }
 _WRITTEN_TEXT: Json = {"type": ["string", "null"]}
 _FULL_META = ("id", "queue", "lang", "schema_version", "created_at")
@@ -30,12 +32,14 @@ _OPTIONS: Json = {
         "type": "number",
         "minimum": 0,
         "description": "Seconds until the message can be received; may be decimal; at most the broker's "
-        "`max_delay_seconds`. Without it: 0. Not together with the query parameter of this name.",
+        "`max_delay_seconds`. Without it: 0. The query parameter of this name, if given too, must be equal.",
         "examples": [60],
     },
     "ordering_key": _TEXT
     | {
-        "description": "Messages with the same key stay in order, where the broker supports it.",
+        "maxLength": MAX_ORDERING_KEY,
+        "description": "Messages with the same key are delivered in their order. A queue without order refuses it, "
+        "unless its route ignores it.",
         "examples": ["customer-42"],
     },
     "headers": {
@@ -68,7 +72,7 @@ SCHEMAS: Json = {
             "meta": {"$ref": "#/components/schemas/EnvelopeMeta"},
             "attempts": _COUNT | {"description": "The number of earlier deliveries that ended without an ack."},
         },
-        "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter")),
+        "propertyNames": _without((*FORBIDDEN, "urn", "dead_letter", *OPTIONS)),
     },
     "EnvelopeMeta": {
         "description": "The facts of a message that its producer has recorded.",
@@ -163,7 +167,7 @@ SCHEMAS: Json = {
 }
 
 DRAFT: Json = {"job": "urn:babel:emails:welcome", "data": {"to": "ada@example.com"}}
-OPTIONS: Json = {**DRAFT, "delay_seconds": 60, "idempotency_key": "order-4711"}
+DELAYED: Json = {**DRAFT, "delay_seconds": 60, "idempotency_key": "order-4711"}
 JOB: Json = {"specversion": "1.0", "type": "email.send", "args": [{"to": "ada@example.com"}], "priority": 10}
 ENVELOPE_EXAMPLE: Json = {
     "job": "urn:babel:emails:welcome",

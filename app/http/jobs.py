@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+from msgspec import Struct
+
 from app.clock import Clock
-from app.errors import EnvelopeError
+from app.errors import EnvelopeError, Problem
 from app.http.body import media_type
 from app.http.exchange import Exchange
 from app.http.upload import Line
@@ -20,11 +23,22 @@ def is_job(exchange: Exchange) -> bool:
     return media_type(exchange) == _JOB
 
 
-async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock) -> bytes:
-    """Convert a job to an entry for ``queue``; return any other body unchanged. Raises EnvelopeError."""
+class _Delayed(Struct):
+    delay_seconds: float | None = None
+
+
+async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock, delay_seconds: float | None = None) -> bytes:
+    """Convert a job to an entry for ``queue``; return any other body unchanged.
+
+    Raises EnvelopeError, also for a job with a schedule if the request has a ``delay_seconds``.
+    """
     if not is_job(exchange):
         return body
-    return await turns.run(as_entry, body, queue, clock, size=len(body))
+    made = await turns.run(as_entry, body, queue, clock, size=len(body))
+    if delay_seconds is not None and msgspec.json.decode(made, type=_Delayed).delay_seconds is not None:
+        detail = "scheduled_at of the job and the query parameter delay_seconds both delay it: send one of them."
+        raise EnvelopeError([Problem("/scheduled_at", "delay_seconds_mismatch", detail)])
+    return made
 
 
 async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> Sequence[Line]:

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from app.gateway.model import Receipt
 from app.http import schemas
-from app.http.envelopes import DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB, OPTIONS
+from app.http.envelopes import DELAYED, DRAFT, ENTRY, ENVELOPE_EXAMPLE, JOB
 from app.ojs import MEDIA_TYPE
 
 REF = "#/components/schemas/{name}"
@@ -65,7 +65,7 @@ PUBLISH_BODY: Json = {
             "schema": ref("Draft"),
             "examples": {
                 "draft": {"summary": "A draft, which the gateway completes", "value": DRAFT},
-                "options": {"summary": "A draft with a delay of a minute, published once", "value": OPTIONS},
+                "delayed": {"summary": "A draft with a delay of a minute, published once", "value": DELAYED},
             },
         },
         ENVELOPE_TYPE: {"schema": ref("Envelope"), "example": ENVELOPE_EXAMPLE},
@@ -81,7 +81,7 @@ _BATCH_EXTENSION: Json = {
         {
             "mediaType": "application/x-ndjson",
             "itemSchemas": [ref("Draft"), ref("Envelope"), ref("Entry")],
-            "example": "".join(f"{json.dumps(line)}\n" for line in (DRAFT, OPTIONS)),
+            "example": "".join(f"{json.dumps(line)}\n" for line in (DRAFT, DELAYED)),
         },
         {"mediaType": MEDIA_TYPE, "itemSchemas": [ref("Job")]},
     ]
@@ -254,7 +254,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                 "content": {
                     "application/json": {
                         "schema": {"type": "array", "items": ref("Draft"), "maxItems": schemas.MAX_ENTRIES},
-                        "example": [DRAFT, OPTIONS],
+                        "example": [DRAFT, DELAYED],
                     },
                 },
                 **_BATCH_EXTENSION,

@@ -80,8 +80,8 @@ class PeerApi:
     async def _settled(self, body: bytes) -> bytes:
         try:
             calls = decode_calls(body)
-        except msgspec.MsgspecError as error:
-            raise InvalidParameter(name="body", reason=str(error)) from None
+        except msgspec.MsgspecError:
+            raise InvalidParameter(name="body", reason="is not a list of settle calls of a gateway") from None
         return encode_answers(await asyncio.gather(*map(self._settle, calls)))
 
     async def _settle(self, call: SettleCall) -> Answer:

@@ -101,6 +101,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.BodyTooLarge: Meaning(413, "Body too large"),
     errors.TooManyLines: Meaning(413, "Too many lines"),
     errors.InvalidParameter: Meaning(400, "Invalid parameter"),
+    errors.InvalidFilter: Meaning(422, "Invalid filter"),
     errors.InvalidIdempotencyKey: Meaning(400, "Invalid idempotency key"),
     errors.IdempotencyUnsupported: Meaning(422, "Idempotency keys not supported"),
     errors.IdempotencyKeyReused: Meaning(422, "Idempotency key reused"),

@@ -20,6 +20,7 @@ from app.http.problems import HttpError, RawHeaders
 from app.http.results import SPOOLED_BYTES, BatchResults
 from app.http.schemas import NoParameters, PublishParameters, from_query, given
 from app.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
+from app.ojs import MEDIA_TYPE
 
 _REPLAYED: RawHeaders = [(b"idempotency-replayed", b"true")]
 
@@ -43,16 +44,17 @@ class Publishing:
         """Publish one message; 201 when it is durable."""
         query = exchange.scope["query_string"]
         parameters = from_query(query, PublishParameters) if query else _NOTHING
+        delay = given(parameters.delay_seconds)
         key = _idempotency_key(exchange)
-        require_json(exchange)
+        require_json(exchange, MEDIA_TYPE)
         access = self._access(exchange)
         with self._permit(exchange, access, self._limits.max_entry_bytes) as permit:
             body = await read(exchange, self._limits.max_entry_bytes, permit)
             receipt = await self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(exchange, access.route.queue, body, self._gateway.clock),
-                delay_seconds=given(parameters.delay_seconds),
+                await entry(exchange, access.route.queue, body, self._gateway.clock, delay),
+                delay_seconds=delay,
                 ordering_key=given(parameters.ordering_key),
                 trace=exchange.trace,
                 idempotency_key=key,
@@ -71,7 +73,7 @@ class Publishing:
             if media_type(exchange) in NDJSON:
                 await self._lines(exchange, results)
             else:
-                require_json(exchange)
+                require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
                 await self._array(exchange, results)
                 await results.answer(exchange)
 

@@ -106,12 +106,12 @@ def routes(gateway: Gateway) -> APIRouter:
         parameters = from_query(request.scope["query_string"], ValidateParameters)
         if parameters.mode == "consume":
             return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
-        access = gateway.access(caller, Right.SEND, queue)
+        access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
         made = await gateway.validate(
             caller,
             access,
-            await entry(request.scope[EXCHANGE], queue, await request.body(), gateway.clock),
-            delay_seconds=given(parameters.delay_seconds),
+            await entry(request.scope[EXCHANGE], queue, await request.body(), gateway.clock, delay),
+            delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
             trace=request.scope[EXCHANGE].trace,
         )

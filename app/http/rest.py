@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import cache
 from typing import Any, NoReturn
 
 from fastapi import FastAPI, Request
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
 from app.cluster.scrape import Scraping
-from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
+from app.errors import EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
 from app.http import dead_letters, health, queues
@@ -22,6 +25,9 @@ from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
 from app.http.schemas import MAX_PARAMETER_BYTES
+from app.jsontext import pointer, syntax_reason
+from app.ojs import MEDIA_TYPE
+from app.schematext import explain, fault_of
 
 _FAILURE = "babelgate.failure"
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
@@ -71,7 +77,7 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     if not is_message and is_null(body):
         body = b""
     if body:
-        require_json(exchange)
+        require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> MutableMapping[str, Any]:
@@ -117,9 +123,25 @@ def _misfit(request: Request, error: Exception) -> NoReturn:
     """Convert the first validation error of FastAPI."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()[0]
-    where, *path = found["loc"]
+    where, *place = found["loc"]
     if found["type"] == "json_invalid":
-        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not JSON: {found['ctx']['error']}.")])
-    pointer = "".join(f"/{part}" for part in path) if where == "body" else None
-    name = ".".join(map(str, path)) or str(where)
-    raise InvalidParameter(name=name[:MAX_DETAIL], reason=found["msg"], pointer=pointer)
+        reason = syntax_reason(found["ctx"]["error"], place[0])
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {reason}.")])
+    reason = explain(_schema(_model(request.scope["route"].dependant, where)), place, fault_of(found["type"]))
+    name = ".".join(map(str, place)) or str(where)
+    # A filter that is well-formed, and asks for what cannot be there, is no syntax error.
+    refusal = InvalidFilter if found["type"] == "literal_error" else InvalidParameter
+    raise refusal(name=name[:MAX_DETAIL], reason=reason, pointer=pointer(*place) if where == "body" else None)
+
+
+def _model(dependant: Dependant, where: str) -> type[BaseModel]:
+    """The model that an endpoint, or one of its dependencies, reads its query or body with."""
+    fields = dependant.body_params if where == "body" else dependant.query_params
+    models = [kind for field in fields if isinstance(kind := field.field_info.annotation, type)]
+    models += [_model(each, where) for each in dependant.dependencies if each.query_params and where == "query"]
+    return next(kind for kind in models if issubclass(kind, BaseModel))
+
+
+@cache
+def _schema(model: type[BaseModel]) -> dict[str, Any]:
+    return model.model_json_schema()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+import re
+from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from app.envelope.options import MAX_ORDERING_KEY
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway.ack_tokens import MAX_TOKEN_LENGTH
+from app.jsontext import pointer
+from app.schematext import Fault, explain
 
 MAX_TOKENS = 1000
 """Maximum ack tokens of one settle call. A receive returns at most 100 deliveries."""
@@ -33,7 +37,10 @@ Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds; may be
 Retryable = Annotated[bool | None, Meta(description="For a failure: whether the same request may succeed later.")]
 LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[60])]
 
-_MAX_REASON = 500
+_MAX_NAME = 500
+_STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
+_NAMED = re.compile(r"Object (?P<kind>contains unknown|missing required) field `(?P<name>.*)`", re.DOTALL)
+_BYTE = re.compile(r"byte ([0-9]+)")
 
 Read = TypeVar("Read", bound=Struct)
 Value = TypeVar("Value")
@@ -43,7 +50,7 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The query parameters of a publish."""
 
     delay_seconds: Delay | UnsetType = UNSET
-    ordering_key: Annotated[str, Meta(min_length=1, max_length=1024)] | UnsetType = UNSET
+    ordering_key: Annotated[str, Meta(min_length=1, max_length=MAX_ORDERING_KEY)] | UnsetType = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
@@ -132,7 +139,7 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
         count += sum(len(reject.ack_tokens) for reject in self.rejects)
         count += sum(len(extend.ack_tokens) for extend in self.extends)
         if not 1 <= count <= MAX_TOKENS:
-            raise ValueError(f"Expected 1 to {MAX_TOKENS} ack tokens")
+            raise ValueError(f"must have 1 to {MAX_TOKENS} ack tokens in total")
 
 
 class Defect(Struct, frozen=True):
@@ -220,9 +227,9 @@ def from_body(body: bytes, kind: type[Read]) -> Read:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _misfit(error, in_body=True) from None
+        raise _misfit(error, kind, in_body=True) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not JSON: {error}.")]) from None
+        raise syntax_error(error, "one JSON object") from None
 
 
 def from_query(query: bytes, kind: type[Read]) -> Read:
@@ -244,16 +251,42 @@ def _parsed(query: bytes, kind: type[Read]) -> Read:
     try:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise _misfit(error, in_body=False) from None
+        raise _misfit(error, kind, in_body=False) from None
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)
 
 
-def _misfit(error: msgspec.ValidationError, in_body: bool) -> InvalidParameter:
-    # The text may quote the name of a member, of any length.
-    reason, _, path = str(error).partition(" - at `$")
-    reason = reason[:_MAX_REASON]
-    pointer = path[:_MAX_REASON].rstrip("`").replace(".", "/").replace("[", "/").replace("]", "")
-    name = pointer.removeprefix("/") or ("body" if in_body else "query")
-    return InvalidParameter(name=name, reason=reason, pointer=pointer if in_body else None)
+@cache
+def _schema(kind: type[Struct]) -> dict[str, Any]:
+    (schema,), components = msgspec.json.schema_components([kind], ref_template="#/components/{name}")
+    return schema | {"components": components}
+
+
+def _misfit(error: msgspec.ValidationError, kind: type[Struct], in_body: bool) -> InvalidParameter:
+    """The error in our own words. Only place and kind of the fault are read from the text of msgspec."""
+    text, _, path = str(error).partition(" - at `")
+    place: list[str | int] = [name or int(index) for name, index in _STEP.findall(path)]
+    fault: Fault = "wrong"
+    if found := _NAMED.fullmatch(text):
+        fault = "unknown" if found["kind"] == "contains unknown" else "missing"
+        place.append(found["name"])
+    # A check of a class raises its own sentence.
+    own = isinstance(error.__cause__, ValueError)
+    reason = str(error.__cause__) if own else explain(_schema(kind), place, fault)
+    name = ".".join(map(str, place))[:_MAX_NAME] or ("body" if in_body else "query")
+    return InvalidParameter(name=name, reason=reason, pointer=pointer(*place) if in_body else None)
+
+
+def syntax_error(error: Exception, what: str) -> EnvelopeSyntaxError:
+    """The error of a body that is not ``what``, such as "one JSON array"; ``error`` is that of msgspec's decoder."""
+    found = _BYTE.search(str(error))
+    if isinstance(error, UnicodeDecodeError):
+        reason = f"it is not valid UTF-8 at byte {error.start}"
+    elif isinstance(error, RecursionError):
+        reason = "it is nested too deeply"
+    elif found:
+        reason = f"it is not valid JSON at byte {found[1]}"
+    else:
+        reason = "it ends too early" if "truncated" in str(error) else "it is not valid JSON"
+    return EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not {what}: {reason}.")])

@@ -23,7 +23,7 @@ from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Receipt
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
-from app.http.schemas import MAX_ENTRIES, MAX_NESTED
+from app.http.schemas import MAX_ENTRIES, MAX_NESTED, syntax_error
 from app.runtime import turns
 
 CHUNK_LINES = 500
@@ -193,6 +193,8 @@ def _split(body: bytes) -> list[msgspec.Raw]:
         if isinstance(error, msgspec.ValidationError) and body.lstrip()[:1] == b"[":
             reason = f"more than {MAX_ENTRIES} entries in one JSON array; send them as application/x-ndjson"
             raise InvalidParameter(name="body", reason=reason, pointer="") from None
-        detail = f"The body is not one JSON array: {error}."
-        raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
+        if isinstance(error, msgspec.ValidationError):
+            detail = "The body is not one JSON array: it is another JSON value. Put the entries between [ and ]."
+            raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
+        raise syntax_error(error, "one JSON array") from None
     return [entry for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]

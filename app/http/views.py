@@ -7,6 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 Milliseconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="Unix milliseconds UTC.")]
+Reason = Annotated[
+    Literal["failed", "unknown_urn", "poison"],
+    Field(description="The contract's reasons. A letter of another program may have another one, and matches none."),
+]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
 
 
@@ -34,7 +38,7 @@ class PeekQuery(Strict):
 
 class DeadLetterQuery(Strict):
     job: Text | None = None
-    reason: Annotated[str, Field(min_length=1, max_length=1024, examples=["failed"])] | None = None
+    reason: Reason | None = None
     before: Milliseconds | None = Field(
         default=None, description="Dead-lettered before this time; Unix milliseconds UTC."
     )
@@ -50,7 +54,7 @@ class DeadLetterFilterView(StrictBody):
     """A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches."""
 
     job: Text | None = None
-    reason: Text | None = None
+    reason: Reason | None = None
     before: Milliseconds | None = None
     after: Milliseconds | None = None
     trace_id: Text | None = None

@@ -11,13 +11,16 @@ import msgspec
 from msgspec import Raw
 
 from app.clock import Clock
-from app.envelope.contract import is_text
-from app.envelope.publication import MAX_PROBLEMS
+from app.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, is_text
+from app.envelope.publication import MAX_PROBLEMS, read_any
 from app.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from app.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
 from app.ojs.reading import MessageProperties, envelope_of
-from app.ojs.terms import SERVER, SPEC_VERSION, is_spec_version, milliseconds, timestamp, uuid7
+from app.ojs.reading import members as members_of
+from app.ojs.terms import SERVER, SPEC_VERSION, milliseconds, timestamp, uuid7
 
+_ANY_SIZE = Limits(max_message_bytes=2**40, max_depth=800)
+"""The gateway's own limits are checked later."""
 _DEFECTS = {
     "number_out_of_range": "The number must fit a double; send a larger one as a string.",
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
@@ -45,14 +48,26 @@ def as_entry(body: bytes, queue: str, clock: Clock) -> bytes:
     given: dict[str, Any] = {"specversion": SPEC_VERSION, "id": uuid7(now, os.urandom(10)), "queue": queue}
     given = {name: said for name, said in given.items() if name not in job} | {"created_at": timestamp(now)}
     job |= msgspec.json.decode(msgspec.json.encode(given), type=dict[str, Raw])
+    job_meta = members_of(job, "meta")
     envelope = envelope_of(job, MessageProperties(queue, created_at=now))
     if envelope is None:
         raise EnvelopeError([Problem("", "invalid_job", "No envelope can carry this job.")])
+    if "bq_schema_version" in job_meta:
+        _check_written(envelope, queue, clock)
     entry: dict[str, Any] = {"envelope": Raw(envelope)}
     due = milliseconds(values.get("scheduled_at"))
     if due is not None and due > now:
         entry["delay_seconds"] = (due - now) / 1000
     return msgspec.json.encode(entry)
+
+
+def _check_written(envelope: bytes, queue: str, clock: Clock) -> None:
+    """Check the envelope that the ``bq_`` members of a job describe. Raises EnvelopeError with pointers in the job."""
+    try:
+        read_any(envelope, queue, _ANY_SIZE, clock)
+    except EnvelopeError as error:
+        detail = f"The members of meta whose names begin with bq_ describe no valid envelope: {error.detail}"
+        raise EnvelopeError([Problem("/meta", "invalid_job", detail)]) from None
 
 
 def _problems(text: str, job: dict[str, Any], queue: str) -> Iterator[Problem]:
@@ -63,8 +78,9 @@ def _problems(text: str, job: dict[str, Any], queue: str) -> Iterator[Problem]:
     version = job.get("specversion", SPEC_VERSION)
     if not (isinstance(version, str) and is_spec_version(version)):
         yield Problem("/specversion", "unsupported_specversion", f"specversion must be {SPEC_VERSION!r}.")
-    if "id" in job and not is_text(job["id"]):
-        yield Problem("/id", "invalid_id", "id must be a string that is not blank, or absent.")
+    if "id" in job and not is_id(job["id"]):
+        detail = f"id must be a string of 1 to {MAX_ID} printable ASCII characters that is not blank, or absent."
+        yield Problem("/id", "invalid_id", detail)
     if not isinstance(job.get("meta", {}), dict):
         yield Problem("/meta", "invalid_meta", "meta must be an object, or absent.")
     if job.get("queue", queue) != queue:

@@ -10,14 +10,12 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from app.envelope import Poison, with_attempts
-from app.envelope.contract import LANGS, is_text
+from app.envelope.contract import LANGS, is_spec_version, is_text, is_uuid
 from app.jsontext import compact
 from app.ojs.terms import (
     SERVER,
     SPEC_VERSION,
     derived_uuid,
-    is_spec_version,
-    is_uuid,
     is_uuid7,
     milliseconds,
     timestamp,

@@ -33,9 +33,7 @@ SERVER: Final = frozenset(
 """Attributes that the server sets; a client's values are ignored (OJS core, system-managed attributes)."""
 
 is_queue = re.compile(r"[a-z0-9][a-z0-9.-]*").fullmatch
-is_spec_version = re.compile(r"1\.0(?:[.-].*)?").fullmatch
 is_uuid7 = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}").fullmatch
-is_uuid = re.compile(r"[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}").fullmatch
 _is_type = re.compile(r"[a-zA-Z][a-zA-Z0-9_]*(?:\.[a-zA-Z][a-zA-Z0-9_]*)*").fullmatch
 _traceparent = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}(?:-.*)?").fullmatch
 

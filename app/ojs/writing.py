@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from app.envelope.contract import is_spec_version
 from app.jsontext import decode_object, parse_object
 from app.ojs.reading import (
     LIST,
@@ -25,7 +26,6 @@ from app.ojs.terms import (
     SPEC_VERSION,
     derived_uuid,
     derived_uuid7,
-    is_spec_version,
     is_uuid7,
     milliseconds,
     timestamp,

@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.architecture.sources import belongs, binding_family, imports, modules
 
 LAYERS: list[tuple[str, ...]] = [
-    ("app.errors", "app.clock", "app.jsontext", "app.masking"),
+    ("app.errors", "app.clock", "app.jsontext", "app.masking", "app.schematext"),
     ("app.runtime", "app.envelope"),
     ("app.ojs", "app.observe"),
     ("app.brokers",),

@@ -104,7 +104,7 @@ async def test_parameters_are_never_clamped(client, queue, query):
         ({"max_messages": 0}, "/max_messages"),
         ({"max_messages": "1"}, "/max_messages"),
         ({"wait_seconds": 31}, "/wait_seconds"),
-        ({"wait": 1}, ""),
+        ({"wait": 1}, "/wait"),
         ([], ""),
     ],
 )

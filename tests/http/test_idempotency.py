@@ -73,8 +73,8 @@ async def test_another_body_or_other_parameters_are_refused(client):
     assert await depth(client) == 1
 
 
-async def test_the_key_of_an_entry(client):
-    entry = {"envelope": DRAFT, "idempotency_key": "k"}
+@pytest.mark.parametrize("entry", [{"envelope": DRAFT, "idempotency_key": "k"}, DRAFT | {"idempotency_key": "k"}])
+async def test_the_key_of_a_body(client, entry):
     first = await publish(client, None, entry)
     for key in (None, "k", '"k"'):
         again = await publish(client, key, entry)
@@ -99,6 +99,7 @@ async def test_a_batch_tells_which_were_replayed(client, kind):
         return await client.post(f"{MESSAGES}:batch", content=body(entries), headers={"content-type": kind})
 
     entries = [{"envelope": DRAFT | {"data": {"n": n}}, "idempotency_key": f"k{n}"} for n in range(3)]
+    entries[1] = DRAFT | {"data": {"n": 1}, "idempotency_key": "k1"}
     first = await send(entries[:2])
     assert first.status_code == 201
     assert all("replayed" not in result for result in first.json()["results"])

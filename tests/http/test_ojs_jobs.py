@@ -48,6 +48,24 @@ async def test_a_scheduled_job_comes_when_it_is_due(client, queue, send):
     assert len(later.json()["messages"]) == 1
 
 
+@pytest.mark.parametrize("verb", ["", ":validate"])
+async def test_a_scheduled_job_has_no_other_delay(client, queue, send, verb):
+    later = JOB | {"scheduled_at": timestamp(time.time_ns() // 1_000_000 + 60_000)}
+    refused = problem(await send(later, f"{verb}?delay_seconds=60"), 422, "delay_seconds_mismatch")
+    assert refused["errors"][0]["pointer"] == "/scheduled_at"
+    assert (await send(JOB, f"{verb}?delay_seconds=60")).status_code in (200, 201)
+    assert await received(client, queue) == []
+
+
+async def test_a_job_that_is_sent_as_plain_json_is_called_one(client, queue):
+    url = f"/queues/{queue}/messages"
+    for body, pointer in ((JOB, ""), (JOB | {"args": {}}, "/args"), ({"specversion": "1.0", "args": []}, "/type")):
+        refused = problem(await client.post(url, json=body), 422, "invalid_job")
+        assert [each["pointer"] for each in refused["errors"]] == [pointer]
+        (result,) = (await client.post(f"{url}:batch", json=[body])).json()["results"]
+        assert (result["status"], result["code"]) == (422, "invalid_job")
+
+
 async def test_jobs_of_a_batch_have_their_own_results(client, queue, send):
     answer = await send([JOB, {"type": "a"}, JOB | {"queue": "other"}, JOB], ":batch")
     assert answer.status_code == 207

@@ -13,6 +13,7 @@ import yaml
 from openapi_spec_validator import validate
 
 from app.brokers.binding import Outgoing
+from app.envelope.options import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 
@@ -155,6 +156,13 @@ async def test_an_envelope_of_another_program_fits_the_schema(app, client, expor
     assert len(answer["messages"]) == 1
     schema = {"$ref": "#/components/schemas/Received", "components": exported["components"]}
     jsonschema.Draft202012Validator(schema).validate(answer)
+
+
+def test_the_options_of_a_message_are_documented_beside_a_draft_and_in_an_entry(exported):
+    schemas = exported["components"]["schemas"]
+    for name, others in (("Draft", {"job", "data", "trace_id", "meta"}), ("Entry", {"envelope"})):
+        assert set(schemas[name]["properties"]) == {*others, *OPTIONS}
+        assert schemas[name]["additionalProperties"] is False
 
 
 def test_links_lead_to_operations(exported):

@@ -30,6 +30,44 @@ async def test_a_delay_and_a_key_of_the_query_reach_the_broker(client, queue):
     assert len(later.json()["messages"]) == 1
 
 
+@pytest.mark.parametrize("way", ["messages", "json batch", "ndjson batch"])
+@pytest.mark.parametrize("wrapped", [False, True], ids=["draft", "entry"])
+async def test_the_options_of_a_body_mean_the_same_everywhere(client, queue, way, wrapped):
+    options = {"delay_seconds": 60, "idempotency_key": "k", "ordering_key": "a", "headers": {"a": "1"}}
+    body = {"envelope": DRAFT, **options} if wrapped else DRAFT | options
+    url = f"/queues/{queue}/messages"
+    for _ in range(2):
+        if way == "messages":
+            answer = await client.post(url, json=body)
+        else:
+            ndjson = way == "ndjson batch"
+            content = json.dumps(body if ndjson else [body])
+            answer = await client.post(f"{url}:batch", content=content, headers=NDJSON if ndjson else {})
+        assert answer.status_code == 201, answer.text
+    stats = (await client.get(f"/queues/{queue}")).json()["stats"]
+    assert (stats["depth"], stats["delayed"]) == (0, 1), "it was neither delayed nor published once"
+    shown = (await client.post(f"{url}:validate", json=body)).json()
+    assert shown["headers"]["a"] == "1"
+    assert options.keys().isdisjoint(shown["envelope"])
+    problem(await client.post(f"{url}:validate", json=body | {"delay_seconds": 1e9}), 422, "delay_too_long")
+
+
+@pytest.mark.parametrize(
+    ("query", "member"), [("delay_seconds=5", {"delay_seconds": 60}), ("ordering_key=a", {"ordering_key": "b"})]
+)
+@pytest.mark.parametrize("verb", ["", ":validate"])
+async def test_a_query_that_contradicts_its_body_is_refused(client, queue, query, member, verb):
+    url = f"/queues/{queue}/messages{verb}?{query}"
+    (name,) = member
+    for body in (DRAFT | member, {"envelope": DRAFT} | member):
+        refused = problem(await client.post(url, json=body), 422, f"{name}_mismatch")
+        assert refused["errors"][0]["pointer"] == f"/{name}"
+        assert f"the query parameter {name}" in refused["detail"]
+    same = dict([query.split("=")])
+    value = float(same[name]) if name == "delay_seconds" else same[name]
+    assert (await client.post(url, json=DRAFT | {name: value})).status_code in (200, 201)
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -40,6 +78,7 @@ async def test_a_delay_and_a_key_of_the_query_reach_the_broker(client, queue):
         "delay_seconds=1&delay_seconds=2",
         "delay_second=1",
         "ordering_key=",
+        "ordering_key=%20",
         "ordering_key=%ff",
     ],
 )

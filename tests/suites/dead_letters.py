@@ -156,7 +156,8 @@ class TestDeadLetters:
         process = await world.process(policy=Policy(max_attempts=5))
         await world.broker.inject(world.queue, GOOD.replace(b'"attempts":0', b'"attempts":5'), GOOD)
         assert (await process.one()).body == GOOD
-        assert (await is_dead(process))[0].attempts == 5
+        (letter,) = await is_dead(process)
+        assert (letter.reason, letter.error, letter.attempts) == ("failed", "attempts exhausted", 5)
 
     async def test_a_give_back_is_no_attempt(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=2))

@@ -230,12 +230,6 @@ class TestPublish:
         await process.publish(delay_seconds=maximum)
         assert world.broker.tells(await process.stats(), depth=0, delayed=1)
 
-    async def test_what_an_entry_says_wins_over_the_parameters(self, world: World) -> None:
-        process = await world.process()
-        entry = json.dumps({"envelope": {"job": JOB, "data": {"n": 1}}, "delay_seconds": 0}).encode()
-        await process.gateway.publish(ANYONE, world.queue, entry, delay_seconds=3600)
-        assert data(await process.one()) == {"n": 1}
-
     async def test_what_is_accepted_is_reported_though_its_caller_is_gone(self, world: World) -> None:
         process = await world.process()
         publishing = asyncio.create_task(process.publish({"n": 1}))

@@ -13,6 +13,7 @@ from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.options import OptionMap
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
+    EXPIRED_HEADER,
     UNLIMITED,
     AddressedMessage,
     DecodedMessage,
@@ -43,6 +44,9 @@ OF_THE_JOURNEY = frozenset(
         "BCC",
     }
 )
+
+_HIDDEN = CONTRACT_HEADERS | OF_THE_JOURNEY | {EXPIRED_HEADER}
+"""Headers that a consumer does not get."""
 
 
 class _MetaFields(Struct):
@@ -92,15 +96,11 @@ class PlainProfile:
         table = native.properties.headers
         if not table:
             return DecodedMessage(native.body, NO_HEADERS, 0, native.properties)
-        headers = {
-            name: value
-            for name, value in table.items()
-            if isinstance(value, str) and name not in CONTRACT_HEADERS and name not in OF_THE_JOURNEY
-        }
+        headers = {name: value for name, value in table.items() if isinstance(value, str) and name not in _HIDDEN}
         attempts = table.get("x-attempts")
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 0:
             attempts = 0
-        return DecodedMessage(native.body, headers, attempts, native.properties)
+        return DecodedMessage(native.body, headers, attempts, native.properties, EXPIRED_HEADER in table)
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """Like any delivery: a record is stored as it was written."""
@@ -137,6 +137,10 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     headers.update(outgoing.headers)
     for name in CONTRACT_HEADERS:
         headers.pop(name, None)
+    if outgoing.failure is None:
+        headers.pop(EXPIRED_HEADER, None)
+    elif outgoing.failure.expired:
+        headers[EXPIRED_HEADER] = "1"
     try:
         frame = _decode(outgoing.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -57,6 +57,10 @@ class Topology:
     bindings: Sequence[BindingDeclaration] = ()
 
 
+EXPIRED_HEADER = "x-babelgate-expired"
+"""Marks a copy of a message of which a lease expired. A message without failures loses the mark."""
+
+
 class AddressedMessage(Struct, frozen=True):
     """A message to publish. ``needs`` must exist first, in addition to the profile's own topology."""
 
@@ -84,6 +88,7 @@ class DecodedMessage(Struct, frozen=True):
     headers: Mapping[str, str]
     delivery_count: int
     carried: Any = None
+    expired_before: bool = False
 
 
 class Profile(Protocol):

@@ -328,4 +328,13 @@ class QueueReceivers:
 
 def _delivery(handle: str, arrived: ChannelMessage, read: DecodedMessage) -> Delivery:
     redelivered = arrived.message.redelivered
-    return Delivery(read.body, handle, 0, read.headers, read.delivery_count, redelivered, read.carried)
+    return Delivery(
+        read.body,
+        handle,
+        0,
+        read.headers,
+        read.delivery_count,
+        redelivered,
+        read.carried,
+        expired_before=read.expired_before,
+    )

@@ -28,6 +28,7 @@ DATASETS = ("accepted", "quarantined")
 REASONS = (
     "invalid_json",
     "too_deep",
+    "invalid_job",
     "missing_urn",
     "missing_meta",
     "unsupported_schema_version",

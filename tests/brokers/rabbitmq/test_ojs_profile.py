@@ -21,7 +21,16 @@ from app.brokers.rabbitmq.ojs.message import level_of
 from app.brokers.rabbitmq.ojs.profile import STEPS_MS, OjsProfile, profile_of
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.profile import AddressedMessage, DecodedMessage, NativeMessage, Topology
-from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
+from app.envelope import (
+    Limits,
+    Poison,
+    dead_letter_block,
+    dead_letter_record,
+    describe_dead,
+    inspect,
+    redriven,
+    with_attempts,
+)
 from app.errors import ConfigError, InvalidParameter
 from app.gateway.routing import Router, Rule
 from tests.unit.envelope.support import FULL, NOW, TRACE, compact
@@ -144,6 +153,14 @@ def test_what_a_job_asks_for_becomes_properties_and_headers() -> None:
 def test_a_time_to_live_that_the_broker_would_refuse_is_left_to_the_body(ttl: Any) -> None:
     read = profile().read(native(compact(JOB | {"enqueue_ttl": ttl})))
     assert profile().message(Outgoing(read.body)).properties.expiration is None
+
+
+@pytest.mark.parametrize("change", [{"args": {}}, {"type": 5}, {"specversion": "2.0"}])
+def test_a_malformed_job_on_the_queue_is_poison_of_its_own_kind(change: dict[str, Any]) -> None:
+    read = profile().read(native(compact(JOB | change)))
+    with pytest.raises(Poison) as poison:
+        inspect(read.body, Limits())
+    assert (poison.value.code, poison.value.pointer) == ("invalid_job", f"/{next(iter(change))}")
 
 
 def test_what_a_body_says_at_length_is_no_header() -> None:

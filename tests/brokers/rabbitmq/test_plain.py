@@ -176,6 +176,23 @@ def test_a_retry_keeps_what_came_with_the_message_and_drops_what_the_broker_wrot
     assert delivered().headers == read.carried.headers
 
 
+@pytest.mark.parametrize("profile", [PLAIN, queue_of("orders", {"profile": "ojs"}).profile], ids=["plain", "ojs"])
+def test_an_expired_lease_is_marked_until_the_message_starts_again(profile: Profile) -> None:
+    read = profile.read(native(Basic.Properties(content_type="application/json", headers={}), body()))
+    assert not read.expired_before
+    for failure, marked in ((LastFailure(1, "lease expired", expired=True), True), (LastFailure(2, "e"), True)):
+        again = Outgoing(
+            with_attempts(read.body, failure.attempts), read.headers, failure=failure, carried=read.carried
+        )
+        copy = profile.message(again)
+        read = profile.read(native(copy.properties, copy.body))
+        assert (read.expired_before, read.headers) == (marked, {})
+    redriven = profile.message(Outgoing(with_attempts(read.body, 0), carried=read.carried))
+    assert not profile.read(native(redriven.properties, redriven.body)).expired_before
+    claimed = profile.message(Outgoing(body(), {"x-babelgate-expired": "1"}))
+    assert not profile.read(native(claimed.properties, claimed.body)).expired_before
+
+
 def test_a_dead_letter_keeps_it_too() -> None:
     read = PLAIN.read(native(delivered(), body()))
     record = dead_letter_record(read.body, dead_letter_block("failed", "orders", 3, 1))

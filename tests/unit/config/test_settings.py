@@ -211,27 +211,52 @@ class TestRefused:
             ("lmits: {}", "lmits", "did you mean limits?"),
             ("queues: {a: {broker: local, lease_second: 1}}", "queues.a", "did you mean lease_seconds?"),
             ("brokers: {a: {url: 'redis://h', requird: 1}}", "brokers.a", "did you mean required?"),
-            ("auth: {tokens: [{name: a, sha25: x, rights: {}}]}", "auth.tokens.0.sha256", "Field required"),
-            ("auth: {token: []}", "auth.tokens", "Field required"),
-            ("auth: {tokens: []}", "auth.tokens", "at least 1"),
+            ("auth: {tokens: [{name: a, sha25: x, rights: {}}]}", "auth.tokens.0.sha256", "is required"),
+            ("auth: {token: []}", "auth.tokens", "is required"),
+            ("auth: {tokens: []}", "auth.tokens", "must be a list that is not empty"),
+            (
+                "auth: {tokens: [{name: a, sha256: %s, rights: {a: [sned]}}]}" % ("ab" * 32),
+                "auth.tokens.0.rights.a.0",
+                "must be send, listen or manage",
+            ),
+            ("x: 1", "x", "unknown key; the valid names are brokers, queues, default"),
+            ("brokers: {'a b': 'redis://h'}", "brokers.a b", "the name must match"),
+            ("brokers: 5", "brokers", "must be an object"),
+            ("queues: {a: {broker: local, ordering_key: drop}}", "queues.a.ordering_key", "must be refuse or ignore"),
+            (
+                "queues: {a: {broker: local, backoff_seconds: [x]}}",
+                "queues.a.backoff_seconds.0",
+                "must be a number of at least 0",
+            ),
+            ("state_dir: 5", "state_dir", "must be a path"),
+            ("metrics: maybe", "metrics", "must be true or false"),
+            ("log_level: loud", "log_level", "must be debug, info, warning or error"),
             ("auth: maybe", "auth", "must be the word none"),
-            ("auth: {tokens: [{name: a, sha256: short, rights: {}}]}", "auth.tokens.0.sha256", "match pattern"),
+            (
+                "auth: {tokens: [{name: a, sha256: short, rights: {}}]}",
+                "auth.tokens.0.sha256",
+                "matches [0-9a-fA-F]{64}",
+            ),
             ("queues: {a: {broker: nowhere}}", "queues.a.broker", "no broker 'nowhere'"),
             ("queues: {'a b': {broker: local}}", "queues.a b", "a queue name or pattern"),
             ("queues: {a.dlq: {broker: local}}", "queues.a.dlq", "dead-letter queue"),
-            ("queues: {a: {broker: local, lease_seconds: 0}}", "queues.a.lease_seconds", "greater than 0"),
-            ("queues: {a: {broker: local, lease_seconds: .inf}}", "queues.a.lease_seconds", "valid number"),
+            (
+                "queues: {a: {broker: local, lease_seconds: 0}}",
+                "queues.a.lease_seconds",
+                "a number above 0 and at most 43200",
+            ),
+            ("queues: {a: {broker: local, lease_seconds: .inf}}", "queues.a.lease_seconds", "a number above 0"),
             ("hosts: [a.example:80]", "hosts.0", "without scheme and port"),
             ("hosts: ['http://a.example']", "hosts.0", "without scheme and port"),
             (f"auth: {{tokens: [{token('a')}, {token('a')}]}}", "auth.tokens", "the same name"),
             (f"auth: {{tokens: [{token('a')}, {token('b')}]}}", "auth.tokens", "the same sha256"),
-            ("port: 70000", "port", "less than or equal to 65535"),
-            ("workers: 0", "workers", "greater than or equal to 1"),
-            ("prefix: a/", "prefix", "pattern"),
+            ("port: 70000", "port", "from 0 to 65535"),
+            ("workers: 0", "workers", "from 1 to 256"),
+            ("prefix: a/", "prefix", "must be a text that matches"),
             ("tls_cert: x", "tls_cert", "set together"),
             ("token_keys: [{id: a, secret: short}]", "token_keys.0.secret", "at least 32"),
             ("brokers: {a: 'redis://h', b: 'redis://h'}", "default", "must name one"),
-            ("brokers: {a: {}}", "brokers.a.url", "Field required"),
+            ("brokers: {a: {}}", "brokers.a.url", "is required"),
             ("peers: {listen: '127.0.0.1:7000'}", "token_keys", "peers.listen needs keys"),
             ("peers: {addresses: ['a:7000']}", "token_keys", "peers.addresses needs keys"),
             ("peers: {dns: 'a:7000'}", "token_keys", "peers.dns needs keys"),
@@ -250,6 +275,22 @@ class TestRefused:
         error = refused(yaml)
         assert error.key == key
         assert reason in error.reason
+
+    @pytest.mark.parametrize(
+        ("yaml", "reason"),
+        [
+            ("a: b: c", "in line 1, column 5: a colon stands where no key can be; put the text in quotes"),
+            ("a:\n\t- b", "in line 2, column 1: a tab is used where only spaces are allowed"),
+            ("a: 'x", "in line 1, column 6: a quote is not closed"),
+            ("a: [b, c", "in line 1, column 9: a comma or the closing bracket is missing"),
+            ("a: [", "in line 1, column 5: a value is missing"),
+            ("a:\n  b: 1\n c: 2", "in line 3, column 2: the indentation does not fit the lines before"),
+            ("? [a]\n: b", "in line 1, column 3: a key must be text"),
+            ("a: *b", "in line 1, column 4"),
+        ],
+    )
+    def test_yaml_that_is_none_is_told_in_our_own_words(self, refused, yaml, reason):
+        assert refused(yaml).reason == f"not valid YAML {reason}"
 
     def test_every_problem_is_told(self, refused):
         error = refused("port: x\nworkers: 0\nlmits: {}")

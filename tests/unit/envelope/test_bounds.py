@@ -171,6 +171,7 @@ WRONG: list[tuple[str, Any, tuple[str, str]]] = [
     ("delay_seconds", True, ("invalid_delay", "/delay_seconds")),
     ("ordering_key", "", ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", " ", ("invalid_ordering_key", "/ordering_key")),
+    ("ordering_key", "x" * 1025, ("invalid_ordering_key", "/ordering_key")),
     ("ordering_key", 5, ("invalid_ordering_key", "/ordering_key")),
     ("headers", [], ("invalid_headers", "/headers")),
     ("headers", {"a/b": 1}, ("invalid_headers", "/headers/a~1b")),
@@ -201,8 +202,10 @@ class TestOptions:
         assert tuple(OPTIONS) == tuple(options.OPTIONS) == Publication.__struct_fields__[1:]
 
     def test_null_is_absent(self) -> None:
-        made = read({"job": "a", "data": {}, **dict.fromkeys(OPTIONS)})
-        assert made == Publication(made.envelope)
+        for name in ("job", "urn"):
+            made = read({name: "a", "data": {}, **dict.fromkeys(OPTIONS)})
+            assert made == Publication(made.envelope)
+            assert made.envelope.body.endswith(b'"attempts":0}')
 
     @pytest.mark.parametrize(("member", "value", "expected"), WRONG)
     def test_a_wrong_one_is_refused_beside_a_draft(self, member: str, value: Any, expected: tuple[str, str]) -> None:

@@ -133,6 +133,22 @@ def test_the_first_code_in_the_contracts_order_is_told() -> None:
     assert refused({**FULL, "trace_id": 5, "attempts": "x"}) == "missing_trace_id"
 
 
+@pytest.mark.parametrize(
+    ("job", "pointer"),
+    [
+        ({"specversion": "1.0", "type": "a", "args": []}, ""),
+        ({"specversion": "1.0", "type": "a"}, "/args"),
+        ({"type": 5, "args": []}, "/type"),
+        ({"type": "a"}, "/args"),
+    ],
+)
+def test_a_job_of_the_open_job_spec_is_called_one(job: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(Poison) as poison:
+        inspect(compact(job), LIMITS)
+    assert (poison.value.code, poison.value.pointer) == ("invalid_job", pointer)
+    assert inspect(compact({**FULL, **job}), LIMITS).job == FULL["job"], "an envelope may have these members"
+
+
 def test_warnings_name_what_a_re_emit_drops() -> None:
     body = {**FULL, "timestamp": 1, "urn": "b", "meta": {**FULL["meta"], "ts": 1, "max_retries": 2, "source": 3}}
     assert inspect(compact(body), LIMITS).warnings == (

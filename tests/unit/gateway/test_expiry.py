@@ -28,7 +28,9 @@ async def test_a_lease_that_runs_out_is_a_counted_copy_in_place_of_the_original(
     assert await kept.out() == 1
     await kept.pass_seconds(0.001)
     (copy,) = kept.binding.ready(queue)
-    assert copy == Outgoing(body(1, attempts=3), {"a": "1"}, failure=LastFailure(3, "lease expired"), carried=carried)
+    assert copy == Outgoing(
+        body(1, attempts=3), {"a": "1"}, failure=LastFailure(3, "lease expired", expired=True), carried=carried
+    )
     assert (await kept.out(), kept.broker_usage.count, kept.expired()) == (0, 0, 1)
     assert kinds(await kept.lease_manager.ack([delivery.handle])) == [LeaseLost]
 

@@ -357,6 +357,17 @@ def test_a_published_job_may_leave_out_what_the_server_can_add() -> None:
         ({"args": {}}, "/args", "invalid_args"),
         ({"specversion": "2.0"}, "/specversion", "unsupported_specversion"),
         ({"id": 5}, "/id", "invalid_id"),
+        ({"id": "x" * 129}, "/id", "invalid_id"),
+        (
+            {
+                "meta": {
+                    "bq_schema_version": 1,
+                    "bq_frame": {"before": "{", "after": "}", "attempts": 0, "spread": False},
+                }
+            },
+            "/meta",
+            "invalid_job",
+        ),
         ({"meta": []}, "/meta", "invalid_meta"),
         ({"queue": "others"}, "/queue", "queue_mismatch"),
         ({"scheduled_at": "soon"}, "/scheduled_at", "invalid_scheduled_at"),

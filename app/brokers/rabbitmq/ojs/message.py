@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
-from app.brokers.rabbitmq.profile import NativeMessage
+from app.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
 from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
 from app.ojs.terms import milliseconds, timestamp
 
@@ -23,7 +23,7 @@ TRACE = {"traceparent": ("x-ojs-traceparent", "x-ojs-trace-id"), "tracestate": (
 """W3C headers and their OJS names. In the OJS repository ``x-ojs-trace-id`` is a complete ``traceparent``."""
 
 _OURS = CONTRACT_HEADERS | frozenset(
-    {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, "x-ojs-max-attempts", "x-ojs-created-at"}
+    {ATTEMPT, QUEUE, SCHEDULED_AT, ERROR_MESSAGE, ERROR_CODE, EXPIRED_HEADER, "x-ojs-max-attempts", "x-ojs-created-at"}
     | {ENQUEUED_AT, "x-ojs-tags", *TRACE, *(alias for aliases in TRACE.values() for alias in aliases)}
 )
 _MAX_EXPIRATION_MS = 4_294_967_295

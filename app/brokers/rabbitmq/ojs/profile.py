@@ -32,6 +32,7 @@ from app.brokers.rabbitmq.ojs.message import (
 )
 from app.brokers.rabbitmq.ojs.names import Names, names_of
 from app.brokers.rabbitmq.profile import (
+    EXPIRED_HEADER,
     UNLIMITED,
     AddressedMessage,
     BindingDeclaration,
@@ -153,7 +154,9 @@ class OjsProfile:
         around = beside(native, self._name, self.queue, seen)
         envelope = None if job is None else envelope_of(job, around)
         carried = Carried(native.properties, None if envelope is None else job)
-        return DecodedMessage(native.body if envelope is None else envelope, seen, around.attempts, carried)
+        expired_before = EXPIRED_HEADER in (native.properties.headers or {})
+        body = native.body if envelope is None else envelope
+        return DecodedMessage(body, seen, around.attempts, carried, expired_before)
 
     def read_dead(self, native: NativeMessage) -> DecodedMessage:
         """A dead letter as a record, also where another program or the broker wrote it."""
@@ -171,7 +174,11 @@ class OjsProfile:
             headers["x-attempts"] = headers[ATTEMPT] - 1
         for name in (ERROR_MESSAGE, ERROR_CODE):
             headers.pop(name, None)
-        if failure is not None:
+        if failure is None:
+            headers.pop(EXPIRED_HEADER, None)
+        else:
+            if failure.expired:
+                headers[EXPIRED_HEADER] = "1"
             # The body has the full text.
             headers[ERROR_MESSAGE] = (failure.error or FAILED)[:MAX_TEXT]
             headers[ERROR_CODE] = (failure.exception or FAILED)[:MAX_TEXT]

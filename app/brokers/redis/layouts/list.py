@@ -69,7 +69,16 @@ class ListLayout:
             # Negative where the last expiry has been reported before.
             count = counts[i] if counts else 0
             deliveries.append(
-                Delivery(body, handle, (deadline + i) // 1000, headers, abs(count), count != 0, expired=count > 0)
+                Delivery(
+                    body,
+                    handle,
+                    (deadline + i) // 1000,
+                    headers,
+                    abs(count),
+                    count != 0,
+                    expired=count > 0,
+                    expired_before=count < 0,
+                )
             )
         return deliveries
 
