@@ -229,19 +229,19 @@ class DeadLetterPageView(View):
 
 class NativeHeaderView(View):
     type: str = Field(description="The type that the broker stores, by its own name.", examples=["longstr"])
-    value: str | int | float | bool
+    value: Any = Field(description="A text, a number or a boolean.", examples=["python"])
 
 
 class NativeWriteView(View):
     """One write of a publish, in the words of the broker. Programs that share the queue find exactly this."""
 
     operation: str = Field(description="The command or statement.", examples=["basic.publish"])
-    target: dict[str, str | bool] = Field(
+    target: dict[str, Any] = Field(
         description="Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: "
         "`table`.",
         examples=[{"exchange": "", "routing_key": "emails", "mandatory": True}],
     )
-    properties: dict[str, str | int | float | bool | None] = Field(
+    properties: dict[str, Any] = Field(
         description="The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` "
         "is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. "
         "SQLite: the other columns of the row.",
