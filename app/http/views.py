@@ -156,7 +156,7 @@ class ListedQueueView(QueueView):
 
 class QueueListQuery(Strict):
     limit: int = Field(default=1000, ge=1, le=1000)
-    cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+    cursor: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="`next_cursor` of the previous page."
     )
 

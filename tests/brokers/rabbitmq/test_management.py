@@ -99,14 +99,17 @@ async def test_queues_of_the_virtual_host_are_listed_by_the_names_of_their_route
     managed: RabbitServer, queue: str
 ) -> None:
     with client(managed.url()) as channel:
-        for name in (queue, f"ojs.queue.{queue}.jobs", f"ojs.dead.{queue}.jobs", f"{queue}.dlq", f"x.{queue}"):
+        for name in (queue, f"ojs.queue.{queue}.jobs", f"ojs.dead.{queue}.jobs", f"{queue}.dlq", f"{queue}-others"):
             channel.queue_declare(name, durable=True)
     async with binding(managed.url(), {"management": managed.management_url}) as opened:
         rules = [Rule(f"{queue}.*", opened, options={"profile": "ojs"}), Rule(queue, opened)]
-        gateway = Gateway({opened.name: opened}, Router(rules), TokenSealer(KEYS))
+        router = Router(rules, Rule("default", opened))
+        gateway = Gateway({opened.name: opened}, router, TokenSealer(KEYS))
         infos, _ = await gateway.overview.queues(ANYONE, 1000, None)
+        infos = [info for info in infos if queue in info.queue]
         assert [(info.queue, info.source, info.native_name, info.dead_letter_queue) for info in infos] == [
             (queue, "configured", queue, f"{queue}.dlq"),
+            (f"{queue}-others", "broker", f"{queue}-others", f"{queue}-others.dlq"),
             (f"{queue}.jobs", "broker", f"ojs.queue.{queue}.jobs", f"ojs.dead.{queue}.jobs"),
         ]
         nobody = Caller("nobody", {"other": frozenset(Right)})

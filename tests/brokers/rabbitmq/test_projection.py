@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import asdict
 from pamqp.commands import Basic
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.rabbitmq.binding import RabbitBinding
+from app.brokers.rabbitmq.binding import RabbitBinding, connect
 from app.brokers.rabbitmq.frames import projection
 from app.brokers.rabbitmq.profile import AddressedMessage
+from app.clock import now_ms
 from app.errors import BrokerRejected
+from app.http.dependencies import text_or_base64
 from tests.brokers.rabbitmq.harness import OjsBroker
 from tests.brokers.rabbitmq.server import RabbitServer
 
@@ -59,6 +65,14 @@ def test_every_property_and_type_is_shown() -> None:
         b"x" * 300_000,
         ["int"],
     )
+
+
+async def test_the_example_in_the_documentation_is_exact() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "rabbitmq.md").read_text("utf-8")
+    (example,) = json.loads(page.partition("```json\n")[2].partition("```")[0])
+    binding = connect("rabbit", "amqp://host/", {}, now_ms)
+    (shown,) = await binding.projection(binding.native_queue("emails", {}), Outgoing(example["body"].encode()))
+    assert json.loads(msgspec.json.encode(asdict(shown) | text_or_base64("body", shown.body))) == example
 
 
 @pytest.mark.rabbitmq
