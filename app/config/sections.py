@@ -120,7 +120,8 @@ class QueueSettings(_Open):
     native_name: str = Field(
         "{queue}",
         min_length=1,
-        description="The name of the queue on the broker; `{queue}` is replaced by the logical name.",
+        description="The name of the queue on the broker; `{queue}` is replaced by the logical name. A profile or "
+        "layout may add a prefix.",
     )
     lease_seconds: Seconds = Field(
         default=60, le=MAX_LEASE_SECONDS, description="The lease of a receive without `lease_seconds`."

@@ -149,9 +149,12 @@ async def known_queues(
                 listed = await binding.queues()
             except BrokerError:
                 continue
-            for queue in await turns.mapped(partial(router.queue_of, binding), listed):
-                if queue is not None:
-                    sources.setdefault(queue, "broker")
+            queues = await turns.mapped(partial(router.queue_of, binding), listed)
+            found = {queue: name for queue, name in zip(queues, listed, strict=True) if queue is not None}
+            routes = await turns.mapped(router.route, [*sources, *found])
+            # The default may lead to the dead-letter queue of another route, as to any other queue.
+            dead = {route.native.dead_letters for route in routes if route.binding is binding}
+            sources |= {queue: "broker" for queue, name in found.items() if name not in dead and queue not in sources}
     for queue in used:
         sources.setdefault(queue, "process")
     return sources

@@ -84,6 +84,16 @@ def inlined(name: str, body: bytes) -> dict[str, msgspec.Raw | str | None]:
     return {name: None, f"{_stem(name)}_base64": b64encode(body).decode("ascii")}
 
 
+def text_or_base64(name: str, body: bytes | None) -> dict[str, str | None]:
+    """``body`` as the text ``name``, or as ``…_base64`` when it is not UTF-8."""
+    if body is not None:
+        try:
+            return {name: body.decode(), f"{name}_base64": None}
+        except UnicodeDecodeError:
+            return {name: None, f"{name}_base64": b64encode(body).decode("ascii")}
+    return {name: None, f"{name}_base64": None}
+
+
 def _is_object(body: bytes) -> bool:
     """Whether ``body`` is a JSON object that every client can read."""
     try:

@@ -17,7 +17,7 @@ _ID: Json = {
     "type": "string",
     "pattern": "^[ -~]*[!-~][ -~]*$",
     "maxLength": MAX_ID,
-    "description": f"Identifies the message: 1 to {MAX_ID} printable ASCII characters, not all blank. By convention a UUID.",
+    "description": f"Identifies the message: 1 to {MAX_ID} printable ASCII characters, by convention a UUID.",
 }
 _WRITTEN_TEXT: Json = {"type": ["string", "null"]}
 _FULL_META = ("id", "queue", "lang", "schema_version", "created_at")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +14,16 @@ from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Projection, QueueInfo
 from app.http import views
-from app.http.dependencies import EXCHANGE, NO_PARAMETERS, CallerOf, QueueName, inlined, json_answer, listed
+from app.http.dependencies import (
+    EXCHANGE,
+    NO_PARAMETERS,
+    CallerOf,
+    QueueName,
+    inlined,
+    json_answer,
+    listed,
+    text_or_base64,
+)
 from app.http.exchange import Exchange
 from app.http.jobs import entry, is_job
 from app.http.operations import PUBLISH_BODY, VALIDATE_QUERY
@@ -156,14 +164,7 @@ def _peeked(message: Peeked) -> bytes:
 
 
 def _write(write: NativeWrite) -> dict[str, Any]:
-    text: str | None = None
-    encoded: str | None = None
-    if write.body is not None:
-        try:
-            text = write.body.decode()
-        except UnicodeDecodeError:
-            encoded = b64encode(write.body).decode("ascii")
-    return {**msgspec.structs.asdict(write), "body": text, "body_base64": encoded}
+    return msgspec.structs.asdict(write) | text_or_base64("body", write.body)
 
 
 def _projected(made: Projection) -> Response:

@@ -163,7 +163,7 @@ class ListedQueueView(QueueView):
 
 class QueueListQuery(Strict):
     limit: int = Field(default=1000, ge=1, le=1000)
-    cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
+    cursor: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="`next_cursor` of the previous page."
     )
 
@@ -245,19 +245,19 @@ class WarningView(View):
 
 class NativeHeaderView(View):
     type: str = Field(description="The type that the broker stores, by its own name.", examples=["longstr"])
-    value: str | int | float | bool
+    value: Any = Field(description="A text, a number or a boolean.", examples=["python"])
 
 
 class NativeWriteView(View):
     """One write of a publish, in the words of the broker. Programs that share the queue find exactly this."""
 
     operation: str = Field(description="The command or statement.", examples=["basic.publish"])
-    target: dict[str, str | bool] = Field(
+    target: dict[str, Any] = Field(
         description="Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: "
         "`table`.",
         examples=[{"exchange": "", "routing_key": "emails", "mandatory": True}],
     )
-    properties: dict[str, str | int | float | bool | None] = Field(
+    properties: dict[str, Any] = Field(
         description="The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` "
         "is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. "
         "SQLite: the other columns of the row.",

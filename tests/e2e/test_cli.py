@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import shlex
 import signal
 import socket
@@ -400,6 +401,19 @@ queues:
   emails: {broker: cache, lease_seconds: 30, max_attempts: 5}
 default: {broker: local}
 """
+    NATIVE = """
+brokers:
+  local: sqlite:///%s/a.db
+  cache: redis://127.0.0.1:1/0
+  rabbit: amqp://127.0.0.1:1/
+queues:
+  "lv.*": {broker: cache, layout: laravel}
+  "j.*": {broker: rabbit, profile: ojs, naming: spec}
+  bills: {broker: rabbit, queue_type: quorum, native_name: "shop.{queue}"}
+  old: {broker: rabbit, declare: passive}
+  here: {broker: local}
+default: {broker: rabbit, profile: ojs}
+"""
 
     @pytest.fixture
     def check(self, tmp_path):
@@ -419,14 +433,48 @@ default: {broker: local}
         brokers, routes = done.stdout.decode().split("\n\n")
         assert "redis://user:***@127.0.0.1:1/0" in brokers
         assert [line.split() for line in routes.splitlines()[1:]] == [
-            ["emails", "cache", "emails", "30", "5", "-", "-"],
-            ["orders.*", "cache", "shop.{queue}", "60", "10", "1,10", "-"],
-            ["(any", "other)", "local", "{queue}", "60", "10", "-", "-"],
+            ["emails", "cache", "emails", "list", "emails.dlq", "30", "5", "-", "-"],
+            ["orders.*", "cache", "shop.{queue}", "list", "shop.{queue}.dlq", "60", "10", "1,10", "-"],
+            ["(any", "other)", "local", "{queue}", "-", "-", "60", "10", "-", "-"],
         ]
         # The broker that is down is no reason to refuse: the service would start.
         assert b"warning: The broker cache is not available" in done.stderr
         assert b"no auth is configured" in done.stderr
         assert [path.name for path in tmp_path.iterdir()] == ["babelgate.yaml"]
+
+    def test_shows_how_the_broker_stores_each_queue(self, check, tmp_path):
+        done = check(self.NATIVE % tmp_path, "--offline")
+        assert done.returncode == 0, done.stderr
+        head, *routes = [re.split("  +", line) for line in done.stdout.decode().split("\n\n")[1].splitlines()]
+        assert head[2:5] == ["NATIVE QUEUE", "STORED AS", "DEAD-LETTER QUEUE"]
+        assert {route[0]: route[2:5] for route in routes} == {
+            "bills": ["shop.bills", "plain, quorum", "shop.bills.dlq"],
+            "old": ["old", "plain", "old.dlq"],
+            "here": ["here", "-", "-"],
+            "lv.*": ["queues:{queue}", "laravel", "queues:{queue}.dlq"],
+            "j.*": ["ojs.queue.{queue}", "ojs, classic", "ojs.queue.dlx.{queue}"],
+            "(any other)": ["ojs.queue.{queue}", "ojs, classic", "ojs.dead.{queue}"],
+        }
+        assert max(map(len, done.stdout.decode().splitlines())) <= 120
+
+    def test_prints_json_for_programs(self, check, tmp_path):
+        done = check(self.NATIVE % tmp_path, "--offline", "--json")
+        assert (done.returncode, done.stderr) == (0, b"")
+        found = json.loads(done.stdout)
+        assert {"broker": "cache", "url": "redis://127.0.0.1:1/0", "required": False} in found["brokers"]
+        assert any("no auth is configured" in warning for warning in found["warnings"])
+        assert found["routes"][-1] == {
+            "queue": None,
+            "broker": "rabbit",
+            "native_name": "ojs.queue.{queue}",
+            "stored_as": {"profile": "ojs", "queue_type": "classic"},
+            "dead_letter_queue": "ojs.dead.{queue}",
+            "lease_seconds": 60.0,
+            "max_attempts": 10,
+            "backoff_seconds": [],
+            "ttl_seconds": None,
+            "dead_letter_retention_seconds": None,
+        }
 
     def test_offline_connects_to_nothing(self, check, tmp_path):
         done = check(self.CONFIG % tmp_path, "--offline")

@@ -75,14 +75,15 @@ def test_quick_start(tmp_path: Path) -> None:
 
 
 def test_the_walk_through_of_the_api(tmp_path: Path) -> None:
-    headings = ("Publish many", "Settle", "Dead letters")
+    headings = ("Publish many", "Settle", "Dead letters", "Look before you publish")
     with gateway(tmp_path) as process:
         printed = shell([block for heading in headings for block in blocks(heading, "sh")], process.url, tmp_path)
-    published, settled, dead = [json.loads("[" + part.replace("}{", "},{") + "]") for part in printed]
+    published, settled, dead, shown = [json.loads("[" + part.replace("}{", "},{") + "]") for part in printed]
     assert published[0]["accepted"] == 2
     assert [each["settled"] for each in settled] == [1, 1]
     assert [letter["error"] for letter in dead[0]["dead_letters"]] == ["no such mailbox"]
     assert dead[1]["redriven"] == 1
+    assert [write["target"]["table"] for write in shown[0]["writes"]] == ["messages", "held"]
 
 
 def test_it_names_the_generator_that_the_tests_use() -> None:

@@ -64,7 +64,8 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
-    yield "lists its queues", _mark(isinstance(binding, Lists))
+    foreign = isinstance(binding, Lists) and binding.lists_foreign
+    yield "lists its queues", "with its management API" if foreign else _mark(isinstance(binding, Lists))
     yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
 
 

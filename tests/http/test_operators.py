@@ -32,7 +32,58 @@ async def test_a_queue_and_the_list_of_queues(client, queue):
     assert one["stats"]["depth"] == 1
     assert one["policy"]["max_attempts"] == 10
     assert one["capabilities"]["ack_scope"] == "anywhere"
-    assert [info["queue"] for info in (await client.get("/queues")).json()["queues"]] == [queue]
+    assert (one["native_name"], one["dead_letter_queue"], one["stored_as"]) == (queue, None, {})
+    listed = (await client.get("/queues")).json()
+    assert [(info["queue"], info["source"]) for info in listed["queues"]] == [(queue, "broker")]
+    assert listed["next_cursor"] is None
+
+
+async def test_the_list_of_queues_is_paged(client, queue):
+    names = [f"{queue}.{number}" for number in range(3)]
+    for name in names:
+        await client.post(f"/queues/{name}/messages", json=DRAFT)
+    first = (await client.get("/queues?limit=2")).json()
+    assert [info["queue"] for info in first["queues"]] == names[:2]
+    second = (await client.get(f"/queues?limit=2&cursor={first['next_cursor']}")).json()
+    assert ([info["queue"] for info in second["queues"]], second["next_cursor"]) == (names[2:], None)
+    for query in ("limit=0", "limit=1001", "cursor=", "cursor=a/b", "page=1"):
+        problem(await client.get(f"/queues?{query}"), 400, "invalid_parameter")
+
+
+async def test_the_source_of_a_queue_is_the_configuration_before_the_broker(serve, connect, queue):
+    client = await connect(
+        await serve(queues={queue: {"broker": "local"}, "unused": {"broker": "local"}}, default={"broker": "local"})
+    )
+    for name in (queue, f"{queue}.other"):
+        await client.post(f"/queues/{name}/messages", json=DRAFT)
+    infos = (await client.get("/queues")).json()["queues"]
+    assert {info["queue"]: info["source"] for info in infos} == {
+        queue: "configured",
+        "unused": "configured",
+        f"{queue}.other": "broker",
+    }
+
+
+async def test_the_native_name_is_what_the_broker_calls_the_queue(serve, connect):
+    """Also of a queue whose broker is down."""
+    config = {
+        "brokers": {"cache": "redis://127.0.0.1:1/0", "rabbit": "amqp://127.0.0.1:1/"},
+        "queues": {
+            "lv.v": {"broker": "cache", "layout": "laravel"},
+            "j.mail": {"broker": "rabbit", "profile": "ojs", "queue_type": "quorum"},
+            "bills": {"broker": "rabbit", "native_name": "shop.{queue}"},
+        },
+    }
+    client = await connect(await serve(started=False, **config))
+    infos = (await client.get("/queues")).json()["queues"]
+    assert [(each["queue"], each["native_name"], each["dead_letter_queue"], each["stored_as"]) for each in infos] == [
+        ("bills", "shop.bills", "shop.bills.dlq", {"profile": "plain", "queue_type": "classic"}),
+        ("j.mail", "ojs.queue.j.mail", "ojs.dead.j.mail", {"profile": "ojs", "queue_type": "quorum"}),
+        ("lv.v", "queues:lv.v", "queues:lv.v.dlq", {"layout": "laravel"}),
+    ]
+    for info in infos:
+        answer = await client.post(f"/queues/{info['queue']}/messages:validate", json=DRAFT)
+        assert answer.json()["native_name"] == info["native_name"]
 
 
 @pytest.mark.parametrize("name", ["a b", "é", "a:b", "x" * 121, "jobs.dlq"])

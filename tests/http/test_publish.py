@@ -194,7 +194,19 @@ async def test_validate_shows_what_would_be_written_and_writes_nothing(client, q
     seen = answer.json()
     assert (seen["queue"], seen["broker"], seen["native_name"]) == (queue, "local", queue)
     assert '"data":{"b":1.10,"a":12345678901234567890}' in answer.text
+    message, ready = seen["writes"]
+    assert (message["operation"], message["target"]) == ("INSERT", {"table": "messages"})
+    assert json.loads(message["body"]) == seen["envelope"]
+    assert (message["body_base64"], message["properties"]["headers"], message["headers"]) == (None, None, {})
+    assert ready["target"] == {"table": "ready"} and ready["body"] is None
+    assert (seen["delay_seconds"], seen["ordering_key"], seen["idempotency"]) == (0, None, None)
     assert seen["size_bytes"] == len(json.dumps(seen["envelope"], separators=(",", ":"))) + 1  # the zero of 1.10
     assert (await client.post(f"{url}:receive")).json() == {"messages": []}
     problem(await client.post(f"{url}:validate", json={}), 422, "missing_urn")
     problem(await client.post(f"{url}:validate?delay_seconds=-1", json=DRAFT), 400, "invalid_parameter")
+    entry = {"envelope": DRAFT, "ordering_key": "a", "idempotency_key": "k", "headers": {"x": "1"}}
+    seen = (await client.post(f"{url}:validate?delay_seconds=60", json=entry)).json()
+    assert (seen["delay_seconds"], seen["ordering_key"], seen["idempotency"]["broker"]) == (60, "a", "local")
+    message, held = seen["writes"]
+    assert (message["properties"]["headers"], held["target"]) == ('{"x":"1"}', {"table": "held"})
+    assert held["assigned"] == ["id", "queue_id", "until"]

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from app.http.dependencies import text_or_base64
 from tests.harness.problems import problem
 
 BODY = {"job": "urn:a", "trace_id": "t", "data": {"n": 1}, "meta": {"schema_version": 1}, "attempts": -2}
@@ -28,6 +29,7 @@ async def test_the_canonical_form_is_shown_and_nothing_is_completed(check, clien
     canonical = json.dumps(BODY, separators=(",", ":"))
     assert answer.text.endswith(f'"envelope":{canonical}}}')
     assert (seen["queue"], seen["broker"], seen["headers"], seen["size_bytes"]) == (queue, "local", {}, len(canonical))
+    assert seen["writes"] == []
     assert (await client.post(f"/queues/{queue}/messages:receive")).json() == {"messages": []}
 
 
@@ -62,3 +64,11 @@ async def test_it_needs_the_right_of_a_consumer(serve, connect, token_config, qu
         for mode in ("publish", "consume"):
             answer = await client.post(url, params={"mode": mode}, json=body)
             assert answer.status_code == (200 if mode == allowed else 403)
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "base64"),
+    [(None, None, None), (b"", "", None), ("é☕".encode(), "é☕", None), (b"\xff\0", None, "/wA=")],
+)
+def test_bytes_that_are_no_text_are_shown_in_base64(body, text, base64):
+    assert text_or_base64("body", body) == {"body": text, "body_base64": base64}

@@ -12,9 +12,15 @@ from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import queue_of
 from app.brokers.rabbitmq.stats import warnings_of
 from app.brokers.rabbitmq.url import parameters_of
-from tests.brokers.rabbitmq.harness import client
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE, Caller, Right
+from app.gateway.gateway import Gateway
+from app.gateway.overview import known_queues
+from app.gateway.routing import Router, Rule
+from tests.brokers.rabbitmq.harness import binding, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.support import linked
+from tests.harness.world import KEYS
 
 QUORUM = {"queue_type": "quorum"}
 pytestmark = pytest.mark.rabbitmq
@@ -87,3 +93,32 @@ async def test_a_queue_that_drops_or_forgets_is_warned_of(
 async def test_a_server_that_is_down_has_no_warnings() -> None:
     async with linked("amqp://127.0.0.1:1") as link:
         assert await warnings_of(link, None, []) == []
+
+
+async def test_queues_of_the_virtual_host_are_listed_by_the_names_of_their_routes(
+    managed: RabbitServer, queue: str
+) -> None:
+    with client(managed.url()) as channel:
+        for name in (queue, f"ojs.queue.{queue}.jobs", f"ojs.dead.{queue}.jobs", f"{queue}.dlq", f"{queue}-others"):
+            channel.queue_declare(name, durable=True)
+    async with binding(managed.url(), {"management": managed.management_url}) as opened:
+        rules = [Rule(f"{queue}.*", opened, options={"profile": "ojs"}), Rule(queue, opened)]
+        router = Router(rules, Rule("default", opened))
+        gateway = Gateway({opened.name: opened}, router, TokenSealer(KEYS))
+        infos, _ = await gateway.overview.queues(ANYONE, 1000, None)
+        infos = [info for info in infos if queue in info.queue]
+        assert [(info.queue, info.source, info.native_name, info.dead_letter_queue) for info in infos] == [
+            (queue, "configured", queue, f"{queue}.dlq"),
+            (f"{queue}-others", "broker", f"{queue}-others", f"{queue}-others.dlq"),
+            (f"{queue}.jobs", "broker", f"ojs.queue.{queue}.jobs", f"ojs.dead.{queue}.jobs"),
+        ]
+        nobody = Caller("nobody", {"other": frozenset(Right)})
+        assert await gateway.overview.queues(nobody, 1000, None) == ([], None)
+        # Retention and metrics leave queues alone that this gateway has not used: they may be another program's.
+        assert set(await known_queues(gateway.router, gateway.bindings, (), foreign=False)) == {queue}
+
+
+async def test_without_an_answer_of_the_api_nothing_is_listed(managed: RabbitServer) -> None:
+    for options in ({}, {"management": "http://127.0.0.1:1"}):
+        async with binding(managed.url(), options) as opened:
+            assert await opened.queues() == ()

@@ -55,7 +55,7 @@ class SqliteBroker(EmbeddedBroker):
     def _stored(self) -> Sequence[NativeWrite]:
         found = []
         with closing(sqlite3.connect(self.path)) as reader:
-            for table in ("messages", "ready", "held", "dead", "settled", "keys"):
+            for table in ("messages", "ready", "held", "dead", "settled"):
                 rows = reader.execute(f"SELECT * FROM {table}")
                 for row in rows:
                     columns = dict(zip((column[0] for column in rows.description), row, strict=True))

@@ -27,6 +27,8 @@ SOON = 0.2
 class Listing(MemoryBinding):
     """A broker that lists its queues, one of which no route leads to."""
 
+    lists_foreign = False
+
     async def queues(self) -> list[str]:
         return ["listed", "not/ours"]
 
@@ -71,6 +73,15 @@ async def test_queues_that_the_broker_lists_are_seen_after_a_start() -> None:
     scene = Scene(Listing("m"))
     await scene.told(catalogue.QUEUE_DEPTH)
     assert await scene.told(catalogue.QUEUE_DEPTH) == {("listed", "m"): 0.0}
+
+
+async def test_a_list_with_queues_of_other_programs_is_left_alone() -> None:
+    binding = Listing("m")
+    binding.lists_foreign = True
+    scene = Scene(binding)
+    await scene.told(catalogue.QUEUE_DEPTH)
+    assert await scene.told(catalogue.QUEUE_DEPTH) == {}
+    assert binding.calls["stats"] == []
 
 
 async def test_a_broker_that_is_down_is_told_so_and_its_counts_are_gone() -> None:

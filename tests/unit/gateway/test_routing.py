@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import pytest
 
 from app.brokers.batching import batches
+from app.brokers.binding import NativeQueue
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.batcher import BATCH_BYTES
 from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
@@ -175,3 +177,42 @@ def test_as_many_are_asked_for_as_fit_a_page() -> None:
     assert affordable(4, 4 * 1_048_576) == 16
     assert affordable(4, 4 * PAGE_BYTES) == 1
     assert affordable(2, 0) > 1_000_000
+
+
+class Prefixing(MemoryBinding):
+    """A broker that puts a prefix before the names of its queues, and has a name for itself."""
+
+    def native_queue(self, name: str, options: Mapping[str, object]) -> NativeQueue:
+        if name == "own":
+            raise ConfigError(key="native_name", reason="reserved")
+        return NativeQueue(f"queues:{name}")
+
+
+def test_a_native_name_leads_back_to_its_queue() -> None:
+    broker = Prefixing("broker")
+    router = Router(
+        [
+            Rule("mails", broker, native_name="fixed"),
+            Rule("orders.*", broker, native_name="shop.{queue}.v1"),
+            Rule("twice.*", broker, native_name="{queue}-{queue}"),
+            Rule("other.*", FIRST),
+        ],
+        default=Rule("default", broker),
+    )
+    for queue in ("mails", "orders.new", "twice.a", "anything"):
+        assert router.queue_of(broker, router.route(queue).native.name) == queue
+    # A second route would lead to the same native queue.
+    assert router.queue_of(broker, "queues:shop.orders.new.v1") == "orders.new"
+    # A name that this route's pattern does not match, or that another broker has.
+    assert router.queue_of(broker, "queues:other.a") is None
+    assert router.queue_of(FIRST, "other.a") == "other.a"
+    assert router.queue_of(FIRST, "queues:anything") is None
+    assert router.queue_of(broker, "queues:twice.a-twice.b") is None
+    for foreign in ("anything", "queues:", "queues:a b", "queues:mails.dlq", "queues:own", "queues:" + "x" * 121):
+        assert router.queue_of(broker, foreign) is None
+
+
+def test_without_a_default_other_native_names_lead_nowhere() -> None:
+    router = Router([Rule("orders.*", FIRST)])
+    assert router.queue_of(FIRST, "orders.new") == "orders.new"
+    assert router.queue_of(FIRST, "mails") is None

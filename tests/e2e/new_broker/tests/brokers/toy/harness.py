@@ -40,7 +40,8 @@ class ToyBroker(EmbeddedBroker):
 
     async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
         """From the pickled file."""
-        messages = pickle.loads((self.directory / "toys").read_bytes())[queue].messages
+        path = self.directory / "toys"
+        messages = pickle.loads(path.read_bytes())[queue].messages if path.exists() else []
         given = {"delay_seconds": 3600.5} if delayed else {}
         return [
             NativeWrite(
