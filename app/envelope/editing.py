@@ -6,7 +6,7 @@ to ``job``.
 
 from __future__ import annotations
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,6 +123,45 @@ def redriven(record: bytes) -> bytes:
     body = str(frame).encode()
     inspect(body, Limits())
     return body
+
+
+def original(record: bytes) -> bytes:
+    """Return the body for which :func:`dead_letter_record` made ``record`` with the reason ``poison``.
+
+    White space around an object is not restored. Bytes without a ``dead_letter`` member are returned as they are.
+    """
+    try:
+        frame = _object(record)
+    except Poison:
+        return record
+    top = frame.by_name()
+    if "dead_letter" not in top:
+        return record
+    raw = top["raw"].value if "raw" in top else None
+    if isinstance(raw, str) and top.keys() <= {"raw", "raw_encoding", "dead_letter"}:
+        try:
+            return b64decode(raw, validate=True) if "raw_encoding" in top else raw.encode()
+        except ValueError:
+            return record
+    frame.remove("dead_letter")
+    return str(frame).encode()
+
+
+def with_data(record: bytes, data: bytes) -> bytes:
+    """Return the envelope of ``record`` with other ``data``, a JSON text, as it is sent back to a queue.
+
+    The result is not validated. Raises Poison if ``record`` has no JSON object.
+    """
+    frame = _object(original(record))
+    _reemit(frame, 0)
+    frame.remove("dead_letter")
+    kept = frame.by_name().get("data")
+    frame.remove("data", but=kept)
+    if kept is None:
+        frame.append("data", data.decode())
+    else:
+        kept.raw = data.decode()
+    return str(frame).encode()
 
 
 def _object(body: bytes) -> ObjectText:

@@ -29,6 +29,7 @@ COMPONENTS: Json = msgspec.json.schema_components(
         schemas.ExtendRequest,
         schemas.SettleRequest,
         schemas.SettleOutcome,
+        schemas.RedriveDeadLetterRequest,
     ],
     ref_template=REF,
 )[1]
@@ -65,6 +66,10 @@ PUBLISH_BODY: Json = {
         },
         MEDIA_TYPE: {"schema": ref("Job"), "example": JOB},
     },
+}
+REDRIVE_LETTER_BODY: Json = {
+    "required": False,
+    "content": json_content(ref("RedriveDeadLetterRequest"), {"edit": {"data": {"to": "ada@example.com"}}}),
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
 VALIDATE_QUERY = query_of(schemas.ValidateParameters)

@@ -124,6 +124,35 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
             raise ValueError(f"Expected 1 to {MAX_TOKENS} ack tokens")
 
 
+class DeadLetterEdit(Struct, forbid_unknown_fields=True, frozen=True):
+    """The change of a dead letter: either its new ``data``, or a new ``body``: an envelope, a draft or an entry."""
+
+    data: (
+        Annotated[msgspec.Raw, Meta(extra_json_schema={"type": "object", "additionalProperties": True})] | UnsetType
+    ) = UNSET
+    body: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/Publication"})] | UnsetType = (
+        UNSET
+    )
+
+    def __post_init__(self) -> None:
+        if (self.data is UNSET) == (self.body is UNSET):
+            raise ValueError("Expected either `data` or `body`")
+
+
+class RedriveDeadLetterRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """How to send one dead letter back. ``to_queue`` defaults to the queue of the path."""
+
+    to_queue: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = None
+    edit: DeadLetterEdit | None = None
+    force: Annotated[
+        bool,
+        Meta(
+            description="Send a record without a valid envelope: its original bytes, and the native headers where the "
+            "target has them. Requires a `to_queue` other than the queue of the path."
+        ),
+    ] = False
+
+
 class Defect(Struct, frozen=True):
     """One defect of a body: an RFC 6901 ``pointer``, a stable ``code``, and a sentence."""
 

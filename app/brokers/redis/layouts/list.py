@@ -39,8 +39,8 @@ class ListLayout:
         await server.call(b"RPUSH", queue.key, *map(self.element, messages))
 
     def element(self, message: Outgoing) -> bytes:
-        """The body, or a frame around it."""
-        return frame(message.body, message.headers)
+        """The body, or a frame around it. Foreign bytes have none, because their readers know no frames."""
+        return frame(message.body, message.headers) if message.is_envelope else message.body
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The element with a random prefix, so that equal bodies do not become one member."""
