@@ -193,10 +193,12 @@ def unchanged(letter: Letter, source: Route, target: Route, now: int, force: boo
     try:
         body = envelope.redriven(record.body)
     except Poison:
+        original = envelope.original(record.body)
         if not force:
+            # The reason for which it was dead-lettered, not what its wrapper lacks.
+            envelope.inspect(original, Limits())
             raise
         carried = record.carried if target.binding is source.binding else None
-        original = envelope.original(record.body)
         outgoing = Outgoing(original, headers_for(letter, source, target), carried=carried, is_envelope=False)
         return ReadyLetter(letter, outgoing, _facts(letter, outgoing), FORCED)
     ttl = target.policy.ttl_seconds

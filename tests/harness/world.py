@@ -190,10 +190,15 @@ class Process:
         return await self.gateway.letters.redrive(ANYONE, self.queue, order, to_queue, None)
 
     async def redrive_one(
-        self, letter_id: str, to_queue: str | None = None, force: bool = False, **edit: bytes
+        self,
+        letter_id: str,
+        to_queue: str | None = None,
+        force: bool = False,
+        data: bytes | None = None,
+        body: bytes | None = None,
     ) -> RedrivenLetter:
         """Redrive one dead letter, with ``data`` or ``body`` as its edit."""
-        made = LetterEdit(**edit) if edit else None
+        made = None if data is body is None else LetterEdit(data, body)
         return await self.gateway.letters.redrive_one(ANYONE, self.queue, letter_id, to_queue, made, force, None)
 
     async def is_empty(self) -> bool:
