@@ -18,6 +18,13 @@ The tree::
     ├── KeysFull                     idempotency_keys_full   the key store is full
     ├── UnsupportedByBroker          (given)                 the route's broker does not support it
     ├── QueueNotFound                queue_not_found         no route matches the name
+    ├── UnknownDeadLetter            unknown_dead_letter     the queue has no dead letter with this id
+    ├── NotRedrivable                not_redrivable          the dead letter cannot be sent back as it is
+    ├── ForceNeedsOtherQueue         force_needs_other_queue a forced redrive would return to the queue it came from
+    ├── UnknownRedrive               unknown_redrive         the queue has no redrive job with this id
+    ├── RedriveRunning               redrive_running         a redrive job of the queue is running
+    ├── TooManyRedrives              too_many_redrives       the host already runs as many redrive jobs as it may
+    ├── StateUnavailable             state_unavailable       state_dir cannot be read or written
     ├── Unauthenticated              unauthenticated         missing or unknown credential
     ├── Forbidden                    forbidden               the credential lacks the right
     ├── InvalidAckToken              invalid_ack_token       forged, malformed, or of another queue
@@ -199,6 +206,51 @@ class QueueNotFound(BabelgateError):
     """No route is configured for the queue {queue}."""
 
     code = "queue_not_found"
+
+
+class UnknownDeadLetter(BabelgateError):
+    """The queue {queue} has no dead letter {letter_id}. It may have been redriven or removed."""
+
+    code = "unknown_dead_letter"
+
+
+class NotRedrivable(BabelgateError):
+    """The dead letter {letter_id} cannot be sent back as it is: {reason}"""
+
+    code = "not_redrivable"
+
+
+class ForceNeedsOtherQueue(BabelgateError):
+    """`force` needs a `to_queue` other than {queue}, where an invalid message would be dead-lettered again."""
+
+    code = "force_needs_other_queue"
+
+
+class UnknownRedrive(BabelgateError):
+    """The queue {queue} has no redrive job {id} on this host. Only the host that started a job knows it."""
+
+    code = "unknown_redrive"
+
+
+class RedriveRunning(BabelgateError):
+    """The redrive job {id} of the queue {queue} is running. Cancel it, or wait for its end."""
+
+    code = "redrive_running"
+    retryable = True
+
+
+class TooManyRedrives(BabelgateError):
+    """This host already runs {limit} redrive jobs. Wait for the end of one, or cancel it."""
+
+    code = "too_many_redrives"
+    retryable = True
+
+
+class StateUnavailable(BabelgateError):
+    """The gateway cannot use its state_dir: {reason}."""
+
+    code = "state_unavailable"
+    retryable = True
 
 
 class Unauthenticated(BabelgateError):

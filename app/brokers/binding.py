@@ -72,6 +72,8 @@ class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
 
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
+    ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then come from
+    another queue of the same broker.
     """
 
     body: bytes
@@ -81,6 +83,7 @@ class Outgoing(Struct, frozen=True):
     dedup_id: str | None = None
     failure: LastFailure | None = None
     carried: Any = None
+    is_envelope: bool = True
 
 
 class Delivery(Struct, frozen=True):

@@ -55,7 +55,10 @@ class Settings(Section):
         default=None, description="The route of all other queues; without it they are 404."
     )
     limits: LimitSettings = LimitSettings()
-    state_dir: Path = Field(default=Path("."), description="Directory of the token key and the default SQLite file.")
+    state_dir: Path = Field(
+        default=Path("."),
+        description="Directory of the token key, the records of redrive jobs and the default SQLite file.",
+    )
     token_keys: tuple[TokenKeySettings, ...] = Field(
         default=(), description="Keys of ack tokens: the first signs, all verify. None: a key file in `state_dir`."
     )

@@ -28,8 +28,10 @@ from app.envelope.editing import (
     dead_letter_block,
     dead_letter_record,
     describe_dead,
+    original,
     redriven,
     with_attempts,
+    with_data,
 )
 from app.envelope.fast_path import inspect, read_publication
 
@@ -45,7 +47,9 @@ __all__ = [
     "dead_letter_record",
     "describe_dead",
     "inspect",
+    "original",
     "read_publication",
     "redriven",
     "with_attempts",
+    "with_data",
 ]

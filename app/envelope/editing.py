@@ -6,7 +6,8 @@ to ``job``.
 
 from __future__ import annotations
 
-from base64 import b64encode
+import contextlib
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,7 +77,7 @@ def dead_letter_record(body: bytes, block: Mapping[str, Any]) -> bytes:
     except Poison:
         return _wrapped(body, encoded)
     if block["reason"] == "poison":
-        if "dead_letter" in frame.by_name() or has_lone_surrogate(str(frame)):
+        if not _is_spliceable(frame):
             return _wrapped(body, encoded)
         frame.head, frame.tail = frame.head.lstrip(WHITESPACE), frame.tail.rstrip(WHITESPACE)
     else:
@@ -84,6 +85,10 @@ def dead_letter_record(body: bytes, block: Mapping[str, Any]) -> bytes:
         frame.remove("dead_letter")
     frame.append("dead_letter", encoded)
     return str(frame).encode()
+
+
+def _is_spliceable(frame: ObjectText) -> bool:
+    return "dead_letter" not in frame.by_name() and not has_lone_surrogate(str(frame))
 
 
 def _wrapped(body: bytes, block: str) -> bytes:
@@ -123,6 +128,54 @@ def redriven(record: bytes) -> bytes:
     body = str(frame).encode()
     inspect(body, Limits())
     return body
+
+
+def original(record: bytes) -> bytes:
+    """Return the body for which :func:`dead_letter_record` made ``record`` with the reason ``poison``.
+
+    White space around an object is not restored. An object that had only a text called ``raw`` cannot be told from the
+    record of that text, unless the text is an object; it is taken for the text. Bytes without a ``dead_letter`` member
+    are returned as they are.
+    """
+    try:
+        frame = _object(record)
+    except Poison:
+        return record
+    top = frame.by_name()
+    if "dead_letter" not in top:
+        return record
+    raw = top["raw"].value if "raw" in top else None
+    if isinstance(raw, str) and top.keys() <= {"raw", "raw_encoding", "dead_letter"}:
+        with contextlib.suppress(ValueError):
+            body = b64decode(raw, validate=True) if "raw_encoding" in top else raw.encode()
+            if not _would_be_spliced(body):
+                return body
+    frame.remove("dead_letter")
+    return str(frame).encode()
+
+
+def _would_be_spliced(body: bytes) -> bool:
+    try:
+        return _is_spliceable(_object(body))
+    except Poison:
+        return False
+
+
+def with_data(record: bytes, data: bytes) -> bytes:
+    """Return the envelope of ``record`` with other ``data``, a JSON text, as it is sent back to a queue.
+
+    The result is not validated. Raises Poison if ``record`` has no JSON object.
+    """
+    frame = _object(original(record))
+    _reemit(frame, 0)
+    frame.remove("dead_letter")
+    kept = frame.by_name().get("data")
+    frame.remove("data", but=kept)
+    if kept is None:
+        frame.append("data", data.decode())
+    else:
+        kept.raw = data.decode()
+    return str(frame).encode()
 
 
 def _object(body: bytes) -> ObjectText:

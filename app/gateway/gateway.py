@@ -8,7 +8,7 @@ A message takes these steps:
 - settle: :mod:`app.gateway.forwarding` sends each token to the replica that must settle it. There
   :mod:`app.gateway.settle` opens the tokens and ends the leases through the queue's lease manager
   (:mod:`app.gateway.lease_manager`).
-- redrive: :mod:`app.gateway.dead_letters` publishes dead letters again and removes them.
+- redrive: :mod:`app.gateway.redrive` publishes dead letters again and removes them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from weakref import WeakValueDictionary
+from pathlib import Path
 
 from msgspec import Struct
 
-from app.brokers.binding import Binding, DeadStore, Peeked, Purges
+from app.brokers.binding import Binding, Peeked, Purges
 from app.brokers.errors import failure_for_each
 from app.clock import Clock, now_ms
 from app.envelope import Limits, Poison, canonical, inspect
@@ -29,18 +29,15 @@ from app.errors import BabelgateError, BrokerError, EnvelopeError, EnvelopeSynta
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.admission import Admission
 from app.gateway.authorization import Caller, Right
-from app.gateway.dead_letters import list_dead, redrive
+from app.gateway.dead_letter_operations import DeadLetterOperations
 from app.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from app.gateway.idempotency import KeyPolicy, KeyStores
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.maintenance import Maintenance
 from app.gateway.model import (
-    DeadLetter,
-    DeadLetterFilter,
     Message,
     Projection,
     Receipt,
-    RedriveResult,
     Settlement,
     SettleResult,
 )
@@ -51,7 +48,7 @@ from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.receive import sealed
 from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
-from app.gateway.spans import receiving, redriving, settling
+from app.gateway.spans import receiving, settling
 from app.observe.events import Event, Observe
 from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
@@ -91,10 +88,11 @@ class Gateway:
         tracing: Tracing | None = None,
         idempotency: KeyPolicy | None = None,
         capacity: Callable[[], Awaitable[None]] | None = None,
+        jobs_directory: Path | None = None,
     ) -> None:
         """``urls``: each broker's URL without secrets, for operators; ``required``: brokers that readiness depends on.
         ``forwarder``: settles at the other gateways that share the brokers. ``capacity``: awaited before each operation
-        until the journal has buffer space; raises Overloaded.
+        until the journal has buffer space; raises Overloaded. ``jobs_directory``: keeps the records of redrive jobs.
         """
         self.bindings = bindings
         self.router = router
@@ -119,7 +117,14 @@ class Gateway:
         """The leases that this process keeps, per broker."""
         self._runtimes: dict[str, QueueRuntime] = {}
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
-        self._redriving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.letters = DeadLetterOperations(
+            lambda queue: self._runtime_of(router.route(queue)),
+            self.limits,
+            clock,
+            observe,
+            self.tracing,
+            jobs_directory,
+        )
 
     @property
     def queue_runtimes(self) -> Collection[QueueRuntime]:
@@ -144,13 +149,14 @@ class Gateway:
     async def drain(self) -> None:
         """End all waiting receives and fail readiness; idempotent."""
         self.draining = True
+        self.letters.jobs.drain()
         for runtime in self._runtimes.values():
             runtime.receiver.stop()
 
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
-        await asyncio.gather(self._maintenance.stop(), self.outages.close())
+        await asyncio.gather(self._maintenance.stop(), self.outages.close(), self.letters.jobs.close())
         await asyncio.gather(*(runtime.close() for runtime in self._runtimes.values()))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
@@ -310,42 +316,10 @@ class Gateway:
         """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
         return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
 
-    async def dead_letters(
-        self, caller: Caller, queue: str, matching: DeadLetterFilter, limit: int, cursor: str | None
-    ) -> tuple[list[DeadLetter], str | None]:
-        """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
-        return await list_dead(self._runtime(caller, Right.LISTEN, queue).route, matching, limit, cursor)
-
-    async def redrive(
-        self,
-        caller: Caller,
-        queue: str,
-        matching: DeadLetterFilter,
-        limit: int | None,
-        to_queue: str | None,
-        dry_run: bool,
-        trace: Trace | None = None,
-    ) -> RedriveResult:
-        """Send matching dead letters to ``to_queue``, or back to ``queue``: publish, confirm, then remove."""
-        caller.require(Right.MANAGE, queue)
-        if to_queue is not None and to_queue != queue:
-            caller.require(Right.SEND, to_queue)
-        source = self._runtime_of(self.router.route(queue)).route
-        target = self._runtime_of(self.router.route(to_queue or queue)).route
-        lock = self._redriving.setdefault(queue, asyncio.Lock())
-        async with lock:
-            with redriving(trace, source):
-                return await redrive(source, target, matching, limit, dry_run, self.clock, self.observe)
-
     async def purge(self, caller: Caller, queue: str) -> int:
         """Remove ready and delayed messages; the number removed."""
         route = self._runtime(caller, Right.MANAGE, queue).route
         return await offering(route, Purges).purge(route.native)
-
-    async def purge_dead_letters(self, caller: Caller, queue: str) -> int:
-        """Remove all dead letters; the number removed."""
-        route = self._runtime(caller, Right.MANAGE, queue).route
-        return await offering(route, DeadStore).purge_dead(route.native)
 
     async def _kept_routes(self) -> list[Route]:
         """The routes of the queues that are configured by name, used by this process, or listed by a broker as used by

@@ -129,10 +129,17 @@ class DeadLetterFilter:
     trace_id: str | None = None
 
 
+EVERY_LETTER = DeadLetterFilter()
+
+
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A listed dead letter. ``record``: the stored bytes, which may come from a foreign program."""
+    """A dead letter. ``record``: the stored bytes, which may come from a foreign program.
 
+    ``letter_id`` identifies the letter in its queue; letters with equal bytes share it. ``id`` is the message's.
+    """
+
+    letter_id: str
     id: str | None
     job: str | None
     trace_id: str | None
@@ -144,12 +151,50 @@ class DeadLetter:
     record: bytes
 
 
+class RemovalResult(Struct, frozen=True):
+    """The outcome of removing one dead letter. ``error`` None: it was removed."""
+
+    letter_id: str
+    error: BabelgateError | None = None
+
+
+class RedriveFailure(Struct, frozen=True):
+    """A dead letter that was not sent back, and why. ``id`` is the message's."""
+
+    letter_id: str
+    id: str | None
+    code: str
+    detail: str
+
+
+class RedrivenLetter(Struct, frozen=True):
+    """One dead letter that was sent to ``to_queue``, as a message with this ``id``; None: its bytes are no envelope.
+
+    ``removed``: whether this call has removed the letter; False if another one was faster.
+    """
+
+    letter_id: str
+    id: str | None
+    to_queue: str
+    edited: bool
+    forced: bool
+    removed: bool
+
+
+class LetterEdit(Struct, frozen=True):
+    """A change of a dead letter: new ``data``, or a new ``body`` (an envelope, a draft or an entry), as JSON text."""
+
+    data: bytes | None = None
+    body: bytes | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class RedriveResult:
-    """The result of a redrive: ``scanned`` records were read, ``matched`` the filter, and were ``redriven``.
+    """The result of a redrive: ``scanned`` records were read, ``matched`` were selected, and were ``redriven``.
 
-    ``failed`` records hold no envelope or were refused by the broker; they stay dead letters. ``errors``: the first of
-    these failures. ``complete``: all dead letters were read, so none that matches is left.
+    ``failed`` records hold no envelope, were refused by the broker, or were selected by an unknown id; the letters stay
+    where they are. ``errors``: the first of these failures; ``errors_omitted``: how many more there are. ``complete``:
+    all dead letters were read, and none that was selected is left.
     """
 
     scanned: int
@@ -158,7 +203,8 @@ class RedriveResult:
     failed: int
     dry_run: bool
     complete: bool
-    errors: Sequence[Mapping[str, Any]] = ()
+    errors: Sequence[RedriveFailure] = ()
+    errors_omitted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

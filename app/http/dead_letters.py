@@ -1,24 +1,43 @@
-"""Endpoints for dead letters: list, redrive, purge."""
+"""Endpoints for dead letters: list, get, redrive, delete, purge."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 
+from app.errors import InvalidParameter
 from app.gateway.gateway import Gateway
-from app.gateway.model import DeadLetter, DeadLetterFilter
+from app.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit, RemovalResult
+from app.gateway.redrive import RedriveOrder
 from app.http import views
-from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, listed
+from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer, listed
+from app.http.operations import REDRIVE_LETTER_BODY
+from app.http.problems import MethodNotAllowed, detail_of, status_of
+from app.http.schemas import RedriveDeadLetterRequest, from_body, given
 
 _EVERYTHING = views.RedriveRequest()
+LetterId = Annotated[
+    str, Path(description="`letter_id` of a listed dead letter.", examples=[views.LETTER_ID], max_length=1024)
+]
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {
+        "model": views.RedriveJobView,
+        "description": "With `background`: the job has begun.",
+        "headers": {"Location": {"description": "The job, relative to this request.", "schema": {"type": "string"}}},
+    }
+}
+_SOME_FAILED: dict[int | str, dict[str, Any]] = {
+    207: {"model": views.RemovalView, "description": "Some ids failed; see their results."}
+}
 
 
 def routes(gateway: Gateway) -> APIRouter:
     """The routes that call ``gateway``."""
     router = APIRouter(prefix="/queues/{queue}", tags=["dead letters"])
+    letters = gateway.letters
 
     @router.get(
         "/dead-letters",
@@ -34,7 +53,7 @@ def routes(gateway: Gateway) -> APIRouter:
         where = DeadLetterFilter(
             parameters.job, parameters.reason, parameters.before, parameters.after, parameters.trace_id
         )
-        found, cursor = await gateway.dead_letters(caller, queue, where, parameters.limit, parameters.cursor)
+        found, cursor = await letters.page(caller, queue, where, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{json.dumps(cursor)}}}'
         return await listed('{"dead_letters":[', found, _encoded, tail, lambda view: len(view.record))
 
@@ -43,19 +62,44 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="redrive_dead_letters",
         summary="Redrive dead letters",
         dependencies=NO_PARAMETERS,
+        response_model=views.RedriveResultView,
+        responses=_ACCEPTED,
     )
     async def redrive_dead_letters(
         caller: CallerOf, queue: QueueName, trace: TraceOf, parameters: views.RedriveRequest = _EVERYTHING
-    ) -> views.RedriveResultView:
+    ) -> Response:
         """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
 
         Requires the right `manage`, and `send` on the queue of `to_queue`.
         """
-        where = DeadLetterFilter(**dict(parameters.filter))
-        result = await gateway.redrive(
-            caller, queue, where, parameters.limit, parameters.to_queue, parameters.dry_run, trace
+        order = _order(parameters)
+        if parameters.background:
+            job = await letters.start_job(caller, queue, order, parameters.to_queue, trace)
+            answer = views.RedriveJobView.model_validate(job).model_dump_json()
+            headers = {"location": f"redrives/{job.id}"}
+            return Response(answer, 202, headers, media_type="application/json")
+        result = await letters.redrive(caller, queue, order, parameters.to_queue, trace)
+        return Response(views.RedriveResultView.model_validate(result).model_dump_json(), media_type="application/json")
+
+    @router.post(
+        "/dead-letters:delete",
+        operation_id="delete_dead_letters",
+        summary="Delete dead letters",
+        dependencies=NO_PARAMETERS,
+        response_model=views.RemovalView,
+        responses=_SOME_FAILED,
+    )
+    async def delete_dead_letters(
+        caller: CallerOf, queue: QueueName, parameters: views.DeleteDeadLettersRequest
+    ) -> Response:
+        """Remove the dead letters with these ids. Requires the right `manage`."""
+        results = await letters.remove(caller, queue, parameters.ids)
+        failed = sum(result.error is not None for result in results)
+        made = views.RemovalView(
+            removed=len(results) - failed, failed=failed, results=[_result(result) for result in results]
         )
-        return views.RedriveResultView.model_validate(result)
+        text = made.model_dump_json(exclude_none=True)
+        return Response(text, 207 if failed else 200, media_type="application/json")
 
     @router.post(
         "/dead-letters:purge",
@@ -65,13 +109,108 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.PurgedView:
         """Remove all dead letters of the queue. Requires the right `manage`."""
-        return views.PurgedView(removed=await gateway.purge_dead_letters(caller, queue))
+        return views.PurgedView(removed=await letters.purge(caller, queue))
+
+    @router.post(
+        "/dead-letters/{letter_id}:redrive",
+        operation_id="redrive_dead_letter",
+        summary="Redrive one dead letter",
+        dependencies=NO_PARAMETERS,
+        response_model=views.RedrivenLetterView,
+        openapi_extra={"requestBody": REDRIVE_LETTER_BODY},
+    )
+    async def redrive_dead_letter(
+        caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, request: Request
+    ) -> views.RedrivenLetterView:
+        """Send one dead letter back, edited if `edit` is given: publish, wait for the confirm, then remove.
+
+        An edited message is validated like a publish, with the same codes; a pointer leads into this request. It starts
+        with `attempts` 0 and keeps its native headers, unless an entry in `body` has others. Only the journal records
+        the edit. Requires the right `manage`, and `send` on the queue of `to_queue`.
+        """
+        body = await request.body()
+        wanted = from_body(body, RedriveDeadLetterRequest) if body else RedriveDeadLetterRequest()
+        edit = None
+        if wanted.edit is not None:
+            data, draft = given(wanted.edit.data), given(wanted.edit.body)
+            edit = LetterEdit(None if data is None else bytes(data), None if draft is None else bytes(draft))
+        sent = await letters.redrive_one(caller, queue, letter_id, wanted.to_queue, edit, wanted.force, trace)
+        return views.RedrivenLetterView.model_validate(sent)
+
+    @router.get(
+        "/dead-letters/{letter_id}",
+        operation_id="get_dead_letter",
+        summary="Get one dead letter",
+        dependencies=NO_PARAMETERS,
+        response_model=views.DeadLetterView,
+    )
+    async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId) -> Response:
+        """Return the oldest dead letter with this id. The gateway reads the dead letters before it to find it."""
+        _no_verb(letter_id)
+        found = await letters.get(caller, queue, letter_id)
+        return json_answer(msgspec.Raw(_encoded(found)))
+
+    @router.delete(
+        "/dead-letters/{letter_id}",
+        operation_id="delete_dead_letter",
+        summary="Delete one dead letter",
+        dependencies=NO_PARAMETERS,
+    )
+    async def delete_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId) -> views.PurgedView:
+        """Remove the oldest dead letter with this id. Requires the right `manage`."""
+        _no_verb(letter_id)
+        (result,) = await letters.remove(caller, queue, [letter_id])
+        if result.error is not None:
+            raise result.error
+        return views.PurgedView(removed=1)
+
+    @router.api_route("/dead-letters/{letter_id}", methods=["POST", "PUT", "PATCH", "OPTIONS"], include_in_schema=False)
+    async def refuse_method(letter_id: str) -> None:
+        """Name all methods of the path; the framework would name only the first."""
+        _no_verb(letter_id)
+        raise MethodNotAllowed(allow="GET, HEAD, DELETE")
 
     return router
 
 
+def _order(parameters: views.RedriveRequest) -> RedriveOrder:
+    if parameters.ids is not None and parameters.filter is not None:
+        raise InvalidParameter(name="ids", reason="ids and filter cannot be used together", pointer="/ids")
+    if parameters.background and parameters.dry_run:
+        raise InvalidParameter(
+            name="dry_run", reason="a job has no dry run: leave out one of the two", pointer="/dry_run"
+        )
+    return RedriveOrder(
+        DeadLetterFilter(**dict(parameters.filter or {})),
+        None if parameters.ids is None else frozenset(parameters.ids),
+        parameters.limit,
+        parameters.force,
+        parameters.per_second,
+        parameters.dry_run,
+    )
+
+
+def _no_verb(letter_id: str) -> None:
+    if letter_id.endswith(":redrive"):
+        raise MethodNotAllowed(allow="POST")
+
+
+def _result(result: RemovalResult) -> views.RemovalResultView:
+    error = result.error
+    if error is None:
+        return views.RemovalResultView(letter_id=result.letter_id, status=200)
+    return views.RemovalResultView(
+        letter_id=result.letter_id,
+        status=status_of(error),
+        code=error.problem_code,
+        detail=detail_of(error),
+        retryable=error.retryable,
+    )
+
+
 def _encoded(view: DeadLetter) -> bytes:
     letter = {
+        "letter_id": view.letter_id,
         "id": view.id,
         "job": view.job,
         "trace_id": view.trace_id,

@@ -130,7 +130,8 @@ def _path(path: str, operations: dict[str, Json]) -> Json:
 
 def _operation(path: str, method: str, operation: Json) -> Json:
     """Add the parts that all operations of a kind share; order the answers by status."""
-    parameters = [each for each in operation.get("parameters", ()) if each["in"] != "path"]
+    # The document names the queue once for all operations of a path.
+    parameters = [each for each in operation.get("parameters", ()) if (each["in"], each["name"]) != ("path", "queue")]
     responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
     for answer in responses.values():
         if "$ref" not in answer:

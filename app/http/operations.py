@@ -30,6 +30,7 @@ COMPONENTS: Json = msgspec.json.schema_components(
         schemas.ExtendRequest,
         schemas.SettleRequest,
         schemas.SettleOutcome,
+        schemas.RedriveDeadLetterRequest,
     ],
     ref_template=REF,
 )[1]
@@ -85,6 +86,10 @@ _BATCH_EXTENSION: Json = {
         },
         {"mediaType": MEDIA_TYPE, "itemSchemas": [ref("Job")]},
     ]
+}
+REDRIVE_LETTER_BODY: Json = {
+    "required": False,
+    "content": json_content(ref("RedriveDeadLetterRequest"), {"edit": {"data": {"to": "ada@example.com"}}}),
 }
 PUBLISH_QUERY = query_of(schemas.PublishParameters)
 VALIDATE_QUERY = query_of(schemas.ValidateParameters)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping
 from functools import cache
 from typing import Any, NoReturn
@@ -19,7 +20,7 @@ from app.cluster.scrape import Scraping
 from app.errors import EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
-from app.http import dead_letters, health, queues
+from app.http import dead_letters, health, queues, redrives
 from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
@@ -30,6 +31,7 @@ from app.ojs import MEDIA_TYPE
 from app.schematext import explain, fault_of
 
 _FAILURE = "babelgate.failure"
+_EDIT = re.compile(r"/queues/[^/]+/dead-letters/[^/]+:redrive")
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI's own spans would duplicate ours, and its logs may quote requests."""
 
@@ -63,18 +65,20 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
     rest.add_exception_handler(RequestValidationError, _misfit)
     rest.include_router(queues.routes(gateway))
     rest.include_router(dead_letters.routes(gateway))
+    rest.include_router(redrives.routes(gateway))
     rest.include_router(health.routes(gateway, scraping))
     return rest
 
 
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
     """Serve a request with FastAPI. Raises the error of the request."""
-    # The body of `:validate` is a message. All other bodies are parameters, which FastAPI reads as a whole.
-    is_message = exchange.path.endswith(":validate")
+    # The body of `:validate` is a message, and that of a redrive of one letter may contain one. All other bodies are
+    # parameters, which FastAPI reads as a whole.
+    is_message = exchange.path.endswith(":validate") or _EDIT.fullmatch(exchange.path) is not None
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with admission.other("", min(exchange.announced, limit)) as permit:
         body = await read(exchange, limit, permit)
-    if not is_message and is_null(body):
+    if not exchange.path.endswith(":validate") and is_null(body):
         body = b""
     if body:
         require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))

@@ -142,6 +142,35 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
             raise ValueError(f"must have 1 to {MAX_TOKENS} ack tokens in total")
 
 
+# A union of the kinds of a body is what client generators cannot handle.
+_OPEN_OBJECT = Meta(extra_json_schema={"type": "object", "additionalProperties": True})
+
+
+class DeadLetterEdit(Struct, forbid_unknown_fields=True, frozen=True):
+    """The change of a dead letter: either its new ``data``, or a new ``body``: an envelope, a draft or an entry."""
+
+    data: Annotated[msgspec.Raw, _OPEN_OBJECT] | UnsetType = UNSET
+    body: Annotated[msgspec.Raw, _OPEN_OBJECT] | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if (self.data is UNSET) == (self.body is UNSET):
+            raise ValueError("must have either data or body")
+
+
+class RedriveDeadLetterRequest(Struct, forbid_unknown_fields=True, frozen=True):
+    """How to send one dead letter back. ``to_queue`` defaults to the queue of the path."""
+
+    to_queue: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = None
+    edit: DeadLetterEdit | None = None
+    force: Annotated[
+        bool,
+        Meta(
+            description="Send a record without a valid envelope: its original bytes, and the native headers where the "
+            "target has them. Requires a `to_queue` other than the queue of the path."
+        ),
+    ] = False
+
+
 class Defect(Struct, frozen=True):
     """One defect of a body: an RFC 6901 ``pointer``, a stable ``code``, and a sentence."""
 

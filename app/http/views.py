@@ -12,6 +12,10 @@ Reason = Annotated[
     Field(description="The contract's reasons. A letter of another program may have another one, and matches none."),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
+LETTER_ID = "5f2b8c0d9e1a47368b7d2c4f6a0e1b93"
+LetterIds = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=64, examples=[LETTER_ID])]], Field(min_length=1, max_length=1000)
+]
 
 
 class Strict(BaseModel):
@@ -60,29 +64,125 @@ class DeadLetterFilterView(StrictBody):
     trace_id: Text | None = None
 
 
+class DeleteDeadLettersRequest(StrictBody):
+    """The dead letters to remove."""
+
+    model_config = ConfigDict(json_schema_extra={"example": {"ids": [LETTER_ID]}})
+
+    ids: LetterIds
+
+
 class RedriveRequest(StrictBody):
-    """The dead letters to send back, and their target."""
+    """The dead letters to send back, and their target. Without `filter` and `ids`: all dead letters."""
 
     limit: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Maximum number to send back; 1000 by default."
+        default=None,
+        ge=1,
+        le=1_000_000_000,
+        description="Maximum number to send back; 1000 by default, and none with `background`.",
     )
-    filter: DeadLetterFilterView = DeadLetterFilterView()
+    filter: DeadLetterFilterView | None = Field(default=None, description="Not together with `ids`.")
+    ids: LetterIds | None = Field(default=None, description="The `letter_id` of each dead letter; 1 to 1000.")
     to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="The target queue; by default the queue of the path."
     )
     dry_run: bool = Field(default=False, description="Only count the matching dead letters.")
+    force: bool = Field(
+        default=False,
+        description="Send records without a valid envelope, too: their original bytes, and the native headers where "
+        "the target has them. Requires a `to_queue` other than the queue of the path.",
+    )
+    per_second: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000_000,
+        description="Maximum rate, in dead letters per second. Without `background`, `limit` letters must take at most "
+        "60 s at this rate.",
+    )
+    background: bool = Field(
+        default=False, description="Answer 202 at once with a job, which `Location` leads to. Not with `dry_run`."
+    )
 
 
-class RedriveResultView(View):
-    """`failed` dead letters stay in place; `errors` describes the first of them."""
+class RedriveFailureView(View):
+    """A dead letter that was not sent back; it stays in place."""
 
-    scanned: int
-    matched: int
-    redriven: int
-    failed: int
+    letter_id: str
+    id: str | None = Field(description="The message's `meta.id`.")
+    code: str
+    detail: str
+
+
+class RedriveCountsView(View):
+    """`failed` dead letters stay in place; `errors` describes the first of them, `errors_omitted` counts the others."""
+
+    scanned: int = Field(description="Dead letters that were read.")
+    matched: int = Field(description="Dead letters that met the conditions.")
+    redriven: int = Field(description="Dead letters that were sent back and removed.")
+    failed: int = Field(description="Dead letters that could not be sent back, and unknown ids.")
+    complete: bool = Field(description="Whether all was read, and nothing that met the conditions is left.")
+    errors: list[RedriveFailureView]
+    errors_omitted: int
+
+
+class RedriveResultView(RedriveCountsView):
     dry_run: bool
-    complete: bool = Field(description="Whether no matching dead letter is left.")
-    errors: list[dict[str, Any]]
+
+
+class JobErrorView(View):
+    code: str
+    detail: str
+
+
+class RedriveJobView(RedriveCountsView):
+    """A redrive in the background. After a resume, the counts begin with what was redriven before."""
+
+    id: str
+    queue: str
+    state: Literal["running", "cancelled", "interrupted", "completed", "failed"] = Field(
+        description="`cancelled`: on request; `interrupted`: its process has ended; `failed`: see `error`. These can "
+        "be resumed. `completed`: all was read, or `limit` was reached."
+    )
+    to_queue: str
+    limit: int | None
+    force: bool
+    per_second: float | None
+    error: JobErrorView | None
+    started_at: int = Field(description="Unix milliseconds UTC. Letters that were dead-lettered later are left.")
+    updated_at: int = Field(description="Unix milliseconds UTC.")
+
+
+class RedriveJobListView(View):
+    redrives: list[RedriveJobView] = Field(description="Newest first.")
+
+
+class RedrivenLetterView(View):
+    """A dead letter that was sent back."""
+
+    letter_id: str
+    id: str | None = Field(description="The `meta.id` of the message; `null`: forced bytes have none.")
+    to_queue: str
+    edited: bool
+    forced: bool
+    removed: bool = Field(description="`false`: another call has removed the dead letter meanwhile.")
+
+
+class RemovalResultView(BaseModel):
+    """The result of one id."""
+
+    letter_id: str
+    status: int = Field(ge=200, le=599, description="The HTTP status of this id on its own.")
+    code: str | None = None
+    detail: str | None = None
+    retryable: bool | None = Field(default=None, description="For a failure: whether it may succeed later.")
+
+
+class RemovalView(BaseModel):
+    """One result per id, in order; a repeated id has one."""
+
+    removed: int
+    failed: int
+    results: list[RemovalResultView]
 
 
 class PurgedView(View):
@@ -217,7 +317,11 @@ class PeekedListView(View):
 class DeadLetterView(View):
     """`record` is the stored record. `record_base64` replaces it when the record is not a JSON object."""
 
-    id: str | None
+    letter_id: str = Field(
+        description="Identifies the dead letter in its queue: a digest of its record, so records with equal bytes "
+        "share it. Operations apply to the oldest of these."
+    )
+    id: str | None = Field(description="The message's `meta.id`.")
     job: str | None
     trace_id: str | None
     reason: str | None

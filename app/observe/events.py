@@ -49,8 +49,9 @@ class Facts(Struct, frozen=True, array_like=True, gc=False):
 class Event(Struct, frozen=True):
     """``count`` messages of ``queue`` made the transition ``kind``.
 
-    ``reason`` is why a message was dead-lettered, the code of a poison message, or the result of a forwarded settle
-    (``settled``, ``lease_lost``, ``unreachable``, ``unknown``, ``failed``). If only the receiver can settle, the
+    ``reason`` is why a message was dead-lettered, the code of a poison message, how a redriven message differs from its
+    dead letter (``edited``, ``forced``), or the result of a forwarded settle (``settled``, ``lease_lost``,
+    ``unreachable``, ``unknown``, ``failed``). If only the receiver can settle, the
     process that got the request also reports ``settled_here`` or ``forwarded``. ``messages`` has the known facts of
     each message, and ``bodies`` the available bodies in the same order. ``lease_seconds`` is set for deliveries,
     ``to_queue`` for redriven messages.

@@ -105,6 +105,7 @@ def build_gateway(
         tracing=tracing,
         idempotency=key_policy(settings, bindings),
         capacity=capacity,
+        jobs_directory=settings.state_dir / "redrives",
     )
 
 

@@ -61,7 +61,7 @@ async def warm(world: World) -> Process:
         await settle(await process.one())
     await process.publish(delay_seconds=3600)
     await process.gateway.purge(ANYONE, world.queue)
-    await process.gateway.purge_dead_letters(ANYONE, world.queue)
+    await process.gateway.letters.purge(ANYONE, world.queue)
     return process
 
 

@@ -474,6 +474,7 @@ default: {broker: rabbit, profile: ojs}
             "backoff_seconds": [],
             "ttl_seconds": None,
             "dead_letter_retention_seconds": None,
+            "ordering_key": "refuse",
         }
 
     def test_offline_connects_to_nothing(self, check, tmp_path):

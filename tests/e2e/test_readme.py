@@ -82,7 +82,8 @@ def test_the_walk_through_of_the_api(tmp_path: Path) -> None:
     assert published[0]["accepted"] == 2
     assert [each["settled"] for each in settled] == [1, 1]
     assert [letter["error"] for letter in dead[0]["dead_letters"]] == ["no such mailbox"]
-    assert dead[1]["redriven"] == 1
+    assert (dead[1]["letter_id"], dead[1]["edited"]) == (dead[0]["dead_letters"][0]["letter_id"], True)
+    assert (dead[2]["redriven"], dead[2]["complete"]) == (0, True)
     assert [write["target"]["table"] for write in shown[0]["writes"]] == ["messages", "held"]
 
 

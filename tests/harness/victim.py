@@ -19,7 +19,7 @@ from app.clock import now_ms
 from app.gateway.ack_tokens import TokenKey, TokenSealer
 from app.gateway.authorization import ANYONE
 from app.gateway.gateway import Gateway
-from app.gateway.model import DeadLetterFilter
+from app.gateway.redrive import RedriveOrder
 from app.gateway.routing import Router, Rule
 from tests.harness.passing import Passing
 
@@ -43,7 +43,7 @@ async def redrive(broker: Mapping[str, Any], queue: str) -> None:
     router = Router([], Rule("*", binding, options=broker["queue_options"]))
     gateway = Gateway({binding.name: binding}, router, TokenSealer([TokenKey("victim", os.urandom(32))]))
     await gateway.start()
-    await gateway.redrive(ANYONE, queue, DeadLetterFilter(), None, None, False)
+    await gateway.letters.redrive(ANYONE, queue, RedriveOrder(), None, None)
     await gateway.close()
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -26,13 +26,16 @@ from app.gateway.model import (
     DeadLetter,
     DeadLetterFilter,
     Extend,
+    LetterEdit,
     Message,
     Nack,
     Receipt,
+    RedrivenLetter,
     RedriveResult,
     Reject,
     Settlement,
 )
+from app.gateway.redrive import RedriveOrder
 from app.gateway.routing import Policy, Router, Rule
 from app.observe.events import Event
 from app.server.peer_port import PeerPort
@@ -170,13 +173,33 @@ class Process:
         return (await self.gateway.overview.queue(ANYONE, self.queue)).stats
 
     async def dead(self, **where: Any) -> list[DeadLetter]:
-        return (await self.gateway.dead_letters(ANYONE, self.queue, DeadLetterFilter(**where), 100, None))[0]
+        return (await self.gateway.letters.page(ANYONE, self.queue, DeadLetterFilter(**where), 100, None))[0]
 
     async def redrive(
-        self, limit: int | None = None, to_queue: str | None = None, dry_run: bool = False, **where: Any
+        self,
+        limit: int | None = None,
+        to_queue: str | None = None,
+        dry_run: bool = False,
+        force: bool = False,
+        ids: Collection[str] | None = None,
+        per_second: float | None = None,
+        **where: Any,
     ) -> RedriveResult:
-        filtered = DeadLetterFilter(**where)
-        return await self.gateway.redrive(ANYONE, self.queue, filtered, limit, to_queue, dry_run)
+        chosen = None if ids is None else frozenset(ids)
+        order = RedriveOrder(DeadLetterFilter(**where), chosen, limit, force, per_second, dry_run)
+        return await self.gateway.letters.redrive(ANYONE, self.queue, order, to_queue, None)
+
+    async def redrive_one(
+        self,
+        letter_id: str,
+        to_queue: str | None = None,
+        force: bool = False,
+        data: bytes | None = None,
+        body: bytes | None = None,
+    ) -> RedrivenLetter:
+        """Redrive one dead letter, with ``data`` or ``body`` as its edit."""
+        made = None if data is body is None else LetterEdit(data, body)
+        return await self.gateway.letters.redrive_one(ANYONE, self.queue, letter_id, to_queue, made, force, None)
 
     async def is_empty(self) -> bool:
         """Whether nothing is ready, leased or delayed, as far as the broker can tell."""
@@ -222,6 +245,7 @@ class World:
                 idempotency=KeyPolicy(OWN if self.store is None else self.store.name, terms),
                 observe=events_into(process.events),
                 forwarder=process.peers,
+                jobs_directory=Path(self._directory.name) / "redrives",
             )
 
         process = Process(queue or self.queue, make, Path(self._directory.name))

@@ -138,7 +138,8 @@ def test_openapi_generator_gets_along_with_it(exported):
     # Its parser takes no body of a link but a string.
     assert [path for path, node in found if "/links/" in path and "requestBody" in node] == []
     # Where an object does not say that it is open, its Go and Java clients refuse members that a later version adds.
-    assert [path for path, node in found if "properties" in node and "additionalProperties" not in node] == []
+    schemas = [(path, node) for path, node in found if not path.endswith("/properties")]
+    assert [path for path, node in schemas if "properties" in node and "additionalProperties" not in node] == []
 
 
 FOREIGN = [
@@ -183,11 +184,11 @@ async def test_the_examples_work(client, exported):
             examples = [each["value"] for each in content.get("examples", {}).values()]
             examples += [content["example"]] if "example" in content else []
             for example in examples:
-                answer = await client.request(
-                    method, path.format(queue=queue), content=json.dumps(example), headers={"content-type": kind}
-                )
-                # Tokens in examples are nobody's.
-                assert answer.status_code < 300 or answer.json()["code"] == "invalid_ack_token", (path, answer.text)
+                url = path.format(queue=queue, letter_id="0", id="0")
+                answer = await client.request(method, url, content=json.dumps(example), headers={"content-type": kind})
+                # Tokens and ids in examples are nobody's.
+                nobodys = answer.status_code >= 300 and answer.json()["code"]
+                assert nobodys in (False, "invalid_ack_token", "unknown_dead_letter"), (path, answer.text)
 
 
 async def test_answers_fit_their_schemas(client, exported, queue):

@@ -6,9 +6,11 @@ from tests.suites.attempts import TestAttempts as TestAttempts
 from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
 from tests.suites.events import TestEvents as TestEvents
 from tests.suites.hung import TestHung as TestHung
+from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife
 from tests.suites.operators import TestOperators as TestOperators
 from tests.suites.publish import TestPublish as TestPublish
 from tests.suites.receive import TestReceive as TestReceive
 from tests.suites.redrive import TestRedrive as TestRedrive
+from tests.suites.redrive_jobs import TestRedriveJobs as TestRedriveJobs
 from tests.suites.settle import TestSettle as TestSettle

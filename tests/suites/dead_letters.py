@@ -264,7 +264,7 @@ class TestDeadLetters:
         cursor: str | None = None
         sizes = []
         while True:
-            page, cursor = await process.gateway.dead_letters(ANYONE, world.queue, DeadLetterFilter(), 10, cursor)
+            page, cursor = await process.gateway.letters.page(ANYONE, world.queue, DeadLetterFilter(), 10, cursor)
             sizes.append(len(page))
             seen += [json.loads(letter.record)["data"]["n"] for letter in page]
             if cursor is None:
@@ -276,8 +276,8 @@ class TestDeadLetters:
         process = await world.process()
         await process.publish_all([{"n": n} for n in range(3)])
         await process.reject(*await process.take(2))
-        assert await process.gateway.purge_dead_letters(ANYONE, world.queue) == 2
-        assert await process.gateway.purge_dead_letters(ANYONE, world.queue) == 0
+        assert await process.gateway.letters.purge(ANYONE, world.queue) == 2
+        assert await process.gateway.letters.purge(ANYONE, world.queue) == 0
         assert await process.dead() == []
         assert data(await process.one()) == {"n": 2}
 

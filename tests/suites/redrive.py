@@ -106,7 +106,7 @@ class TestRedrive:
         process = await world.process(policy=Policy(ttl_seconds=0.2))
         result = await process.redrive()
         assert (result.matched, result.redriven, result.failed) == (2, 0, 2)
-        assert {error["code"] for error in result.errors} == {"message_expired"}
+        assert {error.code for error in result.errors} == {"message_expired"}
         assert await dead_numbers(process) == [0, 1]
 
     async def test_a_filter_leaves_the_others_where_they_are(self, world: World) -> None:
@@ -168,7 +168,7 @@ class TestRedrive:
         await publish_dead_letters(await world.process(), 4)
         result = await process.redrive()
         assert (result.redriven, result.failed) == (2, 2)
-        assert {error["code"] for error in result.errors} == {"outcome_unknown"}
+        assert {error.code for error in result.errors} == {"outcome_unknown"}
         assert await dead_numbers(process) == [1, 3]
         assert await numbers(process) == [0, 2]
 

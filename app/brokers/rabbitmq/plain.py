@@ -27,6 +27,11 @@ from app.brokers.rabbitmq.profile import (
 CONTRACT_HEADERS = frozenset({"x-schema-version", "x-source-lang", "x-attempts"})
 """The headers of the contract. They are written from the body; other values under these names are ignored."""
 
+_KEPT = (
+    *("content_type", "content_encoding", "priority", "correlation_id", "reply_to"),
+    *("message_id", "timestamp", "message_type", "app_id"),
+)
+
 _SHORT_BYTES = 255
 """The longest property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""
 
@@ -81,6 +86,8 @@ class PlainProfile:
 
     def message(self, outgoing: Outgoing) -> AddressedMessage:
         """To the default exchange, or with a delay to the delay queues. Raises ValueError for an unsupported delay."""
+        if not outgoing.is_envelope:
+            return AddressedMessage("", self.queue, foreign_properties(outgoing), outgoing.body)
         properties = _properties(outgoing)
         if outgoing.delay_seconds > 0:
             exchange, routing_key, needs = delayed_route(self.queue, outgoing.delay_seconds)
@@ -121,6 +128,27 @@ def profile_of(name: str, options: OptionMap) -> PlainProfile:
         return PlainProfile(QueueDeclaration(name), QueueDeclaration(dead_name))
     arguments = {"x-delivery-limit": limit, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead_name}
     return PlainProfile(QueueDeclaration(name, confirmed(arguments)), QueueDeclaration(dead_name, UNLIMITED))
+
+
+def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
+    """The properties of a message that is no envelope: those that it was read with, where it was on this broker.
+
+    Headers of any type stay, except those that a profile or the broker has added.
+    """
+    made = Basic.Properties(delivery_mode=2)
+    carried = outgoing.carried
+    # Other profiles carry the properties beside other data.
+    native = carried if isinstance(carried, Basic.Properties) else getattr(carried, "properties", None)
+    headers: dict[str, Any] = {}
+    if isinstance(native, Basic.Properties):
+        for name in _KEPT:
+            setattr(made, name, getattr(native, name))
+        added = CONTRACT_HEADERS | OF_THE_JOURNEY
+        found = (native.headers or {}).items()
+        headers = {name: value for name, value in found if name not in added and not name.startswith("x-ojs-")}
+    headers.update(outgoing.headers)
+    made.headers = headers or None
+    return made
 
 
 def _properties(outgoing: Outgoing) -> Basic.Properties:

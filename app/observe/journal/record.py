@@ -104,7 +104,8 @@ SCHEMA: tuple[Column, ...] = (
     Column(
         "outcome",
         "string",
-        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered, or the code of a poison message",
+        "how a lease ended (acked, nacked, rejected), why a message was dead-lettered, the code of a poison message, "
+        "or `edited` or `forced` for a redriven one that is not the message itself",
         nullable=True,
     ),
     Column("to_queue", "string", "of a redriven message: its new queue", optional=True),
@@ -123,7 +124,7 @@ EVENTS: dict[JournalEvent, str] = {
     "rejected": "its consumer requested dead-lettering",
     "lease_expired": "its lease expired; if the broker keeps the leases, this is recorded at the next delivery",
     "dead_lettered": "the message was moved to the dead-letter queue",
-    "redriven": "the message was sent back from the dead-letter queue, with the same `message_id`",
+    "redriven": "the message was sent back from the dead-letter queue, with the same `message_id` unless it was edited",
     "poison": "an unreadable or invalid body was found and dead-lettered",
     "gap": "records were lost here because the buffer was full",
 }

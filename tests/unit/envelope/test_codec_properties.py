@@ -25,6 +25,7 @@ from app.envelope import (
     dead_letter_record,
     describe_dead,
     inspect,
+    original,
     read_publication,
     redriven,
     with_attempts,
@@ -232,6 +233,14 @@ def test_a_poison_record_is_the_sdks_and_holds_the_body(body: bytes) -> None:
     assert record.decode() == build_poison_record(body.decode(errors="surrogateescape"), POISON)
     assert json.loads(record)["dead_letter"] == POISON
     assert describe_dead(record).reason == "poison"
+    wrapped = json.loads(record).keys() <= {"raw", "raw_encoding", "dead_letter"}
+    assert wrapped or original(record) == body.strip(b" \t\r\n")
+
+
+@given(st.binary())
+def test_any_bytes_come_back_from_their_poison_record(body: bytes) -> None:
+    found = original(dead_letter_record(body, POISON))
+    assert found in (body, body.strip(b" \t\r\n"))
 
 
 @given(bodies())

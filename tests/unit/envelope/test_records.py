@@ -13,8 +13,10 @@ from app.envelope import (
     dead_letter_block,
     dead_letter_record,
     describe_dead,
+    original,
     redriven,
     with_attempts,
+    with_data,
 )
 from tests.unit.envelope.support import FULL, TRACE, changed, compact
 
@@ -184,3 +186,50 @@ class TestRedriven:
     def test_bytes_that_are_no_record_stay(self) -> None:
         with pytest.raises(Poison, match="invalid_json"):
             redriven(b"text")
+
+
+class TestOriginals:
+    @pytest.mark.parametrize(
+        "body",
+        [
+            b"",
+            b"poison",
+            b"[1]",
+            b"\xff",
+            b'"a text"',
+            b"{}",
+            b'{"a":1.10,"a":2}',
+            b'{"a":"\\udc00"}',
+            b'{"dead_letter":1}',
+            b'{"raw":1}',
+            b'{"raw":"{}"}',
+            b'{"raw":"%%%","raw_encoding":"base64"}',
+            b'{"raw":"YQ==","raw_encoding":"base64","more":1}',
+        ],
+    )
+    def test_a_poison_record_gives_its_body_back(self, body: bytes) -> None:
+        assert original(dead_letter_record(body, POISON)) == body
+
+    @pytest.mark.parametrize("record", [b"", b"[]", b'{"job":"a"}'])
+    def test_bytes_without_a_block_are_the_body(self, record: bytes) -> None:
+        assert original(record) == record
+
+
+class TestOtherData:
+    def test_only_the_data_change(self) -> None:
+        record = dead_letter_record(compact(FULL), FAILED)
+        assert with_data(record, b'{"n":1.10}') == compact({**FULL, "attempts": 0, "data": 0}).replace(
+            b'"data":0', b'"data":{"n":1.10}'
+        )
+
+    def test_they_are_added_and_repeated_ones_replaced(self) -> None:
+        assert with_data(b'{"job":"a","attempts":3}', b"{}") == b'{"job":"a","attempts":0,"data":{}}'
+        assert with_data(b'{"data":1,"data":2,"job":"a","attempts":1}', b"{}") == b'{"data":{},"job":"a","attempts":0}'
+
+    def test_a_wrapped_object_is_unwrapped(self) -> None:
+        record = dead_letter_record(b'{"job":"a","attempts":0,"x":"\\udc00"}', POISON)
+        assert with_data(record, b"{}") == b'{"job":"a","attempts":0,"x":"\\udc00","data":{}}'
+
+    def test_without_an_object_there_is_no_place_for_them(self) -> None:
+        with pytest.raises(Poison):
+            with_data(dead_letter_record(b"poison", POISON), b"{}")

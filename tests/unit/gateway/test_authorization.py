@@ -11,6 +11,7 @@ from app.gateway.ack_tokens import TokenKey, TokenSealer
 from app.gateway.authorization import ANYONE, Caller, Right, pattern
 from app.gateway.gateway import Gateway
 from app.gateway.model import DeadLetterFilter, Settlement
+from app.gateway.redrive import RedriveOrder
 from app.gateway.routing import Router, Rule
 from tests.harness.memory import MemoryBinding
 
@@ -103,7 +104,7 @@ def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callabl
     async def validate() -> object:
         return await gateway.validate(caller, "mine", b"{}")
 
-    every = DeadLetterFilter()
+    letters, every = gateway.letters, RedriveOrder(dry_run=True)
     return {
         "publish": (SEND, lambda: gateway.publish(caller, "mine", b"{}")),
         "publish_many": (SEND, lambda: gateway.publish_many(caller, "mine", [])),
@@ -111,10 +112,18 @@ def verbs(gateway: Gateway, caller: Caller) -> Mapping[str, tuple[Right, Callabl
         "receive": (LISTEN, lambda: gateway.receive(caller, "mine")),
         "settle": (LISTEN, lambda: gateway.settle(caller, "mine", Settlement(acks=["x"]))),
         "peek": (LISTEN, lambda: gateway.peek(caller, "mine", 1)),
-        "dead_letters": (LISTEN, lambda: gateway.dead_letters(caller, "mine", every, 1, None)),
-        "redrive": (MANAGE, lambda: gateway.redrive(caller, "mine", every, None, None, True)),
+        "letters.page": (LISTEN, lambda: letters.page(caller, "mine", DeadLetterFilter(), 1, None)),
+        "letters.get": (LISTEN, lambda: letters.get(caller, "mine", "0")),
+        "letters.remove": (MANAGE, lambda: letters.remove(caller, "mine", ["0"])),
+        "letters.redrive": (MANAGE, lambda: letters.redrive(caller, "mine", every, None, None)),
+        "letters.redrive_one": (MANAGE, lambda: letters.redrive_one(caller, "mine", "0", None, None, False, None)),
+        "letters.start_job": (MANAGE, lambda: letters.start_job(caller, "mine", every, None, None)),
+        "letters.job": (LISTEN, lambda: letters.job(caller, "mine", "0")),
+        "letters.jobs_of": (LISTEN, lambda: letters.jobs_of(caller, "mine")),
+        "letters.cancel_job": (MANAGE, lambda: letters.cancel_job(caller, "mine", "0")),
+        "letters.resume_job": (MANAGE, lambda: letters.resume_job(caller, "mine", "0", None)),
         "purge": (MANAGE, lambda: gateway.purge(caller, "mine")),
-        "purge_dead_letters": (MANAGE, lambda: gateway.purge_dead_letters(caller, "mine")),
+        "letters.purge": (MANAGE, lambda: letters.purge(caller, "mine")),
     }
 
 
@@ -161,10 +170,10 @@ async def test_an_access_is_good_for_its_caller_and_its_right_alone() -> None:
 
 async def test_a_redrive_to_another_queue_needs_the_right_to_send_there() -> None:
     gateway, _ = new_gateway()
-    every = DeadLetterFilter()
+    every = RedriveOrder(dry_run=True)
 
     def redrive(caller: Caller) -> Callable[[], Awaitable[object]]:
-        return lambda: gateway.redrive(caller, "mine", every, None, "other", True)
+        return lambda: gateway.letters.redrive(caller, "mine", every, "other", None)
 
     assert await is_forbidden(redrive(Caller("a", {"mine": frozenset(Right)})))
     assert await is_forbidden(redrive(Caller("b", {"*": frozenset({SEND, LISTEN})})))

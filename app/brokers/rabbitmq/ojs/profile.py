@@ -31,6 +31,7 @@ from app.brokers.rabbitmq.ojs.message import (
     properties_of,
 )
 from app.brokers.rabbitmq.ojs.names import Names, names_of
+from app.brokers.rabbitmq.plain import foreign_properties
 from app.brokers.rabbitmq.profile import (
     EXPIRED_HEADER,
     UNLIMITED,
@@ -107,6 +108,10 @@ class OjsProfile:
         """A new job, or a copy of a delivery: a retry or a redriven dead letter."""
         now = self._clock()
         carried, failure = outgoing.carried, outgoing.failure
+        if not outgoing.is_envelope:
+            return AddressedMessage(
+                self._names.job_exchange, self._names.job_key, foreign_properties(outgoing), outgoing.body
+            )
         if isinstance(carried, Carried):
             properties = copied(carried.properties)
             job, body = carried.job, outgoing.body

@@ -1,0 +1,299 @@
+"""The operations on the dead letters of queues: read, remove, redrive, edit, and the jobs of long redrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app import envelope
+from app.brokers.binding import DeadStore
+from app.clock import Clock
+from app.envelope import Limits, Poison, Publication
+from app.errors import (
+    BrokerError,
+    EnvelopeError,
+    ForceNeedsOtherQueue,
+    InvalidParameter,
+    NotRedrivable,
+    OutcomeUnknown,
+    Problem,
+    UnsupportedByBroker,
+)
+from app.gateway import dead_letters
+from app.gateway.authorization import Caller, Right
+from app.gateway.dead_letters import Letter, find, list_dead, view
+from app.gateway.model import (
+    DeadLetter,
+    DeadLetterFilter,
+    LetterEdit,
+    RedrivenLetter,
+    RedriveResult,
+    RemovalResult,
+)
+from app.gateway.queue_runtime import QueueRuntime
+from app.gateway.redrive import (
+    EDITED,
+    FORCED,
+    ReadyLetter,
+    Redrive,
+    RedriveOrder,
+    headers_for,
+    is_home,
+    send,
+    unchanged,
+)
+from app.gateway.redrive_files import RedriveJob
+from app.gateway.redrive_jobs import RedriveJobs
+from app.gateway.routing import Route, offering
+from app.gateway.spans import redriving
+from app.observe.events import Facts, Observe
+from app.observe.tracing.trace import Trace, Tracing
+from app.runtime import turns
+
+DEFAULT_REDRIVE_LIMIT = 1000
+FOREGROUND_SECONDS = 60
+"""The longest redrive with a rate that a request waits for. A longer one must be a job."""
+
+
+class DeadLetterOperations:
+    """Each operation takes a Caller and first checks its right: reading needs ``listen``, changing ``manage``, and
+    sending to another queue ``send`` there (raises Forbidden). All raise QueueNotFound, InvalidParameter, and
+    UnsupportedByBroker for a broker without a DeadStore."""
+
+    def __init__(
+        self,
+        runtime_of: Callable[[str], QueueRuntime],
+        limits: Limits,
+        clock: Clock,
+        observe: Observe,
+        tracing: Tracing,
+        jobs_directory: Path | None,
+    ) -> None:
+        """``runtime_of``: the runtime of a queue. ``jobs_directory``: keeps the records of jobs; None: no jobs."""
+        self._runtime_of = runtime_of
+        self._limits, self._clock, self._observe, self._tracing = limits, clock, observe, tracing
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self.jobs = RedriveJobs(jobs_directory, clock, observe, self._lock)
+
+    async def page(
+        self, caller: Caller, queue: str, matching: DeadLetterFilter, limit: int, cursor: str | None
+    ) -> tuple[list[DeadLetter], str | None]:
+        """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
+        return await list_dead(self._route(caller, Right.LISTEN, queue), matching, limit, cursor)
+
+    async def get(self, caller: Caller, queue: str, letter_id: str) -> DeadLetter:
+        """The oldest dead letter with this id. Raises UnknownDeadLetter."""
+        _, letter = await find(self._route(caller, Right.LISTEN, queue), letter_id)
+        return view(letter)
+
+    async def remove(self, caller: Caller, queue: str, letter_ids: Sequence[str]) -> Sequence[RemovalResult]:
+        """Remove the oldest dead letter of each id; one result per id, a repeated id once."""
+        route = self._route(caller, Right.MANAGE, queue)
+        async with self._lock(queue):
+            return await dead_letters.remove(route, letter_ids)
+
+    async def purge(self, caller: Caller, queue: str) -> int:
+        """Remove all dead letters; the number removed."""
+        route = self._route(caller, Right.MANAGE, queue)
+        return await offering(route, DeadStore).purge_dead(route.native)
+
+    async def redrive(
+        self, caller: Caller, queue: str, order: RedriveOrder, to_queue: str | None, trace: Trace | None
+    ) -> RedriveResult:
+        """Send the letters of ``order`` to ``to_queue``, or back to ``queue``. Without ``limit``: at most 1000.
+
+        Raises RedriveRunning while a job of the queue runs, ForceNeedsOtherQueue, and InvalidParameter for a rate that
+        would take more than FOREGROUND_SECONDS.
+        """
+        source, target = self._routes(caller, queue, to_queue, order.force)
+        limit = DEFAULT_REDRIVE_LIMIT if order.limit is None else order.limit
+        if order.per_second is not None:
+            most = limit if order.ids is None else min(limit, len(order.ids))
+            seconds = most / order.per_second
+            if seconds > FOREGROUND_SECONDS:
+                reason = (
+                    f"{most} dead letters take {seconds:.6g} s at this rate, and a request may take "
+                    f"{FOREGROUND_SECONDS} s: set a lower limit, or background"
+                )
+                raise InvalidParameter(name="per_second", reason=reason, pointer="/per_second")
+        await self.jobs.check_idle(queue)
+        order = RedriveOrder(order.matching, order.ids, limit, order.force, order.per_second, order.dry_run)
+        async with self._lock(queue):
+            with redriving(trace, source):
+                return await Redrive(source, target, order, self._clock, self._observe, self._clock()).run()
+
+    async def start_job(
+        self, caller: Caller, queue: str, order: RedriveOrder, to_queue: str | None, trace: Trace | None
+    ) -> RedriveJob:
+        """Begin a redrive in the background. Without ``limit``: all letters. For errors see RedriveJobs.start."""
+        source, target = self._routes(caller, queue, to_queue, order.force)
+        return await self.jobs.start(source, target, order, self._beyond(trace, source))
+
+    async def job(self, caller: Caller, queue: str, id: str) -> RedriveJob:
+        """A job of the queue. Raises UnknownRedrive."""
+        self._route(caller, Right.LISTEN, queue)
+        return await self.jobs.read(queue, id)
+
+    async def jobs_of(self, caller: Caller, queue: str) -> Sequence[RedriveJob]:
+        """The jobs of the queue that this host knows, newest first."""
+        self._route(caller, Right.LISTEN, queue)
+        return await self.jobs.of_queue(queue)
+
+    async def cancel_job(self, caller: Caller, queue: str, id: str) -> RedriveJob:
+        """Stop a job at its next page. Raises UnknownRedrive."""
+        self._route(caller, Right.MANAGE, queue)
+        return await self.jobs.cancel(queue, id)
+
+    async def resume_job(self, caller: Caller, queue: str, id: str, trace: Trace | None) -> RedriveJob:
+        """Go on with a job that was cancelled, interrupted or failed. For errors see RedriveJobs.resume."""
+        source = self._route(caller, Right.MANAGE, queue)
+
+        def routes(job: RedriveJob) -> tuple[Route, Route]:
+            return self._routes(caller, queue, job.to_queue, job.force)
+
+        return await self.jobs.resume(queue, id, routes, self._beyond(trace, source))
+
+    async def redrive_one(
+        self,
+        caller: Caller,
+        queue: str,
+        letter_id: str,
+        to_queue: str | None,
+        edit: LetterEdit | None,
+        force: bool,
+        trace: Trace | None,
+    ) -> RedrivenLetter:
+        """Send the oldest letter with this id, edited if ``edit`` is given, to ``to_queue`` or back to ``queue``.
+
+        The letter is removed after the confirm; it stays where anything fails before. Raises UnknownDeadLetter,
+        NotRedrivable, ForceNeedsOtherQueue, and the errors of a publish, whose pointers lead into the request.
+        """
+        source, target = self._routes(caller, queue, to_queue, force)
+        if edit is not None and force:
+            reason = "an edited letter is validated, and never sent by force: leave out one of the two"
+            raise InvalidParameter(name="force", reason=reason, pointer="/force")
+        async with self._lock(queue):
+            with redriving(trace, source):
+                walk, letter = await find(source, letter_id)
+                ready = await self._ready(letter, edit, source, target, force, trace)
+                _, refused = await send(source, target, [ready], self._observe)
+                if refused:
+                    raise refused[0][1]
+                try:
+                    (removed,) = await walk.remove([letter])
+                except BrokerError as error:
+                    reason = f"the message was sent to {target.queue}, but its dead letter may still be there"
+                    raise OutcomeUnknown(broker=source.broker, reason=reason) from error
+        how = ready.how
+        return RedrivenLetter(letter_id, ready.facts.message_id, target.queue, how == EDITED, how == FORCED, removed)
+
+    async def _ready(
+        self, letter: Letter, edit: LetterEdit | None, source: Route, target: Route, force: bool, trace: Trace | None
+    ) -> ReadyLetter:
+        size = letter.size
+        try:
+            if edit is None:
+                return await turns.run(unchanged, letter, source, target, self._clock(), force, size=size)
+            size += len(edit.data or edit.body or b"")
+            return await turns.run(self._edited, letter, edit, source, target, trace, size=size)
+        except Poison as poison:
+            raise NotRedrivable(letter_id=letter.letter_id, reason=poison.detail) from None
+
+    def _edited(
+        self, letter: Letter, edit: LetterEdit, source: Route, target: Route, trace: Trace | None
+    ) -> ReadyLetter:
+        """The message of an edited letter, validated like a publish to ``target``. It keeps the letter's native headers
+        unless the edit has its own. Raises Poison for new data of a record without an object, or for an old message."""
+        if edit.data is not None:
+            body, at = envelope.with_data(letter.record.body, edit.data), "/edit"
+            queue = _named_queue(body) or target.queue
+        else:
+            body, at = edit.body or b"", "/edit/body"
+            named = _named_queue(body)
+            queue = source.queue if named == source.queue else target.queue
+        try:
+            trace_id = None if trace is None else trace.trace_id
+            publication = envelope.read_publication(body, queue, self._limits, self._clock, trace_id)
+            _refuse_key(publication)
+            outgoing = self._runtime_of(target.queue).outgoing(publication, None, None)
+        except EnvelopeError as error:
+            moved = [Problem(_pointer(at, each.pointer), each.code, each.detail) for each in error.problems]
+            raise type(error)(moved, error.facts.get("trace_id")) from None
+        except UnsupportedByBroker as error:
+            error.facts["pointer"] = at + error.pointer
+            raise
+        sent = publication.envelope
+        if target.policy.has_expired(sent.created_at, self._clock()):
+            raise Poison("message_expired", f"the message is older than ttl_seconds of the queue {target.queue!r}.")
+        if sent.attempts:
+            outgoing = replace(outgoing, body=envelope.with_attempts(sent.body, 0))
+        if not publication.headers:
+            outgoing = replace(outgoing, headers=headers_for(letter, source, target))
+        traceparent = outgoing.headers.get("traceparent")
+        size = len(outgoing.body)
+        facts = Facts(0, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, size, traceparent)
+        return ReadyLetter(letter, outgoing, facts, EDITED)
+
+    def _routes(self, caller: Caller, queue: str, to_queue: str | None, force: bool) -> tuple[Route, Route]:
+        source = self._route(caller, Right.MANAGE, queue)
+        target = source
+        if to_queue is not None and to_queue != queue:
+            target = self._route(caller, Right.SEND, to_queue)
+        if force and is_home(source, target):
+            raise ForceNeedsOtherQueue(queue=queue, pointer="/force")
+        offering(source, DeadStore)
+        return source, target
+
+    def _route(self, caller: Caller, right: Right, queue: str) -> Route:
+        caller.require(right, queue)
+        return self._runtime_of(queue).route
+
+    def _lock(self, queue: str) -> asyncio.Lock:
+        """Excludes two redrives of one queue in this process, which would send letters twice."""
+        return self._locks.setdefault(queue, asyncio.Lock())
+
+    def _beyond(self, trace: Trace | None, source: Route) -> Trace | None:
+        """A trace for a job, which goes on after its request: its span is a child of the request's."""
+        with redriving(trace, source) as span:
+            return self._tracing.of_peer(span.traceparent)
+
+
+class _NamedMeta(Struct):
+    queue: Any = None
+
+
+class _NamedBody(Struct):
+    meta: _NamedMeta | None = None
+    envelope: _NamedBody | None = None
+
+
+def _named_queue(body: bytes) -> str | None:
+    """``meta.queue`` of an envelope or of the envelope in an entry, if it is a string."""
+    try:
+        found = msgspec.json.decode(body, type=_NamedBody)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    inner = found if found.meta is not None or found.envelope is None else found.envelope
+    named = inner.meta.queue if inner.meta is not None else None
+    return named if isinstance(named, str) else None
+
+
+def _refuse_key(publication: Publication) -> None:
+    if publication.idempotency_key is not None:
+        reason = "a dead letter is removed when it was sent, and takes no key"
+        raise InvalidParameter(name="idempotency_key", reason=reason, pointer="/edit/body/idempotency_key")
+
+
+def _pointer(at: str, pointer: str) -> str:
+    """``pointer`` of a body as a pointer of the request. New data are a part of the body, so a problem of another part
+    is one of the edit as a whole."""
+    if at != "/edit" or pointer == "/data" or pointer.startswith("/data/"):
+        return at + pointer
+    return at

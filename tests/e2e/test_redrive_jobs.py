@@ -1,0 +1,154 @@
+"""Redrive jobs in real processes: a kill -9 interrupts them, and every worker answers for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.brokers import registry
+from tests.harness.gateway import ForkedGateway, GatewayProcess, gateway
+from tests.harness.problems import problem
+
+pytestmark = pytest.mark.slow
+
+COUNT = 200
+RATE = 50
+LIMIT_SECONDS = 120
+
+
+@pytest.fixture(params=registry.params(registry.ORDINARY))
+def broker_url(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> str:
+    """A broker that outlives the gateways."""
+    return servers.broker(request.param, tmp_path).url
+
+
+def until(condition: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not become true"
+        time.sleep(0.05)
+
+
+def config(broker_url: str) -> dict[str, Any]:
+    return {"brokers": {"main": {"url": broker_url, "timeout_seconds": 30}}, "default": {"broker": "main"}}
+
+
+def publish_dead_letters(client: httpx.Client, queue: str) -> None:
+    """COUNT dead letters with numbers."""
+    drafts = [{"job": "urn:babel:test:made", "data": {"n": n}} for n in range(COUNT)]
+    assert client.post(f"/queues/{queue}/messages:batch", json=drafts).json()["accepted"] == COUNT
+    left = COUNT
+    while left:
+        answer = client.post(f"/queues/{queue}/messages:receive", json={"max_messages": 100, "wait_seconds": 10})
+        tokens = [message["ack_token"] for message in answer.json()["messages"]]
+        assert client.post(f"/queues/{queue}/messages:reject", json={"ack_tokens": tokens}).status_code == 200
+        left -= len(tokens)
+
+
+def start(client: httpx.Client, queue: str) -> str:
+    """The path of a new job, from its Location."""
+    answer = client.post(f"/queues/{queue}/dead-letters:redrive", json={"background": True, "per_second": RATE})
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["state"] == "running"
+    path = answer.request.url.join(answer.headers["location"]).path
+    assert path == f"/queues/{queue}/redrives/{answer.json()['id']}"
+    return path
+
+
+def numbers(client: httpx.Client, queue: str) -> list[int]:
+    """What is on the queue, received and acked."""
+    found = []
+    while messages := client.post(
+        f"/queues/{queue}/messages:receive", json={"max_messages": 100, "wait_seconds": 1}
+    ).json()["messages"]:
+        found += [message["envelope"]["data"]["n"] for message in messages]
+        tokens = [message["ack_token"] for message in messages]
+        assert client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": tokens}).status_code == 200
+    return found
+
+
+def dead(client: httpx.Client, queue: str) -> int:
+    answer = client.get(f"/queues/{queue}/dead-letters", params={"limit": 1000})
+    return len(answer.json()["dead_letters"])
+
+
+def test_a_killed_job_is_interrupted_and_goes_on_by_request(tmp_path: Path, broker_url: str, queue: str) -> None:
+    process = ForkedGateway(tmp_path, config(broker_url))
+    try:
+        process.start()
+        with process.client() as client:
+            publish_dead_letters(client, queue)
+            path = start(client, queue)
+            until(lambda: client.get(path).json()["redriven"] >= RATE // 2)
+        process.kill()
+        process.start()
+        with process.client() as client:
+            job = client.get(path).json()
+            assert job["state"] == "interrupted"
+            assert 0 < job["redriven"] < COUNT
+            time.sleep(0.5)
+            assert client.get(path).json() == job, "it does not go on by itself"
+            assert [each["id"] for each in client.get(f"/queues/{queue}/redrives").json()["redrives"]] == [job["id"]]
+            # A broker that takes messages needs a moment to notice that their taker is gone.
+            until(lambda: dead(client, queue) > COUNT - job["redriven"] - RATE)
+            assert client.post(f"{path}:resume").json()["state"] == "running"
+            until(lambda: client.get(path).json()["state"] != "running")
+            job = client.get(path).json()
+            assert (job["state"], job["complete"], job["failed"]) == ("completed", True, 0)
+            assert set(numbers(client, queue)) == set(range(COUNT))
+            assert dead(client, queue) == 0
+    finally:
+        process.close()
+    assert process.unforeseen() == []
+
+
+def test_a_stop_interrupts_a_job(tmp_path: Path, broker_url: str, queue: str) -> None:
+    process = ForkedGateway(tmp_path, config(broker_url))
+    try:
+        process.start()
+        with process.client() as client:
+            publish_dead_letters(client, queue)
+            path = start(client, queue)
+            until(lambda: client.get(path).json()["redriven"] > 0)
+        assert process.stop() == 0
+        process.start()
+        with process.client() as client:
+            job = client.get(path).json()
+            assert job["state"] == "interrupted"
+            assert dead(client, queue) == COUNT - job["redriven"]
+            assert sorted(numbers(client, queue)) == list(range(job["redriven"]))
+    finally:
+        process.close()
+    assert process.unforeseen() == []
+
+
+def test_every_worker_polls_and_cancels(tmp_path: Path, queue: str) -> None:
+    with gateway(tmp_path, config(f"sqlite:///{tmp_path}/q.db"), "--workers", "2") as process:
+        with process.client() as client:
+            publish_dead_letters(client, queue)
+            path = start(client, queue)
+        seen = set()
+
+        def both_have_answered() -> bool:
+            seen.add(_answer_of_a_worker(process, path))
+            return len(seen) == 2
+
+        until(both_have_answered)
+        with process.client() as client:
+            assert client.post(f"{path}:cancel").status_code == 200
+            until(lambda: client.get(path).json()["state"] == "cancelled")
+            assert dead(client, queue) == COUNT - client.get(path).json()["redriven"]
+            problem(client.get(f"/queues/{queue}/redrives/other"), 404, "unknown_redrive")
+
+
+def _answer_of_a_worker(process: GatewayProcess, path: str) -> str:
+    """Poll with a connection of its own; the part of the request id that identifies the worker."""
+    with process.client() as client:
+        answer = client.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.headers["x-request-id"].partition("-")[0]
