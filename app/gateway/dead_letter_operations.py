@@ -287,8 +287,8 @@ def _named_queue(body: bytes) -> str | None:
 
 def _refuse_key(publication: Publication) -> None:
     if publication.idempotency_key is not None:
-        reason = "a dead letter is removed when it was sent, and takes no key"
-        raise InvalidParameter(name="idempotency_key", reason=reason, pointer="/edit/body/idempotency_key")
+        detail = "A dead letter is removed when it was sent, and takes no idempotency_key."
+        raise EnvelopeError([Problem("/idempotency_key", "invalid_idempotency_key", detail)])
 
 
 def _pointer(at: str, pointer: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ MAX_KEPT = 100
 
 JobState = Literal["running", "cancelled", "interrupted", "completed", "failed"]
 
+_ID = re.compile(r"[0-9a-f]{20}")
 _RECORD, _LOCK, _CANCEL = "job.json", "lock", "cancel"
 
 
@@ -165,7 +167,7 @@ class RedriveFiles:
 
     def _read(self, queue: str, id: str) -> RedriveJob:
         try:
-            job = self._current(self._directory / id) if id.isalnum() else None
+            job = self._current(self._directory / id) if _ID.fullmatch(id) else None
         except (FileNotFoundError, msgspec.MsgspecError):
             job = None
         if job is None or job.queue != queue:

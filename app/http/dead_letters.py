@@ -14,13 +14,14 @@ from app.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit, RemovalR
 from app.gateway.redrive import RedriveOrder
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer, listed
+from app.http.letter_examples import LETTER_ID
 from app.http.operations import REDRIVE_LETTER_BODY
 from app.http.problems import MethodNotAllowed, detail_of, status_of
 from app.http.schemas import RedriveDeadLetterRequest, from_body, given
 
 _EVERYTHING = views.RedriveRequest()
 LetterId = Annotated[
-    str, Path(description="`letter_id` of a listed dead letter.", examples=[views.LETTER_ID], max_length=1024)
+    str, Path(description="`letter_id` of a listed dead letter.", examples=[LETTER_ID], max_length=1024)
 ]
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
@@ -30,7 +31,10 @@ _ACCEPTED: dict[int | str, dict[str, Any]] = {
     }
 }
 _SOME_FAILED: dict[int | str, dict[str, Any]] = {
-    207: {"model": views.RemovalView, "description": "Some ids failed; see their results."}
+    207: {
+        "model": views.RemovalView,
+        "description": "Some ids failed; see their results.",
+    }
 }
 
 

@@ -22,7 +22,8 @@ from app.gateway.gauges import Gauges
 from app.gateway.routing import Router
 from app.http.envelopes import SCHEMAS
 from app.http.health import READYZ
-from app.http.operations import COMPONENTS, OPERATIONS
+from app.http.letter_examples import EXAMPLES
+from app.http.operations import COMPONENTS, OPERATIONS, json_content
 from app.http.problems import MEANINGS
 from app.http.rest import create_rest
 from app.observe.metrics.recorder import Metrics
@@ -137,6 +138,8 @@ def _operation(path: str, method: str, operation: Json) -> Json:
         if "$ref" not in answer:
             answer["description"] = answer["description"].replace("Successful Response", "The request succeeded.")
             answer["headers"] = answer.get("headers", {}) | _REQUEST_ID
+    for status, example in EXAMPLES.get(operation["operationId"], {}).items():
+        responses[status]["content"] = json_content(responses[status]["content"]["application/json"]["schema"], example)
     probe = operation["operationId"].endswith("z")
     statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
     statuses += _WITH_BODY if method == "post" else ()

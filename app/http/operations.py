@@ -34,6 +34,7 @@ COMPONENTS: Json = msgspec.json.schema_components(
     ],
     ref_template=REF,
 )[1]
+COMPONENTS["DeadLetterEdit"] |= {"minProperties": 1, "maxProperties": 1}
 
 
 def ref(name: str) -> Json:

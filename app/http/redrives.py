@@ -10,10 +10,11 @@ from app.gateway.gateway import Gateway
 from app.gateway.redrive_files import RedriveJob
 from app.http import views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf
+from app.http.letter_examples import JOB_ID
 from app.http.problems import MethodNotAllowed
 
 _VERBS = (":cancel", ":resume")
-JobId = Annotated[str, Path(description="`id` of a job.", examples=["019a3c5e7f10a1b2c3d4"], max_length=1024)]
+JobId = Annotated[str, Path(description="`id` of a job.", examples=[JOB_ID], max_length=1024)]
 
 
 def routes(gateway: Gateway) -> APIRouter:
@@ -30,8 +31,7 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.get("/redrives/{id}", operation_id="get_redrive", summary="Get a redrive job")
     async def get_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> views.RedriveJobView:
         """Return the state of a job. Every process of the host that started it can answer; another host answers 404."""
-        if id.endswith(_VERBS):
-            raise MethodNotAllowed(allow="POST")
+        _no_verb(id)
         return _view(await letters.job(caller, queue, id))
 
     @router.post("/redrives/{id}:cancel", operation_id="cancel_redrive", summary="Cancel a redrive job")
@@ -48,7 +48,18 @@ def routes(gateway: Gateway) -> APIRouter:
         """
         return _view(await letters.resume_job(caller, queue, id, trace))
 
+    @router.api_route("/redrives/{id}", methods=["POST", "PUT", "PATCH", "DELETE", "OPTIONS"], include_in_schema=False)
+    async def refuse_method(id: str) -> None:
+        """Name the methods of a path that ends with a verb; the framework would name those of the path without it."""
+        _no_verb(id)
+        raise MethodNotAllowed(allow="GET, HEAD")
+
     return router
+
+
+def _no_verb(id: str) -> None:
+    if id.endswith(_VERBS):
+        raise MethodNotAllowed(allow="POST")
 
 
 def _view(job: RedriveJob) -> views.RedriveJobView:

@@ -6,13 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.http.letter_examples import LETTER_ID
+
 Milliseconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="Unix milliseconds UTC.")]
 Reason = Annotated[
     Literal["failed", "unknown_urn", "poison"],
     Field(description="The contract's reasons. A letter of another program may have another one, and matches none."),
 ]
 Text = Annotated[str, Field(min_length=1, max_length=1024)]
-LETTER_ID = "5f2b8c0d9e1a47368b7d2c4f6a0e1b93"
 LetterIds = Annotated[
     list[Annotated[str, Field(min_length=1, max_length=64, examples=[LETTER_ID])]], Field(min_length=1, max_length=1000)
 ]

@@ -130,8 +130,8 @@ async def test_an_edit(client, queue):
         ({"edit": {"body": {"envelope": {"job": "a"}}}}, 422, "invalid_data", "/edit/body/envelope/data"),
         (
             {"edit": {"body": {"envelope": {"job": "a", "data": {}}, "idempotency_key": "k"}}},
-            400,
-            "invalid_parameter",
+            422,
+            "invalid_idempotency_key",
             "/edit/body/idempotency_key",
         ),
         ({"edit": {}}, 400, "invalid_parameter", "/edit"),
@@ -225,6 +225,7 @@ async def test_a_job_over_http(client, queue):
         ("PUT", "dead-letters/x:redrive", "POST"),
         ("GET", "redrives/x:cancel", "POST"),
         ("GET", "redrives/x:resume", "POST"),
+        ("OPTIONS", "redrives/x:resume", "POST"),
         ("POST", "redrives/x", "GET, HEAD"),
     ],
 )

@@ -191,6 +191,21 @@ async def test_the_examples_work(client, exported):
                 assert nobodys in (False, "invalid_ack_token", "unknown_dead_letter"), (path, answer.text)
 
 
+def test_the_examples_of_answers_fit_their_schemas(exported):
+    contents = [
+        content
+        for _, _, operation in operations(exported)
+        for status, answer in operation["responses"].items()
+        if status < "300"
+        for content in answer.get("content", {}).values()
+        if "example" in content
+    ]
+    assert len(contents) > 10
+    for content in contents:
+        schema = {**content["schema"], "components": exported["components"]}
+        jsonschema.Draft202012Validator(schema).validate(content["example"])
+
+
 async def test_answers_fit_their_schemas(client, exported, queue):
     """What the hot endpoints answer is encoded without a schema, so it is held against it here."""
 

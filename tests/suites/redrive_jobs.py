@@ -189,7 +189,7 @@ class TestRedriveJobs:
     async def test_an_unknown_job(self, world: World, queue: str) -> None:
         process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
         job = await ended(process, await start(process))
-        for unknown in ("0" * 20, "..", "a/b"):
+        for unknown in ("0" * 20, "0" * 500, "..", "a/b"):
             with pytest.raises(UnknownRedrive):
                 await process.gateway.letters.job(ANYONE, world.queue, unknown)
         with pytest.raises(UnknownRedrive):
