@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from app.clock import Clock
-from app.envelope.contract import BLANK, INT64_MAX, INT64_MIN, Envelope, Lang, Limits, Publication, Received, is_id
+from app.envelope.contract import BLANK, INT64_MAX, INT64_MIN, MAX_ID, Envelope, Lang, Limits, Publication, Received
 from app.envelope.options import OPTIONS, option_problems
 from app.envelope.publication import check_size, new_ids, read_any
 from app.envelope.reception import inspect_any, read_depth
@@ -125,17 +125,15 @@ def read_ordinary(
         frame.job, frame.trace_id = frame.job.strip(BLANK), frame.trace_id.strip(BLANK)
         frame.attempts, meta.created_at, meta.schema_version = 0, clock(), 1
         meta.queue, meta.lang = queue, meta.lang or "python"
-    elif not is_id(meta.id):
+    elif meta.id is UNSET or len(meta.id) > MAX_ID or not (meta.id.isascii() and meta.id.isprintable()):
         return None
     job, traced, id_ = frame.job, frame.trace_id, meta.id
     attempts, created_at, lang = frame.attempts, meta.created_at, meta.lang
-    if attempts is UNSET or id_ is UNSET or created_at is UNSET or lang is UNSET or meta.queue is UNSET:
-        return None
-    if traced is UNSET:
+    if attempts is UNSET or traced is UNSET or created_at is UNSET or lang is UNSET or meta.queue is UNSET:
         return None
     if meta.schema_version != 1 or not (0 <= attempts <= INT64_MAX and 0 <= created_at <= INT64_MAX):
         return None
-    if not (job.strip(BLANK) and traced.strip(BLANK)):
+    if not (job.strip(BLANK) and traced.strip(BLANK) and id_.strip(BLANK)):
         return None
     frame.data = _compacted(raw, escapes)
     if meta.ext is not UNSET:
