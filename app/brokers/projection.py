@@ -20,14 +20,15 @@ class NativeHeader(Struct, frozen=True):
 class NativeWrite(Struct, frozen=True):
     """One write of a publish, in the broker's own words.
 
-    ``operation``: the command or statement. ``target``: where it writes. ``body``: the bytes of the message as stored;
-    None for a write without a body. ``assigned``: the names of the ``properties`` and ``headers`` that get their value
-    when the message is written; they show a value of the kind that they would get. Values are JSON.
+    ``operation``: the command or statement. ``target``: where it writes. ``fields``: the values beside body and
+    headers. ``body``: the bytes of the message as stored; None for a write without a body. ``assigned``: the names of
+    the ``fields`` and ``headers`` that get their value when the message is written; they show a value of the kind that
+    they would get. Values are JSON.
     """
 
     operation: str
     target: Mapping[str, str | bool]
-    properties: Mapping[str, Any] = {}
+    fields: Mapping[str, Any] = {}
     headers: Mapping[str, NativeHeader] = {}
     body: bytes | None = None
     assigned: Sequence[str] = ()

@@ -362,7 +362,7 @@ class NativeWriteView(View):
         "`table`.",
         examples=[{"exchange": "", "routing_key": "emails", "mandatory": True}],
     )
-    properties: dict[str, Any] = Field(
+    fields: dict[str, Any] = Field(
         description="The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` "
         "is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. "
         "SQLite: the other columns of the row.",
@@ -372,7 +372,7 @@ class NativeWriteView(View):
     body: str | None = Field(description="The bytes as stored, as text. `null`: none, or not UTF-8.")
     body_base64: str | None = Field(description="The bytes as stored, where they are not UTF-8.")
     assigned: list[str] = Field(
-        description="The properties and headers that get their value when the message is written, such as the id of a "
+        description="The fields and headers that get their value when the message is written, such as the id of a "
         "row or the time. The value shown is an example."
     )
 

@@ -197,7 +197,7 @@ async def test_validate_shows_what_would_be_written_and_writes_nothing(client, q
     message, ready = seen["writes"]
     assert (message["operation"], message["target"]) == ("INSERT", {"table": "messages"})
     assert json.loads(message["body"]) == seen["envelope"]
-    assert (message["body_base64"], message["properties"]["headers"], message["headers"]) == (None, None, {})
+    assert (message["body_base64"], message["fields"]["headers"], message["headers"]) == (None, None, {})
     assert ready["target"] == {"table": "ready"} and ready["body"] is None
     assert (seen["delay_seconds"], seen["ordering_key"], seen["idempotency"]) == (0, None, None)
     assert seen["size_bytes"] == len(json.dumps(seen["envelope"], separators=(",", ":"))) + 1  # the zero of 1.10
@@ -208,5 +208,5 @@ async def test_validate_shows_what_would_be_written_and_writes_nothing(client, q
     seen = (await client.post(f"{url}:validate?delay_seconds=60", json=entry)).json()
     assert (seen["delay_seconds"], seen["ordering_key"], seen["idempotency"]["broker"]) == (60, "a", "local")
     message, held = seen["writes"]
-    assert (message["properties"]["headers"], held["target"]) == ('{"x":"1"}', {"table": "held"})
+    assert (message["fields"]["headers"], held["target"]) == ('{"x":"1"}', {"table": "held"})
     assert held["assigned"] == ["id", "queue_id", "until"]

@@ -28,7 +28,7 @@ def fixed(write: NativeWrite, assigned: Sequence[str], timed_members: Sequence[s
     """``write`` without what another write of the same message has different."""
     body = write.body
     if body is not None:
-        if isinstance(random := write.properties.get("id"), str):
+        if isinstance(random := write.fields.get("id"), str):
             assert body.startswith(random.encode() + b":")
             body = body[len(random) :]
         for name in timed_members:
@@ -36,7 +36,7 @@ def fixed(write: NativeWrite, assigned: Sequence[str], timed_members: Sequence[s
             assert count == 1
     return replace(
         write,
-        properties={name: value for name, value in write.properties.items() if name not in assigned},
+        fields={name: value for name, value in write.fields.items() if name not in assigned},
         headers={name: value for name, value in write.headers.items() if name not in assigned},
         body=body,
         assigned=(),
@@ -44,7 +44,7 @@ def fixed(write: NativeWrite, assigned: Sequence[str], timed_members: Sequence[s
 
 
 def values(write: NativeWrite, names: Sequence[str]) -> dict[str, Any]:
-    return {name: write.properties[name] if name in write.properties else write.headers[name].value for name in names}
+    return {name: write.fields[name] if name in write.fields else write.headers[name].value for name in names}
 
 
 def is_near(shown: object, found: object) -> bool:

@@ -84,8 +84,8 @@ async def test_what_a_job_asks_for_is_shown_as_it_is_stored(
     (shown,) = await one.projection(native, Outgoing(JOB))
     assert await one.publish(native, [Outgoing(JOB)]) == [None]
     (stored,) = await broker.stored(queue, delayed=False)
-    assert dict(shown.properties) == stored.properties
-    assert (shown.properties["priority"], shown.properties["expiration"]) == (8, "1500")
+    assert dict(shown.fields) == stored.fields
+    assert (shown.fields["priority"], shown.fields["expiration"]) == (8, "1500")
     assert shown.headers.keys() == stored.headers.keys()
     for name in ("x-ojs-max-attempts", "x-ojs-tags", "x-ojs-attempt", "x-ojs-queue"):
         assert shown.headers[name] == stored.headers[name]
