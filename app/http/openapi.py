@@ -123,7 +123,8 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
     paths = {**OPERATIONS, **made["paths"]}
     whole = {
         "openapi": made["openapi"],
-        "info": made["info"] | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "info": made["info"]
+        | {"contact": {"name": "The babelgate project"}, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": prefix or "/"}],
         "security": [{"bearer": []}, {}],
         "tags": made["tags"],
@@ -150,7 +151,7 @@ def _path(path: str, operations: dict[str, Json]) -> Json:
 
 def _operation(path: str, method: str, operation: Json) -> Json:
     """Add the parts that all operations of a kind share; order the answers by status."""
-    parameters = [each for each in operation.get("parameters", ()) if each["in"] != "path"]
+    parameters = [_parameter(each) for each in operation.get("parameters", ()) if each["in"] != "path"]
     responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
     examples = ANSWERS.get(operation["operationId"], {})
     for status, answer in responses.items():
@@ -179,6 +180,15 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     if probe and path != READYZ:
         made["security"] = []
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
+
+
+def _parameter(parameter: Json) -> Json:
+    """Describe the parameter itself, with its default, and not its schema."""
+    kept = {name: value for name, value in parameter["schema"].items() if name not in ("description", "default")}
+    text = parameter.get("description", parameter["schema"].get("description", ""))
+    if (default := parameter["schema"].get("default")) is not None:
+        text += f" Default: {json.dumps(default)}."
+    return parameter | {"description": text, "schema": kept}
 
 
 def _named(schemas: Json) -> Json:

@@ -211,7 +211,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "responses": {
                 "409": {"$ref": "#/components/responses/Problem409"},
                 "201": {
-                    "description": "The broker has durably accepted the message, now or at the first request with its key.",
+                    "description": "The broker has durably accepted the message, now or at the first use of its key.",
                     "headers": _REPLAYED,
                     "content": json_content(ref("Receipt")),
                     "links": {

@@ -37,7 +37,7 @@ class DeadLetterQuery(Strict):
     job: Text | None = None
     """Only dead letters of this `job`."""
     reason: Annotated[str, Field(min_length=1, max_length=1024, examples=["failed"])] | None = None
-    """Only dead letters with this reason, such as `failed`, `rejected`, `poison` or `expired`."""
+    """Only dead letters with this reason, such as `failed` or `poison`."""
     before: Milliseconds | None = Field(
         default=None, description="Dead-lettered before this time; Unix milliseconds UTC."
     )
@@ -265,7 +265,7 @@ class DeadLetterView(View):
     trace_id: str | None
     """The `trace_id` of the message; `null` when its body has none."""
     reason: str | None
-    """Why the message was dead-lettered, such as `failed`, `rejected`, `poison` or `expired`."""
+    """Why the message was dead-lettered, such as `failed` or `poison`."""
     error: str | None
     """The error that the consumer or the gateway gave."""
     failed_at: int | None
