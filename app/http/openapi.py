@@ -99,7 +99,13 @@ _REQUEST_ID: Json = {
 }
 _SECONDS = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
-    401: {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": 'Bearer realm="babelgate"'}}},
+    401: {
+        "WWW-Authenticate": {
+            "description": "How to authenticate: with a bearer token.",
+            "required": True,
+            "schema": {"type": "string", "const": 'Bearer realm="babelgate"'},
+        }
+    },
     409: _SECONDS,
     429: _SECONDS,
     503: _SECONDS,
@@ -132,7 +138,6 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         "components": {
             "schemas": dict(sorted({**_named(schemas), **_named(COMPONENTS), **SCHEMAS, "Problem": _PROBLEM}.items())),
             "responses": dict(_problems()),
-            "parameters": {"QueueName": _QUEUE},
             "examples": {
                 name: {"summary": body["title"], "value": body} for name, (_, body) in sorted(_EXAMPLES.items())
             },
@@ -146,7 +151,8 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
 
 def _path(path: str, operations: dict[str, Json]) -> Json:
     item: Json = {method: _operation(path, method, operation) for method, operation in operations.items()}
-    return {"parameters": [{"$ref": "#/components/parameters/QueueName"}], **item} if "{queue}" in path else item
+    # Not a reference: Swagger UI shows a parameter of a path without its name then.
+    return {"parameters": [_QUEUE], **item} if "{queue}" in path else item
 
 
 def _operation(path: str, method: str, operation: Json) -> Json:

@@ -115,12 +115,17 @@ def test_a_conflict_means_something_else_to_each_kind_of_operation(document):
 
 def members(document):
     """Place and schema of everything that has a name: parameters, headers, and the properties of schemas."""
+    answers = [*document["components"].get("responses", {}).items()]
+    for item in document["paths"].values():
+        for each in item.get("parameters", ()):
+            yield f"path {each['name']}", each["name"], each
     for operation in operations(document):
         for each in operation.get("parameters", ()):
             yield f"{operation['operationId']} {each['in']} {each['name']}", each["name"], each | each["schema"] | each
-        for status, answer in operation["responses"].items():
-            for name, header in answer.get("headers", {}).items():
-                yield f"{operation['operationId']} {status} header {name}", name, header
+        answers += [(f"{operation['operationId']} {status}", each) for status, each in operation["responses"].items()]
+    for place, answer in answers:
+        for name, header in answer.get("headers", {}).items():
+            yield f"{place} header {name}", name, header
     for name, schema in document["components"]["schemas"].items():
         for member, kind in schema.get("properties", {}).items():
             yield f"{name}.{member}", member, kind
