@@ -295,8 +295,10 @@ def _errors() -> Iterator[tuple[str, BabelgateError]]:
         if cls is EnvelopeSyntaxError:
             yield cls.code, EnvelopeSyntaxError([Problem("", cls.code, "The body is not JSON: it is truncated.")])
         else:
-            facts = _FACTS | _SPECIAL.get(cls.code, {})
-            yield cls.code, cls(**facts)
+            try:
+                yield cls.code, cls(**_FACTS | _SPECIAL.get(cls.code, {}))
+            except KeyError as error:
+                raise ValueError(f"Add the fact {error} of {cls.code} to _SPECIAL in app/http/examples.py.") from None
     for code, (pointer, reason, facts) in _UNSUPPORTED.items():
         yield code, UnsupportedByBroker(code, pointer, reason, **facts)
     for code, (pointer, sentence) in _SENTENCES.items():

@@ -112,8 +112,6 @@ _STATUS_HEADERS: dict[int, Json] = {
 }
 _MEMBERS = ("operationId", "tags", "summary", "description", "parameters", "requestBody", "responses", "security")
 _VIEW = "View"
-# 405 belongs to a path, not to one of its operations.
-_EXAMPLES = {name: (status, body) for name, (status, body) in problem_examples().items() if status != 405}
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
@@ -126,6 +124,8 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
     schemas = made["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    # 405 belongs to a path, not to one of its operations.
+    problems = {name: each for name, each in sorted(problem_examples().items()) if each[0] != 405}
     paths = {**OPERATIONS, **made["paths"]}
     whole = {
         "openapi": made["openapi"],
@@ -137,10 +137,8 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
         "paths": {path: _path(path, operations) for path, operations in paths.items()},
         "components": {
             "schemas": dict(sorted({**_named(schemas), **_named(COMPONENTS), **SCHEMAS, "Problem": _PROBLEM}.items())),
-            "responses": dict(_problems()),
-            "examples": {
-                name: {"summary": body["title"], "value": body} for name, (_, body) in sorted(_EXAMPLES.items())
-            },
+            "responses": dict(_problems(problems)),
+            "examples": {name: {"summary": body["title"], "value": body} for name, (_, body) in problems.items()},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
@@ -233,7 +231,7 @@ def _generated(answer: Json) -> bool:
     return str(answer.get("content", {}).get("application/json", {}).get("schema", {})).find("HTTPValidation") >= 0
 
 
-def _problems() -> Iterator[tuple[str, Json]]:
+def _problems(examples: dict[str, tuple[int, Json]]) -> Iterator[tuple[str, Json]]:
     for status in sorted({meaning.status for meaning in MEANINGS.values()} - {405}):
         titles = sorted({meaning.title for meaning in MEANINGS.values() if meaning.status == status})
         yield (
@@ -246,7 +244,7 @@ def _problems() -> Iterator[tuple[str, Json]]:
                         "schema": {"$ref": "#/components/schemas/Problem"},
                         "examples": {
                             name: {"$ref": f"#/components/examples/{name}"}
-                            for name, (of, _) in sorted(_EXAMPLES.items())
+                            for name, (of, _) in examples.items()
                             if of == status
                         },
                     }
