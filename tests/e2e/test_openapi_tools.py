@@ -127,7 +127,7 @@ def _breaking_entries(changelog: str) -> Iterator[str]:
     unreleased = re.split(r"^## ", changelog, flags=re.M)[1]
     assert unreleased.startswith("[Unreleased]")
     for entry in re.split(r"^- ", unreleased, flags=re.M):
-        if "**Breaking**" in entry:
+        if re.search(r"\*\*Breaking\b", entry):
             yield " ".join(entry.split())
 
 
