@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast test-deps test-broker test-clients clients clients-deps bench check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -50,19 +50,26 @@ test-fast: .venv/installed-dev
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
+# What the OpenAPI document is worth: linters, generators and their clients, and what breaks clients since the release.
+lint-api: test-deps
+	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
+
 # What the tests need beside Python: real brokers, Java with an archive of Spark's classes, a browser, Prometheus (its
-# programs; no service), the official conformance suite, a generator of clients, and Go for what it generates.
+# programs; no service), the official conformance suite, generators of clients with Go and Node.js for what they generate,
+# and linters of the OpenAPI document.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
 	@command -v go >/dev/null || .ci/packages golang-go
+	@command -v npm >/dev/null || .ci/packages nodejs npm
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.openapi_generator
+	$(BIN)/python -m tests.harness.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm
 
 test-broker: test-deps

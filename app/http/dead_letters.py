@@ -12,27 +12,27 @@ from app.errors import InvalidParameter
 from app.gateway.gateway import Gateway
 from app.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit, RemovalResult
 from app.gateway.redrive import RedriveOrder
-from app.http import views
+from app.http import letter_views, views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer, listed
 from app.http.letter_examples import LETTER_ID
 from app.http.operations import REDRIVE_LETTER_BODY
 from app.http.problems import MethodNotAllowed, detail_of, status_of
 from app.http.schemas import RedriveDeadLetterRequest, from_body, given
 
-_EVERYTHING = views.RedriveRequest()
+_EVERYTHING = letter_views.RedriveRequest()
 LetterId = Annotated[
     str, Path(description="`letter_id` of a listed dead letter.", examples=[LETTER_ID], max_length=1024)
 ]
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
-        "model": views.RedriveJobView,
+        "model": letter_views.RedriveJobView,
         "description": "With `background`: the job has begun.",
         "headers": {"Location": {"description": "The job, relative to this request.", "schema": {"type": "string"}}},
     }
 }
 _SOME_FAILED: dict[int | str, dict[str, Any]] = {
     207: {
-        "model": views.RemovalView,
+        "model": letter_views.RemovalView,
         "description": "Some ids failed; see their results.",
     }
 }
@@ -47,10 +47,10 @@ def routes(gateway: Gateway) -> APIRouter:
         "/dead-letters",
         operation_id="list_dead_letters",
         summary="List dead letters",
-        response_model=views.DeadLetterPageView,
+        response_model=letter_views.DeadLetterPageView,
     )
     async def list_dead_letters(
-        caller: CallerOf, queue: QueueName, parameters: Annotated[views.DeadLetterQuery, Query()]
+        caller: CallerOf, queue: QueueName, parameters: Annotated[letter_views.DeadLetterQuery, Query()]
     ) -> Response:
         """Return a page of the dead letters that meet all given conditions, oldest first. A page may be empty and still
         have a next page; large dead letters reduce the number returned below `limit`."""
@@ -66,11 +66,11 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="redrive_dead_letters",
         summary="Redrive dead letters",
         dependencies=NO_PARAMETERS,
-        response_model=views.RedriveResultView,
+        response_model=letter_views.RedriveResultView,
         responses=_ACCEPTED,
     )
     async def redrive_dead_letters(
-        caller: CallerOf, queue: QueueName, trace: TraceOf, parameters: views.RedriveRequest = _EVERYTHING
+        caller: CallerOf, queue: QueueName, trace: TraceOf, parameters: letter_views.RedriveRequest = _EVERYTHING
     ) -> Response:
         """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
 
@@ -79,27 +79,29 @@ def routes(gateway: Gateway) -> APIRouter:
         order = _order(parameters)
         if parameters.background:
             job = await letters.start_job(caller, queue, order, parameters.to_queue, trace)
-            answer = views.RedriveJobView.model_validate(job).model_dump_json()
+            answer = letter_views.RedriveJobView.model_validate(job).model_dump_json()
             headers = {"location": f"redrives/{job.id}"}
             return Response(answer, 202, headers, media_type="application/json")
         result = await letters.redrive(caller, queue, order, parameters.to_queue, trace)
-        return Response(views.RedriveResultView.model_validate(result).model_dump_json(), media_type="application/json")
+        return Response(
+            letter_views.RedriveResultView.model_validate(result).model_dump_json(), media_type="application/json"
+        )
 
     @router.post(
         "/dead-letters:delete",
         operation_id="delete_dead_letters",
         summary="Delete dead letters",
         dependencies=NO_PARAMETERS,
-        response_model=views.RemovalView,
+        response_model=letter_views.RemovalView,
         responses=_SOME_FAILED,
     )
     async def delete_dead_letters(
-        caller: CallerOf, queue: QueueName, parameters: views.DeleteDeadLettersRequest
+        caller: CallerOf, queue: QueueName, parameters: letter_views.DeleteDeadLettersRequest
     ) -> Response:
         """Remove the dead letters with these ids. Requires the right `manage`."""
         results = await letters.remove(caller, queue, parameters.ids)
         failed = sum(result.error is not None for result in results)
-        made = views.RemovalView(
+        made = letter_views.RemovalView(
             removed=len(results) - failed, failed=failed, results=[_result(result) for result in results]
         )
         text = made.model_dump_json(exclude_none=True)
@@ -120,12 +122,12 @@ def routes(gateway: Gateway) -> APIRouter:
         operation_id="redrive_dead_letter",
         summary="Redrive one dead letter",
         dependencies=NO_PARAMETERS,
-        response_model=views.RedrivenLetterView,
+        response_model=letter_views.RedrivenLetterView,
         openapi_extra={"requestBody": REDRIVE_LETTER_BODY},
     )
     async def redrive_dead_letter(
         caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, request: Request
-    ) -> views.RedrivenLetterView:
+    ) -> letter_views.RedrivenLetterView:
         """Send one dead letter back, edited if `edit` is given: publish, wait for the confirm, then remove.
 
         An edited message is validated like a publish, with the same codes; a pointer leads into this request. It starts
@@ -139,14 +141,14 @@ def routes(gateway: Gateway) -> APIRouter:
             data, draft = given(wanted.edit.data), given(wanted.edit.body)
             edit = LetterEdit(None if data is None else bytes(data), None if draft is None else bytes(draft))
         sent = await letters.redrive_one(caller, queue, letter_id, wanted.to_queue, edit, wanted.force, trace)
-        return views.RedrivenLetterView.model_validate(sent)
+        return letter_views.RedrivenLetterView.model_validate(sent)
 
     @router.get(
         "/dead-letters/{letter_id}",
         operation_id="get_dead_letter",
         summary="Get one dead letter",
         dependencies=NO_PARAMETERS,
-        response_model=views.DeadLetterView,
+        response_model=letter_views.DeadLetterView,
     )
     async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId) -> Response:
         """Return the oldest dead letter with this id. The gateway reads the dead letters before it to find it."""
@@ -177,7 +179,7 @@ def routes(gateway: Gateway) -> APIRouter:
     return router
 
 
-def _order(parameters: views.RedriveRequest) -> RedriveOrder:
+def _order(parameters: letter_views.RedriveRequest) -> RedriveOrder:
     if parameters.ids is not None and parameters.filter is not None:
         raise InvalidParameter(name="ids", reason="ids and filter cannot be used together", pointer="/ids")
     if parameters.background and parameters.dry_run:
@@ -199,11 +201,11 @@ def _no_verb(letter_id: str) -> None:
         raise MethodNotAllowed(allow="POST")
 
 
-def _result(result: RemovalResult) -> views.RemovalResultView:
+def _result(result: RemovalResult) -> letter_views.RemovalResultView:
     error = result.error
     if error is None:
-        return views.RemovalResultView(letter_id=result.letter_id, status=200)
-    return views.RemovalResultView(
+        return letter_views.RemovalResultView(letter_id=result.letter_id, status=200)
+    return letter_views.RemovalResultView(
         letter_id=result.letter_id,
         status=status_of(error),
         code=error.problem_code,

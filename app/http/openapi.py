@@ -21,11 +21,13 @@ from app.gateway.gateway import Gateway
 from app.gateway.gauges import Gauges
 from app.gateway.routing import Router
 from app.http.envelopes import SCHEMAS
+from app.http.examples import ANSWERS, BODIES, problem_examples
 from app.http.health import READYZ
 from app.http.letter_examples import EXAMPLES
-from app.http.operations import COMPONENTS, OPERATIONS, json_content
+from app.http.operations import COMPONENTS, OPERATIONS
 from app.http.problems import MEANINGS
 from app.http.rest import create_rest
+from app.http.statuses import meaning_for_caller
 from app.observe.metrics.recorder import Metrics
 
 Json = dict[str, Any]
@@ -50,15 +52,27 @@ _PROBLEM: Json = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "instance", "code", "retryable", "trace_id", "errors"],
     "properties": {
-        "type": {"type": "string", "format": "uri", "examples": ["urn:babelgate:problem:lease_lost"]},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
+        "type": {
+            "type": "string",
+            "format": "uri",
+            "description": "`urn:babelgate:problem:` and the code.",
+            "examples": ["urn:babelgate:problem:lease_lost"],
+        },
+        "title": {
+            "type": "string",
+            "description": "The kind of problem in a few words; the same for each problem of a code.",
+        },
+        "status": {"type": "integer", "description": "The HTTP status."},
+        "detail": {"type": "string", "description": "What went wrong this time, in sentences for people."},
         "instance": {"type": "string", "description": "The path of the request; empty when it could not be read."},
         "code": {"type": "string", "description": "Stable code, for programs.", "examples": ["lease_lost"]},
-        "retryable": {"type": "boolean"},
-        "trace_id": {"type": ["string", "null"]},
-        "errors": {"type": "array", "items": {"$ref": "#/components/schemas/Defect"}},
+        "retryable": {"type": "boolean", "description": "Whether the same request may succeed later."},
+        "trace_id": {"type": ["string", "null"], "description": "The `trace_id` of the message, when it is known."},
+        "errors": {
+            "type": "array",
+            "description": "Each defect of the body; empty when the problem has no place in the body.",
+            "items": {"$ref": "#/components/schemas/Defect"},
+        },
         "actual": {
             "description": "With 413: the size that was sent.",
             "anyOf": [{"type": "integer"}, {"type": "string"}],
@@ -86,7 +100,13 @@ _REQUEST_ID: Json = {
 }
 _SECONDS = {"Retry-After": {"description": "Seconds to wait before a retry.", "schema": {"type": "integer"}}}
 _STATUS_HEADERS: dict[int, Json] = {
-    401: {"WWW-Authenticate": {"required": True, "schema": {"type": "string", "const": 'Bearer realm="babelgate"'}}},
+    401: {
+        "WWW-Authenticate": {
+            "description": "How to authenticate: with a bearer token.",
+            "required": True,
+            "schema": {"type": "string", "const": 'Bearer realm="babelgate"'},
+        }
+    },
     409: _SECONDS,
     429: _SECONDS,
     503: _SECONDS,
@@ -105,51 +125,78 @@ def document(rest: FastAPI, prefix: str = "") -> Json:
     schemas = made["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
+    # 405 belongs to a path, not to one of its operations.
+    problems = {name: each for name, each in sorted(problem_examples().items()) if each[0] != 405}
     paths = {**OPERATIONS, **made["paths"]}
     whole = {
         "openapi": made["openapi"],
-        "info": made["info"] | {"license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
+        "info": made["info"]
+        | {"contact": {"name": "The babelgate project"}, "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"}},
         "servers": [{"url": prefix or "/"}],
         "security": [{"bearer": []}, {}],
         "tags": made["tags"],
         "paths": {path: _path(path, operations) for path, operations in paths.items()},
         "components": {
             "schemas": dict(sorted({**_named(schemas), **_named(COMPONENTS), **SCHEMAS, "Problem": _PROBLEM}.items())),
-            "responses": dict(_problems()),
-            "parameters": {"QueueName": _QUEUE},
+            "responses": dict(_problems(problems)),
+            "examples": {name: {"summary": body["title"], "value": body} for name, (_, body) in problems.items()},
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
+    _move_examples(whole)
     explicit: Json = _explicit(whole)
     return explicit
 
 
 def _path(path: str, operations: dict[str, Json]) -> Json:
     item: Json = {method: _operation(path, method, operation) for method, operation in operations.items()}
-    return {"parameters": [{"$ref": "#/components/parameters/QueueName"}], **item} if "{queue}" in path else item
+    # Not a reference: Swagger UI shows a parameter of a path without its name then.
+    return {"parameters": [_QUEUE], **item} if "{queue}" in path else item
 
 
 def _operation(path: str, method: str, operation: Json) -> Json:
     """Add the parts that all operations of a kind share; order the answers by status."""
     # The document names the queue once for all operations of a path.
-    parameters = [each for each in operation.get("parameters", ()) if (each["in"], each["name"]) != ("path", "queue")]
+    parameters = [
+        _parameter(each) for each in operation.get("parameters", ()) if (each["in"], each["name"]) != ("path", "queue")
+    ]
     responses = {status: dict(answer) for status, answer in operation["responses"].items() if not _generated(answer)}
-    for answer in responses.values():
+    examples = (ANSWERS | EXAMPLES).get(operation["operationId"], {})
+    for status, answer in responses.items():
         if "$ref" not in answer:
-            answer["description"] = answer["description"].replace("Successful Response", "The request succeeded.")
+            if answer["description"] == "Successful Response":
+                answer["description"] = meaning_for_caller(operation["operationId"], method, int(status))
             answer["headers"] = answer.get("headers", {}) | _REQUEST_ID
-    for status, example in EXAMPLES.get(operation["operationId"], {}).items():
-        responses[status]["content"] = json_content(responses[status]["content"]["application/json"]["schema"], example)
+            answer["content"] = {
+                kind: {"example": examples[status], **content} if status in examples else content
+                for kind, content in answer.get("content", {}).items()
+            }
+            if not answer["content"]:
+                del answer["content"]
     probe = operation["operationId"].endswith("z")
     statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
     statuses += _WITH_BODY if method == "post" else ()
     statuses += _WITH_BROKER if "{queue}" in path else (503,) if probe else ()
     for status in statuses:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
+    for status, answer in responses.items():
+        if "$ref" in answer:
+            # OpenAPI 3.1: the description beside a reference replaces that of the component.
+            meaning = meaning_for_caller(operation["operationId"], method, int(status))
+            responses[status] = {**answer, "description": meaning}
     made = operation | {"parameters": parameters, "responses": dict(sorted(responses.items()))}
     if probe and path != READYZ:
         made["security"] = []
     return {name: made[name] for name in _MEMBERS if name in made and (name != "parameters" or parameters)}
+
+
+def _parameter(parameter: Json) -> Json:
+    """Describe the parameter itself, with its default, and not its schema."""
+    kept = {name: value for name, value in parameter["schema"].items() if name not in ("description", "default")}
+    text = parameter.get("description", parameter["schema"].get("description", ""))
+    if (default := parameter["schema"].get("default")) is not None:
+        text += f" Default: {json.dumps(default)}."
+    return parameter | {"description": text, "schema": kept}
 
 
 def _named(schemas: Json) -> Json:
@@ -190,8 +237,7 @@ def _generated(answer: Json) -> bool:
     return str(answer.get("content", {}).get("application/json", {}).get("schema", {})).find("HTTPValidation") >= 0
 
 
-def _problems() -> Iterator[tuple[str, Json]]:
-    # 405 belongs to a path, not to one of its operations.
+def _problems(examples: dict[str, tuple[int, Json]]) -> Iterator[tuple[str, Json]]:
     for status in sorted({meaning.status for meaning in MEANINGS.values()} - {405}):
         titles = sorted({meaning.title for meaning in MEANINGS.values() if meaning.status == status})
         yield (
@@ -199,9 +245,36 @@ def _problems() -> Iterator[tuple[str, Json]]:
             {
                 "description": " · ".join(titles),
                 "headers": _REQUEST_ID | _STATUS_HEADERS.get(status, {}),
-                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                "content": {
+                    "application/problem+json": {
+                        "schema": {"$ref": "#/components/schemas/Problem"},
+                        "examples": {
+                            name: {"$ref": f"#/components/examples/{name}"}
+                            for name, (of, _) in examples.items()
+                            if of == status
+                        },
+                    }
+                },
             },
         )
+
+
+def _move_examples(whole: Json) -> None:
+    """Move the examples of request bodies into their schemas: openapi-generator warns of each at a body of a class."""
+    schemas = whole["components"]["schemas"]
+    for item in whole["paths"].values():
+        for method, operation in item.items():
+            body = operation.get("requestBody", {}) if method != "parameters" else {}
+            for content in body.get("content", {}).values():
+                named = content.pop("examples", {}).values()
+                examples = [each["value"] for each in named] or BODIES.get(operation["operationId"], [])
+                examples = [content.pop("example")] if "example" in content else examples
+                owner = (
+                    schemas[content["schema"]["$ref"].rpartition("/")[2]]
+                    if "$ref" in content["schema"]
+                    else content["schema"]
+                )
+                owner["examples"] = examples
 
 
 class _Dumper(yaml.SafeDumper):

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Path
 
 from app.gateway.gateway import Gateway
 from app.gateway.redrive_files import RedriveJob
-from app.http import views
+from app.http import letter_views
 from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf
 from app.http.letter_examples import JOB_ID
 from app.http.problems import MethodNotAllowed
@@ -23,25 +23,27 @@ def routes(gateway: Gateway) -> APIRouter:
     letters = gateway.letters
 
     @router.get("/redrives", operation_id="list_redrives", summary="List redrive jobs")
-    async def list_redrives(caller: CallerOf, queue: QueueName) -> views.RedriveJobListView:
+    async def list_redrives(caller: CallerOf, queue: QueueName) -> letter_views.RedriveJobListView:
         """Return the redrive jobs of the queue that were started on this host, newest first. The last 100 jobs of a
         host are kept."""
-        return views.RedriveJobListView(redrives=[_view(job) for job in await letters.jobs_of(caller, queue)])
+        return letter_views.RedriveJobListView(redrives=[_view(job) for job in await letters.jobs_of(caller, queue)])
 
     @router.get("/redrives/{id}", operation_id="get_redrive", summary="Get a redrive job")
-    async def get_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> views.RedriveJobView:
+    async def get_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> letter_views.RedriveJobView:
         """Return the state of a job. Every process of the host that started it can answer; another host answers 404."""
         _no_verb(id)
         return _view(await letters.job(caller, queue, id))
 
     @router.post("/redrives/{id}:cancel", operation_id="cancel_redrive", summary="Cancel a redrive job")
-    async def cancel_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> views.RedriveJobView:
+    async def cancel_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> letter_views.RedriveJobView:
         """Ask a job to stop. It stops within a second, or after the page that it is sending: poll until its `state` is
         no longer `running`. A job that has ended stays as it is. Requires the right `manage`."""
         return _view(await letters.cancel_job(caller, queue, id))
 
     @router.post("/redrives/{id}:resume", operation_id="resume_redrive", summary="Resume a redrive job")
-    async def resume_redrive(caller: CallerOf, queue: QueueName, id: JobId, trace: TraceOf) -> views.RedriveJobView:
+    async def resume_redrive(
+        caller: CallerOf, queue: QueueName, id: JobId, trace: TraceOf
+    ) -> letter_views.RedriveJobView:
         """Go on with what is left of a job that was cancelled or interrupted, or has failed. A completed job stays.
 
         Requires the right `manage`, and `send` on the job's `to_queue`.
@@ -62,5 +64,5 @@ def _no_verb(id: str) -> None:
         raise MethodNotAllowed(allow="POST")
 
 
-def _view(job: RedriveJob) -> views.RedriveJobView:
-    return views.RedriveJobView.model_validate(job)
+def _view(job: RedriveJob) -> letter_views.RedriveJobView:
+    return letter_views.RedriveJobView.model_validate(job)

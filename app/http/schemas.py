@@ -32,10 +32,32 @@ MAX_SECONDS = 31_536_000
 Token = Annotated[
     str, Meta(description="An ack token of a received message.", min_length=1, max_length=MAX_TOKEN_LENGTH)
 ]
-Tokens = Annotated[list[Token], Meta(min_length=1, max_length=MAX_TOKENS)]
-Delay = Annotated[float, Meta(ge=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[0])]
+Tokens = Annotated[
+    list[Token], Meta(min_length=1, max_length=MAX_TOKENS, description=f"1 to {MAX_TOKENS} ack tokens of this queue.")
+]
+Delay = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=MAX_SECONDS,
+        description="Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the "
+        "broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.",
+        examples=[0],
+    ),
+]
 Retryable = Annotated[bool | None, Meta(description="For a failure: whether the same request may succeed later.")]
-LeaseTime = Annotated[float, Meta(gt=0, le=MAX_SECONDS, description="Seconds; may be decimal.", examples=[60])]
+LeaseTime = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=MAX_SECONDS,
+        description="Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the "
+        "broker. Without it: the `lease_seconds` of the queue's policy.",
+        examples=[60],
+    ),
+]
+Code = Annotated[str | None, Meta(description="For a failure: its stable code, for programs.")]
+Detail = Annotated[str | None, Meta(description="For a failure: a sentence for people.")]
 
 _MAX_NAME = 500
 _STEP = re.compile(r"\.(\w+)|\[([0-9]+)\]")
@@ -50,7 +72,17 @@ class PublishParameters(Struct, forbid_unknown_fields=True, frozen=True):
     """The query parameters of a publish."""
 
     delay_seconds: Delay | UnsetType = UNSET
-    ordering_key: Annotated[str, Meta(min_length=1, max_length=MAX_ORDERING_KEY)] | UnsetType = UNSET
+    ordering_key: (
+        Annotated[
+            str,
+            Meta(
+                min_length=1,
+                max_length=MAX_ORDERING_KEY,
+                description="Messages with the same key are delivered in their order, where the queue keeps one.",
+            ),
+        ]
+        | UnsetType
+    ) = UNSET
 
 
 class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=True):
@@ -69,9 +101,10 @@ class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
 class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """The parameters of a receive. ``lease_seconds`` defaults to the queue's policy."""
 
-    max_messages: Annotated[int, Meta(ge=1, le=100)] = 1
+    max_messages: Annotated[int, Meta(ge=1, le=100, description="Maximum number of messages: 1 to 100.")] = 1
     wait_seconds: Annotated[
-        float, Meta(ge=0, le=30, description="Seconds to wait for the first message (long poll); may be decimal.")
+        float,
+        Meta(ge=0, le=30, description="Seconds to wait for the first message (long poll): 0 to 30; may be decimal."),
     ] = 0
     lease_seconds: LeaseTime | UnsetType = UNSET
 
@@ -79,8 +112,28 @@ class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):
 class FailureView(Struct, forbid_unknown_fields=True, frozen=True):
     """The reason of a failure; stored in the message's ``dead_letter`` block."""
 
-    message: Annotated[str, Meta(max_length=65_536, examples=["mail server refused"])] | None = None
-    exception: Annotated[str, Meta(max_length=1024, examples=["SmtpError"])] | None = None
+    message: (
+        Annotated[
+            str,
+            Meta(
+                max_length=65_536,
+                description="What went wrong: at most 65,536 characters.",
+                examples=["mail server refused"],
+            ),
+        ]
+        | None
+    ) = None
+    exception: (
+        Annotated[
+            str,
+            Meta(
+                max_length=1024,
+                description="The class of the exception: at most 1,024 characters.",
+                examples=["SmtpError"],
+            ),
+        ]
+        | None
+    ) = None
 
 
 NO_FAILURE = FailureView()
@@ -128,10 +181,14 @@ class ExtendRequest(Struct, forbid_unknown_fields=True, frozen=True):
 class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """Acks, nacks, rejects and extends in one call: 1 to 1000 tokens in total."""
 
-    acks: Annotated[list[Token], Meta(max_length=MAX_TOKENS)] = []
-    nacks: Annotated[list[NackRequest], Meta(max_length=MAX_TOKENS)] = []
-    rejects: Annotated[list[RejectRequest], Meta(max_length=MAX_TOKENS)] = []
-    extends: Annotated[list[ExtendRequest], Meta(max_length=MAX_TOKENS)] = []
+    acks: Annotated[
+        list[Token], Meta(max_length=MAX_TOKENS, description="Ack tokens of messages to remove from the queue.")
+    ] = []
+    nacks: Annotated[list[NackRequest], Meta(max_length=MAX_TOKENS, description="Messages to deliver again.")] = []
+    rejects: Annotated[
+        list[RejectRequest], Meta(max_length=MAX_TOKENS, description="Messages to dead-letter immediately.")
+    ] = []
+    extends: Annotated[list[ExtendRequest], Meta(max_length=MAX_TOKENS, description="Leases to prolong.")] = []
 
     def __post_init__(self) -> None:
         count = len(self.acks)
@@ -174,22 +231,22 @@ class RedriveDeadLetterRequest(Struct, forbid_unknown_fields=True, frozen=True):
 class Defect(Struct, frozen=True):
     """One defect of a body: an RFC 6901 ``pointer``, a stable ``code``, and a sentence."""
 
-    pointer: str
-    code: str
-    detail: str
+    pointer: Annotated[str, Meta(description="RFC 6901 pointer to the member of the body; empty for the whole body.")]
+    code: Annotated[str, Meta(description="Stable code, for programs.")]
+    detail: Annotated[str, Meta(description="A sentence for people.")]
 
 
 class EntryResult(Struct, frozen=True, omit_defaults=True):
     """The result of one entry of a batch: ``id`` and ``trace_id`` when it was accepted, else its error."""
 
-    index: Annotated[int, Meta(ge=0)]
+    index: Annotated[int, Meta(ge=0, description="The position of the entry in the batch, from 0.")]
     status: Annotated[int, Meta(ge=200, le=599, description="The HTTP status of this entry on its own.")]
-    id: str | None = None
-    trace_id: str | None = None
-    code: str | None = None
-    detail: str | None = None
+    id: Annotated[str | None, Meta(description="The `meta.id` of the accepted message.")] = None
+    trace_id: Annotated[str | None, Meta(description="The `trace_id` of the accepted message.")] = None
+    code: Code = None
+    detail: Detail = None
     retryable: Retryable = None
-    errors: list[Defect] | None = None
+    errors: Annotated[list[Defect] | None, Meta(description="For a failure: each defect of the entry.")] = None
     replayed: Annotated[
         bool | None,
         Meta(description="True: an earlier request with this idempotency key was answered; nothing was written now."),
@@ -200,9 +257,9 @@ class BatchResult(Struct, frozen=True, omit_defaults=True):
     """One result per entry, in order. At most 10,000 failed entries have a result; the first 100 of these have
     ``detail`` and ``errors``."""
 
-    accepted: int
-    failed: int
-    results: list[EntryResult]
+    accepted: Annotated[int, Meta(description="The number of accepted entries.")]
+    failed: Annotated[int, Meta(description="The number of failed entries.")]
+    results: Annotated[list[EntryResult], Meta(description="The results, in the order of the entries.")]
     omitted: Annotated[
         dict[str, int] | UnsetType, Meta(description="The number of failed entries without a result, by code.")
     ] = UNSET
@@ -211,10 +268,10 @@ class BatchResult(Struct, frozen=True, omit_defaults=True):
 class ReceivedMessage(Struct, frozen=True):
     """A delivery. ``lease_expires_at``: Unix milliseconds; ``envelope``: the reserved body, byte for byte."""
 
-    ack_token: str
-    lease_expires_at: int
+    ack_token: Annotated[str, Meta(description="Proves the lease: send it to ack, nack, reject or extend.")]
+    lease_expires_at: Annotated[int, Meta(description="When the lease ends; Unix milliseconds UTC.")]
     attempts: Annotated[int, Meta(ge=0, description="The number of earlier deliveries that ended without an ack.")]
-    redelivered: bool
+    redelivered: Annotated[bool, Meta(description="Whether the message was delivered before.")]
     headers: Annotated[dict[str, str], Meta(description="Native headers, where the broker supports them.")]
     envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
 
@@ -222,28 +279,30 @@ class ReceivedMessage(Struct, frozen=True):
 class ReceivedView(Struct, frozen=True):
     """Deliveries, oldest first; an empty list when there are none."""
 
-    messages: list[ReceivedMessage]
+    messages: Annotated[list[ReceivedMessage], Meta(description="Deliveries, oldest first.")]
 
 
 class TokenResult(Struct, frozen=True, omit_defaults=True):
     """The result of one token. ``index`` counts within the tokens of its action. ``lease_expires_at`` (Unix
     milliseconds) is given after an extend."""
 
-    index: Annotated[int, Meta(ge=0)]
-    action: Literal["ack", "nack", "reject", "extend"]
-    status: Annotated[int, Meta(ge=200, le=599)]
-    code: str | None = None
-    detail: str | None = None
+    index: Annotated[int, Meta(ge=0, description="The position of the token among those of its action, from 0.")]
+    action: Annotated[Literal["ack", "nack", "reject", "extend"], Meta(description="What was to be done.")]
+    status: Annotated[int, Meta(ge=200, le=599, description="The HTTP status of this token on its own.")]
+    code: Code = None
+    detail: Detail = None
     retryable: Retryable = None
-    lease_expires_at: int | None = None
+    lease_expires_at: Annotated[
+        int | None, Meta(description="After an extend: when the lease ends; Unix milliseconds UTC.")
+    ] = None
 
 
 class SettleOutcome(Struct, frozen=True):
     """One result per token."""
 
-    settled: int
-    failed: int
-    results: list[TokenResult]
+    settled: Annotated[int, Meta(description="The number of tokens that were settled.")]
+    failed: Annotated[int, Meta(description="The number of tokens that failed.")]
+    results: Annotated[list[TokenResult], Meta(description="The results, by action and in the order of the tokens.")]
 
 
 def given(value: Value | UnsetType) -> Value | None:

@@ -6,187 +6,33 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.http.letter_examples import LETTER_ID
-
-Milliseconds = Annotated[int, Field(ge=0, le=2**53 - 1, description="Unix milliseconds UTC.")]
-Reason = Annotated[
-    Literal["failed", "unknown_urn", "poison"],
-    Field(description="The contract's reasons. A letter of another program may have another one, and matches none."),
-]
-Text = Annotated[str, Field(min_length=1, max_length=1024)]
-LetterIds = Annotated[
-    list[Annotated[str, Field(min_length=1, max_length=64, examples=[LETTER_ID])]], Field(min_length=1, max_length=1000)
-]
-
 
 class Strict(BaseModel):
     """Query parameters; unknown ones are refused."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
 class StrictBody(BaseModel):
     """A JSON body; unknown members are refused, and no type is converted to another."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class View(BaseModel):
     """An answer, read from an object of the gateway."""
 
-    model_config = ConfigDict(from_attributes=True, frozen=True)
+    model_config = ConfigDict(from_attributes=True, frozen=True, use_attribute_docstrings=True)
 
 
 class PeekQuery(Strict):
     limit: int = Field(default=10, ge=1, le=100)
-
-
-class DeadLetterQuery(Strict):
-    job: Text | None = None
-    reason: Reason | None = None
-    before: Milliseconds | None = Field(
-        default=None, description="Dead-lettered before this time; Unix milliseconds UTC."
-    )
-    after: Milliseconds | None = Field(None, description="Dead-lettered at this time or later; Unix milliseconds UTC.")
-    trace_id: Text | None = None
-    limit: int = Field(default=50, ge=1, le=1000)
-    cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="`next_cursor` of the previous page."
-    )
-
-
-class DeadLetterFilterView(StrictBody):
-    """A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches."""
-
-    job: Text | None = None
-    reason: Reason | None = None
-    before: Milliseconds | None = None
-    after: Milliseconds | None = None
-    trace_id: Text | None = None
-
-
-class DeleteDeadLettersRequest(StrictBody):
-    """The dead letters to remove."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"ids": [LETTER_ID]}})
-
-    ids: LetterIds
-
-
-class RedriveRequest(StrictBody):
-    """The dead letters to send back, and their target. Without `filter` and `ids`: all dead letters."""
-
-    limit: int | None = Field(
-        default=None,
-        ge=1,
-        le=1_000_000_000,
-        description="Maximum number to send back; 1000 by default, and none with `background`.",
-    )
-    filter: DeadLetterFilterView | None = Field(default=None, description="Not together with `ids`.")
-    ids: LetterIds | None = Field(default=None, description="The `letter_id` of each dead letter; 1 to 1000.")
-    to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
-        default=None, description="The target queue; by default the queue of the path."
-    )
-    dry_run: bool = Field(default=False, description="Only count the matching dead letters.")
-    force: bool = Field(
-        default=False,
-        description="Send records without a valid envelope, too: their original bytes, and the native headers where "
-        "the target has them. Requires a `to_queue` other than the queue of the path.",
-    )
-    per_second: float | None = Field(
-        default=None,
-        gt=0,
-        le=1_000_000,
-        description="Maximum rate, in dead letters per second. Without `background`, `limit` letters must take at most "
-        "60 s at this rate.",
-    )
-    background: bool = Field(
-        default=False, description="Answer 202 at once with a job, which `Location` leads to. Not with `dry_run`."
-    )
-
-
-class RedriveFailureView(View):
-    """A dead letter that was not sent back; it stays in place."""
-
-    letter_id: str
-    id: str | None = Field(description="The message's `meta.id`.")
-    code: str
-    detail: str
-
-
-class RedriveCountsView(View):
-    """`failed` dead letters stay in place; `errors` describes the first of them, `errors_omitted` counts the others."""
-
-    scanned: int = Field(description="Dead letters that were read.")
-    matched: int = Field(description="Dead letters that met the conditions.")
-    redriven: int = Field(description="Dead letters that were sent back and removed.")
-    failed: int = Field(description="Dead letters that could not be sent back, and unknown ids.")
-    complete: bool = Field(description="Whether all was read, and nothing that met the conditions is left.")
-    errors: list[RedriveFailureView]
-    errors_omitted: int
-
-
-class RedriveResultView(RedriveCountsView):
-    dry_run: bool
-
-
-class JobErrorView(View):
-    code: str
-    detail: str
-
-
-class RedriveJobView(RedriveCountsView):
-    """A redrive in the background. After a resume, the counts begin with what was redriven before."""
-
-    id: str
-    queue: str
-    state: Literal["running", "cancelled", "interrupted", "completed", "failed"] = Field(
-        description="`cancelled`: on request; `interrupted`: its process has ended; `failed`: see `error`. These can "
-        "be resumed. `completed`: all was read, or `limit` was reached."
-    )
-    to_queue: str
-    limit: int | None
-    force: bool
-    per_second: float | None
-    error: JobErrorView | None
-    started_at: int = Field(description="Unix milliseconds UTC. Letters that were dead-lettered later are left.")
-    updated_at: int = Field(description="Unix milliseconds UTC.")
-
-
-class RedriveJobListView(View):
-    redrives: list[RedriveJobView] = Field(description="Newest first.")
-
-
-class RedrivenLetterView(View):
-    """A dead letter that was sent back."""
-
-    letter_id: str
-    id: str | None = Field(description="The `meta.id` of the message; `null`: forced bytes have none.")
-    to_queue: str
-    edited: bool
-    forced: bool
-    removed: bool = Field(description="`false`: another call has removed the dead letter meanwhile.")
-
-
-class RemovalResultView(BaseModel):
-    """The result of one id."""
-
-    letter_id: str
-    status: int = Field(ge=200, le=599, description="The HTTP status of this id on its own.")
-    code: str | None = None
-    detail: str | None = None
-    retryable: bool | None = Field(default=None, description="For a failure: whether it may succeed later.")
-
-
-class RemovalView(BaseModel):
-    """One result per id, in order; a repeated id has one."""
-
-    removed: int
-    failed: int
-    results: list[RemovalResultView]
+    """Maximum number of messages to return: 1 to 100."""
 
 
 class PurgedView(View):
+    """The result of a purge."""
+
     removed: int = Field(description="The number of messages removed.")
 
 
@@ -196,46 +42,74 @@ class StatsView(View):
     depth: int | None = Field(description="Ready messages.")
     in_flight: int | None = Field(description="Leased messages.")
     delayed: int | None
+    """Messages with a delay that has not passed."""
     dead: int | None = Field(description="Dead letters.")
     oldest_age_seconds: float | None
+    """Age of the oldest ready message in seconds; `null` without one."""
 
 
 class CapabilitiesView(View):
-    max_delay_seconds: float | None = Field(description="`0`: no delays; `null`: no bound.")
+    """What the broker of a queue can do."""
+
+    max_delay_seconds: float | None = Field(description="Maximum delay in seconds. `0`: no delays; `null`: no bound.")
     max_lease_seconds: float
+    """Maximum lease in seconds."""
     extendable: bool
+    """Whether a lease can be extended."""
     ack_scope: Literal["anywhere", "owner", "owner_offset"]
+    """Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
+    order. The gateway forwards settles."""
     ordering: Literal["fifo", "key", "none"]
+    """`fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order."""
     native_release: bool
+    """Whether the broker itself can return a message to the queue."""
     delivery_count: Literal["none", "zero_based", "one_based", "added"]
+    """How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway."""
     max_body_bytes: int | None
+    """Maximum size of a body in bytes; `null`: no bound but that of the gateway."""
     max_batch: int
+    """Maximum number of messages in one call to the broker. The gateway splits larger batches."""
     headers: bool = Field(description="Whether messages can have native headers.")
 
 
 class PolicyView(View):
+    """The configured rules of a queue."""
+
     lease_seconds: float
+    """Seconds of a lease when a receive names none."""
     max_attempts: int
+    """Failed deliveries after which a message is dead-lettered."""
     backoff_seconds: list[float]
+    """Seconds before the next delivery, after each failed one; the last value repeats."""
     ttl_seconds: float | None
+    """Seconds after which a message expires; `null`: never."""
     dead_letter_retention_seconds: float | None
+    """Seconds for which a dead letter is kept; `null`: forever."""
     ordering_key: Literal["refuse", "ignore"] = Field(
         description="What becomes of a message with an `ordering_key`, when the queue keeps no order."
     )
 
 
 class IdempotencyKeysView(View):
+    """How the queue keeps idempotency keys."""
+
     broker: str = Field(description="The broker that keeps the keys.")
     in_one_transaction: bool = Field(
         description="`true`: key and message are written in one transaction (exactly once); `false`: at most once."
     )
     retention_seconds: float
+    """Seconds for which a key is remembered."""
     max_keys: int
+    """Maximum number of keys kept at a time; further publishes with a key are 503."""
 
 
 class QueueView(View):
+    """A queue: its counts, capabilities and policy."""
+
     queue: str
+    """The name of the queue in paths."""
     broker: str
+    """The configured name of the broker."""
     native_name: str = Field(
         description="The broker's own name of the queue, with every prefix of its profile or layout.",
         examples=["ojs.queue.emails"],
@@ -270,34 +144,56 @@ class QueueListQuery(Strict):
 
 
 class QueueListView(View):
+    """Queues that the caller has any right on."""
+
     queues: list[ListedQueueView]
+    """The queues, by name."""
     next_cursor: str | None = Field(description="The `cursor` of the next page; `null`: there is none.")
 
 
 class BrokerView(View):
+    """A broker and its current state."""
+
     broker: str
+    """The configured name of the broker."""
     kind: str
+    """The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`."""
     url: str = Field(description="The URL, without its secrets.")
     required: bool
+    """Whether `/readyz` fails while this broker is down."""
     up: bool
+    """Whether the broker answered now."""
     detail: str | None = Field(description="The error, when the broker is down.")
     warnings: list[str]
+    """What is doubtful in the set-up of the broker."""
     capabilities: CapabilitiesView
 
 
 class BrokerListView(View):
+    """Brokers that the caller may manage."""
+
     brokers: list[BrokerView]
+    """The brokers, by name."""
 
 
 class BrokerStateView(View):
+    """The current state of a broker."""
+
     broker: str
+    """The configured name of the broker."""
     required: bool
+    """Whether `/readyz` fails while this broker is down."""
     up: bool
+    """Whether the broker answered now."""
     warnings: list[str]
+    """What is doubtful in the set-up of the broker."""
 
 
 class ProbeView(View):
+    """The answer of a successful probe."""
+
     status: Literal["ok"]
+    """Always `ok`; any other state is a problem."""
     brokers: list[BrokerStateView] | None = Field(
         default=None, description="Only with `verbose`, and for callers that may manage queues on these brokers."
     )
@@ -307,36 +203,18 @@ class PeekedMessageView(View):
     """`envelope` is the stored body. `body_base64` replaces it when the body is not a JSON object."""
 
     headers: dict[str, str]
+    """Native headers of the message."""
     envelope: dict[str, Any] | None
+    """The stored body; `null` when it is not a JSON object."""
     body_base64: str | None
+    """The stored body in Base64 when it is not a JSON object; else `null`."""
 
 
 class PeekedListView(View):
+    """Messages that were looked at and not reserved."""
+
     messages: list[PeekedMessageView]
-
-
-class DeadLetterView(View):
-    """`record` is the stored record. `record_base64` replaces it when the record is not a JSON object."""
-
-    letter_id: str = Field(
-        description="Identifies the dead letter in its queue: a digest of its record, so records with equal bytes "
-        "share it. Operations apply to the oldest of these."
-    )
-    id: str | None = Field(description="The message's `meta.id`.")
-    job: str | None
-    trace_id: str | None
-    reason: str | None
-    error: str | None
-    failed_at: int | None
-    attempts: int | None
-    headers: dict[str, str]
-    record: dict[str, Any] | None
-    record_base64: str | None
-
-
-class DeadLetterPageView(View):
-    dead_letters: list[DeadLetterView]
-    next_cursor: str | None
+    """Ready messages, oldest first."""
 
 
 class WarningView(View):
@@ -381,10 +259,15 @@ class ProjectionView(View):
     """`envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it."""
 
     queue: str
+    """The name of the queue in paths."""
     broker: str
+    """The configured name of the broker."""
     native_name: str
+    """What the broker calls the queue."""
     headers: dict[str, str]
+    """Native headers of the message."""
     size_bytes: int
+    """Size of the body in bytes."""
     warnings: list[WarningView]
     delay_seconds: float
     ordering_key: str | None
@@ -396,3 +279,4 @@ class ProjectionView(View):
         "`mode=consume`."
     )
     envelope: dict[str, Any]
+    """The canonical body."""

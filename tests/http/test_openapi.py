@@ -138,8 +138,8 @@ def test_openapi_generator_gets_along_with_it(exported):
     # Its parser takes no body of a link but a string.
     assert [path for path, node in found if "/links/" in path and "requestBody" in node] == []
     # Where an object does not say that it is open, its Go and Java clients refuse members that a later version adds.
-    schemas = [(path, node) for path, node in found if not path.endswith("/properties")]
-    assert [path for path, node in schemas if "properties" in node and "additionalProperties" not in node] == []
+    objects = [(path, node) for path, node in found if "object" in kinds(node) and "properties" in node]
+    assert [path for path, node in objects if "additionalProperties" not in node] == []
 
 
 FOREIGN = [
@@ -179,31 +179,27 @@ def test_links_lead_to_operations(exported):
 
 async def test_the_examples_work(client, exported):
     queue = "emails"  # The envelopes of the examples name it.
+    tried = 0
     for path, method, operation in operations(exported):
-        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
-            examples = [each["value"] for each in content.get("examples", {}).values()]
-            examples += [content["example"]] if "example" in content else []
-            for example in examples:
-                url = path.format(queue=queue, letter_id="0", id="0")
-                answer = await client.request(method, url, content=json.dumps(example), headers={"content-type": kind})
-                # Tokens and ids in examples are nobody's.
-                nobodys = answer.status_code >= 300 and answer.json()["code"]
-                assert nobodys in (False, "invalid_ack_token", "unknown_dead_letter"), (path, answer.text)
+        for kind, body in bodies_of(exported, operation.get("requestBody", {})):
+            url = path.format(queue=queue, letter_id="0", id="0")
+            answer = await client.request(method, url, content=body, headers={"content-type": kind})
+            # Tokens and ids in examples are nobody's.
+            nobodys = answer.status_code >= 300 and answer.json()["code"]
+            assert nobodys in (False, "invalid_ack_token", "unknown_dead_letter"), (path, answer.text)
+            tried += 1
+    assert tried > 15
 
 
-def test_the_examples_of_answers_fit_their_schemas(exported):
-    contents = [
-        content
-        for _, _, operation in operations(exported)
-        for status, answer in operation["responses"].items()
-        if status < "300"
-        for content in answer.get("content", {}).values()
-        if "example" in content
-    ]
-    assert len(contents) > 10
-    for content in contents:
-        schema = {**content["schema"], "components": exported["components"]}
-        jsonschema.Draft202012Validator(schema).validate(content["example"])
+def bodies_of(document, request):
+    """The media type and the bytes of each example of a request."""
+    for kind, content in request.get("content", {}).items():
+        name = content["schema"].get("$ref", "").rpartition("/")[2]
+        schema = document["components"]["schemas"].get(name, content["schema"])
+        yield from ((kind, json.dumps(example)) for example in schema["examples"])
+    for other in request.get("x-also-accepts", ()):
+        if "example" in other:
+            yield other["mediaType"], other["example"]
 
 
 async def test_answers_fit_their_schemas(client, exported, queue):
