@@ -77,6 +77,8 @@ _QUEUE: Json = {
     "queue": "emails",
     "broker": "local",
     "native_name": "emails",
+    "dead_letter_queue": None,
+    "stored_as": {},
     "stats": {"depth": 12, "in_flight": 3, "delayed": 0, "dead": 1, "oldest_age_seconds": 4.2},
     "capabilities": _CAPABILITIES,
     "policy": {
@@ -85,6 +87,7 @@ _QUEUE: Json = {
         "backoff_seconds": [1, 10, 60],
         "ttl_seconds": None,
         "dead_letter_retention_seconds": None,
+        "ordering_key": "refuse",
     },
     "idempotency": {
         "broker": "local",
@@ -133,7 +136,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         for action in ("ack", "nack", "reject", "extend", "settle")
     },
     "peek_messages": {"200": {"messages": [{"headers": {}, "envelope": ENVELOPE_EXAMPLE, "body_base64": None}]}},
-    "list_queues": {"200": {"queues": [_QUEUE]}},
+    "list_queues": {"200": {"queues": [_QUEUE | {"source": "configured"}], "next_cursor": None}},
     "get_queue": {"200": _QUEUE},
     "purge_queue": {"200": {"removed": 12}},
     "purge_dead_letters": {"200": {"removed": 1}},
@@ -199,6 +202,7 @@ _SPECIAL: dict[str, Json] = {
 _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "delay_too_long": ("/delay_seconds", "The broker local delays at most 3600 s.", {"maximum": 3600}),
     "lease_too_long": ("/lease_seconds", "The broker local leases at most 1500 s.", {"maximum": 1500}),
+    "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
     "unsupported_by_broker": ("", "The broker local cannot peek.", {}),
 }
@@ -246,6 +250,8 @@ _INVALID_JOBS: tuple[Json, ...] = (
 )
 """Jobs, one for each code of a job."""
 _SENTENCES: dict[str, tuple[str, str]] = {
+    "delay_seconds_mismatch": ("/delay_seconds", "delay_seconds of the body differs from the query parameter."),
+    "ordering_key_mismatch": ("/ordering_key", "ordering_key of the body differs from the query parameter."),
     "idempotency_key_mismatch": (
         "/idempotency_key",
         "The entry's idempotency_key differs from the header Idempotency-Key.",

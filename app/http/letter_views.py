@@ -59,6 +59,7 @@ class DeleteDeadLettersRequest(StrictBody):
     model_config = ConfigDict(json_schema_extra={"example": {"ids": [LETTER_ID]}})
 
     ids: LetterIds
+    """The `letter_id` of each dead letter: 1 to 1000."""
 
 
 class RedriveRequest(StrictBody):
@@ -97,9 +98,12 @@ class RedriveFailureView(View):
     """A dead letter that was not sent back; it stays in place."""
 
     letter_id: str
+    """The id of the dead letter in its queue."""
     id: str | None = Field(description="The message's `meta.id`.")
     code: str
+    """A stable code, for programs."""
     detail: str
+    """A sentence for people."""
 
 
 class RedriveCountsView(View):
@@ -111,32 +115,44 @@ class RedriveCountsView(View):
     failed: int = Field(description="Dead letters that could not be sent back, and unknown ids.")
     complete: bool = Field(description="Whether all was read, and nothing that met the conditions is left.")
     errors: list[RedriveFailureView]
+    """The first 20 dead letters that could not be sent back."""
     errors_omitted: int
+    """The number of failures that `errors` does not have."""
 
 
 class RedriveResultView(RedriveCountsView):
     dry_run: bool
+    """Whether this was a dry run, which changes nothing."""
 
 
 class JobErrorView(View):
     code: str
+    """A stable code, for programs."""
     detail: str
+    """A sentence for people."""
 
 
 class RedriveJobView(RedriveCountsView):
     """A redrive in the background. After a resume, the counts begin with what was redriven before."""
 
     id: str
+    """Identifies the job on its host."""
     queue: str
+    """The queue whose dead letters are sent back."""
     state: Literal["running", "cancelled", "interrupted", "completed", "failed"] = Field(
         description="`cancelled`: on request; `interrupted`: its process has ended; `failed`: see `error`. These can "
         "be resumed. `completed`: all was read, or `limit` was reached."
     )
     to_queue: str
+    """The queue to which they are sent."""
     limit: int | None
+    """Maximum number to send back; `null`: no maximum."""
     force: bool
+    """Whether records without a valid envelope are sent, too."""
     per_second: float | None
+    """Maximum rate, in dead letters per second; `null`: no maximum."""
     error: JobErrorView | None
+    """Why the job has failed; `null` in other states."""
     started_at: int = Field(description="Unix milliseconds UTC. Letters that were dead-lettered later are left.")
     updated_at: int = Field(description="Unix milliseconds UTC.")
 
@@ -149,10 +165,14 @@ class RedrivenLetterView(View):
     """A dead letter that was sent back."""
 
     letter_id: str
+    """The id of the dead letter in its queue."""
     id: str | None = Field(description="The `meta.id` of the message; `null`: forced bytes have none.")
     to_queue: str
+    """The queue to which the message was sent."""
     edited: bool
+    """Whether the message was edited."""
     forced: bool
+    """Whether its bytes were sent unchanged."""
     removed: bool = Field(description="`false`: another call has removed the dead letter meanwhile.")
 
 
@@ -160,9 +180,12 @@ class RemovalResultView(BaseModel):
     """The result of one id."""
 
     letter_id: str
+    """The id of the dead letter in its queue."""
     status: int = Field(ge=200, le=599, description="The HTTP status of this id on its own.")
     code: str | None = None
+    """For a failure: its stable code, for programs."""
     detail: str | None = None
+    """For a failure: a sentence for people."""
     retryable: bool | None = Field(default=None, description="For a failure: whether it may succeed later.")
 
 
@@ -170,8 +193,11 @@ class RemovalView(BaseModel):
     """One result per id, in order; a repeated id has one."""
 
     removed: int
+    """The number of dead letters that were removed."""
     failed: int
+    """The number of ids whose dead letter was not removed."""
     results: list[RemovalResultView]
+    """The result of each id."""
 
 
 class DeadLetterView(View):

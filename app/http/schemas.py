@@ -200,14 +200,26 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
 
 # A union of the kinds of a body is what client generators cannot handle.
-_OPEN_OBJECT = Meta(extra_json_schema={"type": "object", "additionalProperties": True})
+_OPEN_OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
 
 
 class DeadLetterEdit(Struct, forbid_unknown_fields=True, frozen=True):
     """The change of a dead letter: either its new ``data``, or a new ``body``: an envelope, a draft or an entry."""
 
-    data: Annotated[msgspec.Raw, _OPEN_OBJECT] | UnsetType = UNSET
-    body: Annotated[msgspec.Raw, _OPEN_OBJECT] | UnsetType = UNSET
+    data: (
+        Annotated[
+            msgspec.Raw,
+            Meta(description="The new `data`; other members stay as they are.", extra_json_schema=_OPEN_OBJECT),
+        ]
+        | UnsetType
+    ) = UNSET
+    body: (
+        Annotated[
+            msgspec.Raw,
+            Meta(description="The new message: an envelope, a draft or an entry.", extra_json_schema=_OPEN_OBJECT),
+        ]
+        | UnsetType
+    ) = UNSET
 
     def __post_init__(self) -> None:
         if (self.data is UNSET) == (self.body is UNSET):
@@ -217,7 +229,13 @@ class DeadLetterEdit(Struct, forbid_unknown_fields=True, frozen=True):
 class RedriveDeadLetterRequest(Struct, forbid_unknown_fields=True, frozen=True):
     """How to send one dead letter back. ``to_queue`` defaults to the queue of the path."""
 
-    to_queue: Annotated[str, Meta(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = None
+    to_queue: (
+        Annotated[
+            str,
+            Meta(pattern="^[A-Za-z0-9._-]{1,120}$", description="The target queue; by default the queue of the path."),
+        ]
+        | None
+    ) = None
     edit: DeadLetterEdit | None = None
     force: Annotated[
         bool,

@@ -222,8 +222,11 @@ class WarningView(View):
     sentence."""
 
     pointer: str
+    """Where in the body: an RFC 6901 pointer."""
     code: Literal["id_not_uuid", "trace_id_not_uuid"]
+    """A stable code, for programs."""
     detail: str
+    """A sentence for people."""
 
 
 class NativeHeaderView(View):
@@ -246,7 +249,9 @@ class NativeWriteView(View):
         "SQLite: the other columns of the row.",
         examples=[{"content_type": "application/json", "delivery_mode": 2}],
     )
-    headers: dict[str, NativeHeaderView] = Field(examples=[{"x-attempts": {"type": "int32", "value": 0}}])
+    headers: dict[str, NativeHeaderView] = Field(
+        description="The native headers, with their types.", examples=[{"x-attempts": {"type": "int32", "value": 0}}]
+    )
     body: str | None = Field(description="The bytes as stored, as text. `null`: none, or not UTF-8.")
     body_base64: str | None = Field(description="The bytes as stored, where they are not UTF-8.")
     assigned: list[str] = Field(
@@ -269,8 +274,11 @@ class ProjectionView(View):
     size_bytes: int
     """Size of the body in bytes."""
     warnings: list[WarningView]
+    """What is accepted, and not as the contract recommends it."""
     delay_seconds: float
+    """Seconds until the message could be received; 0: at once."""
     ordering_key: str | None
+    """The ordering key; `null` without one."""
     idempotency: IdempotencyKeysView | None = Field(
         description="How the `idempotency_key` of the entry would be kept; `null` without one."
     )
