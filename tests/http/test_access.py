@@ -28,6 +28,14 @@ ROUTES = [
     ("GET", "/queues/{queue}/dead-letters", None, Right.LISTEN),
     ("POST", "/queues/{queue}/dead-letters:redrive", {}, Right.MANAGE),
     ("POST", "/queues/{queue}/dead-letters:purge", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/dead-letters:delete", {"ids": ["x"]}, Right.MANAGE),
+    ("GET", "/queues/{queue}/dead-letters/{letter_id}", None, Right.LISTEN),
+    ("DELETE", "/queues/{queue}/dead-letters/{letter_id}", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/dead-letters/{letter_id}:redrive", None, Right.MANAGE),
+    ("GET", "/queues/{queue}/redrives", None, Right.LISTEN),
+    ("GET", "/queues/{queue}/redrives/{id}", None, Right.LISTEN),
+    ("POST", "/queues/{queue}/redrives/{id}:cancel", None, Right.MANAGE),
+    ("POST", "/queues/{queue}/redrives/{id}:resume", None, Right.MANAGE),
     ("POST", "/queues/{queue}:purge", None, Right.MANAGE),
     ("GET", "/queues/{queue}", None, None),
 ]
@@ -46,17 +54,18 @@ async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_con
     rights = {each.value: {"mine.*": [each.value]} for each in Right}
     app = await serve(auth=token_config(**rights, nobody={"other": ["send", "listen", "manage"]}))
     anonymous = await connect(app)
-    answer = await anonymous.request(method, path.format(queue="mine.a"), json=body)
+    mine, theirs = (path.format(queue=queue, letter_id="x", id="x") for queue in ("mine.a", "theirs"))
+    answer = await anonymous.request(method, mine, json=body)
     problem(answer, 401, "unauthenticated")
     assert answer.headers["www-authenticate"].startswith("Bearer")
     for name in [*rights, "nobody"]:
         client = await connect(app, name)
-        answer = await client.request(method, path.format(queue="mine.a"), json=body)
+        answer = await client.request(method, mine, json=body)
         if name != "nobody" and right in (name, None):
             assert answer.status_code not in (401, 403), answer.text
         else:
             problem(answer, 403, "forbidden")
-        foreign = await client.request(method, path.format(queue="theirs"), json=body)
+        foreign = await client.request(method, theirs, json=body)
         problem(foreign, 403, "forbidden")
 
 
