@@ -82,6 +82,8 @@ class RedriveFiles:
 
         Raises RedriveRunning if a job of the same queue is running, TooManyRedrives if too many are.
         """
+        with _translated():
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._exclusive():
             self._check_running(job.queue)
             kept = [each for each in self._all() if each.state != "running"]
@@ -99,7 +101,7 @@ class RedriveFiles:
 
         Raises UnknownRedrive, RedriveRunning, TooManyRedrives.
         """
-        with self._exclusive():
+        with self._existing(queue, id):
             job = self._read(queue, id)
             if job.state != "completed":
                 self._check_running(queue)
@@ -115,7 +117,7 @@ class RedriveFiles:
 
         Raises UnknownRedrive.
         """
-        with self._exclusive():
+        with self._existing(queue, id):
             job = self._read(queue, id)
             if job.state == "running":
                 (self._directory / id / _CANCEL).touch(mode=0o600)
@@ -130,11 +132,13 @@ class RedriveFiles:
 
     def read(self, queue: str, id: str) -> RedriveJob:
         """The job. Raises UnknownRedrive."""
-        with self._exclusive():
+        with self._existing(queue, id):
             return self._read(queue, id)
 
     def of_queue(self, queue: str) -> list[RedriveJob]:
         """The jobs of ``queue``, newest first."""
+        if not self._directory.exists():
+            return []
         with self._exclusive():
             return [job for job in reversed(self._all()) if job.queue == queue]
 
@@ -196,13 +200,19 @@ class RedriveFiles:
         os.replace(draft, record)
 
     @contextmanager
+    def _existing(self, queue: str, id: str) -> Iterator[None]:
+        """As :meth:`_exclusive`. Without a directory, which the first job creates, there is no such job."""
+        if not self._directory.exists():
+            raise UnknownRedrive(queue=queue, id=id)
+        with self._exclusive():
+            yield
+
+    @contextmanager
     def _exclusive(self) -> Iterator[None]:
         """Exclude the other processes: a look at a job locks it for a moment, which must not fail its runner."""
-        with _translated():
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with FileLock(self._directory) as lock:
-                lock.acquire()
-                yield
+        with _translated(), FileLock(self._directory) as lock:
+            lock.acquire()
+            yield
 
 
 @contextmanager

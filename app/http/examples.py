@@ -61,6 +61,7 @@ _LOST: Json = {
     "detail": "The lease has expired, or the message was delivered again.",
     "retryable": False,
 }
+_BODY = json.dumps(ENVELOPE_EXAMPLE, separators=(",", ":"))
 _CAPABILITIES: Json = {
     "max_delay_seconds": 31_536_000,
     "max_lease_seconds": 43_200,
@@ -126,7 +127,22 @@ ANSWERS: dict[str, dict[str, Any]] = {
             "broker": "local",
             "native_name": "emails",
             "headers": {},
-            "size_bytes": len(json.dumps(ENVELOPE_EXAMPLE, separators=(",", ":"))),
+            "size_bytes": len(_BODY),
+            "warnings": [],
+            "delay_seconds": 0,
+            "ordering_key": None,
+            "idempotency": None,
+            "writes": [
+                {
+                    "operation": "RPUSH",
+                    "target": {"key": "emails"},
+                    "fields": {},
+                    "headers": {},
+                    "body": _BODY,
+                    "body_base64": None,
+                    "assigned": [],
+                }
+            ],
             "envelope": ENVELOPE_EXAMPLE,
         }
     },

@@ -121,11 +121,15 @@ class RedriveCountsView(View):
 
 
 class RedriveResultView(RedriveCountsView):
+    """The result of a redrive."""
+
     dry_run: bool
     """Whether this was a dry run, which changes nothing."""
 
 
 class JobErrorView(View):
+    """Why a redrive job has failed."""
+
     code: str
     """A stable code, for programs."""
     detail: str
@@ -158,6 +162,8 @@ class RedriveJobView(RedriveCountsView):
 
 
 class RedriveJobListView(View):
+    """The redrive jobs of a queue."""
+
     redrives: list[RedriveJobView] = Field(description="Newest first.")
 
 
@@ -179,25 +185,19 @@ class RedrivenLetterView(View):
 class RemovalResultView(BaseModel):
     """The result of one id."""
 
-    letter_id: str
-    """The id of the dead letter in its queue."""
+    letter_id: str = Field(description="The id of the dead letter in its queue.")
     status: int = Field(ge=200, le=599, description="The HTTP status of this id on its own.")
-    code: str | None = None
-    """For a failure: its stable code, for programs."""
-    detail: str | None = None
-    """For a failure: a sentence for people."""
+    code: str | None = Field(default=None, description="For a failure: its stable code, for programs.")
+    detail: str | None = Field(default=None, description="For a failure: a sentence for people.")
     retryable: bool | None = Field(default=None, description="For a failure: whether it may succeed later.")
 
 
 class RemovalView(BaseModel):
     """One result per id, in order; a repeated id has one."""
 
-    removed: int
-    """The number of dead letters that were removed."""
-    failed: int
-    """The number of ids whose dead letter was not removed."""
-    results: list[RemovalResultView]
-    """The result of each id."""
+    removed: int = Field(description="The number of dead letters that were removed.")
+    failed: int = Field(description="The number of ids whose dead letter was not removed.")
+    results: list[RemovalResultView] = Field(description="The result of each id.")
 
 
 class DeadLetterView(View):

@@ -116,6 +116,8 @@ _VIEW = "View"
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
+_EXCLUSIVE = {"redrive_dead_letters", "resume_redrive"}
+"""Operations that are refused while a redrive job of the queue runs."""
 _WITH_BROKER = (404, 422, 429, 502, 503, 504)
 
 
@@ -176,6 +178,7 @@ def _operation(path: str, method: str, operation: Json) -> Json:
     probe = operation["operationId"].endswith("z")
     statuses = [*_EVERYWHERE, *(() if probe else _GUARDED)]
     statuses += _WITH_BODY if method == "post" else ()
+    statuses += (409,) if operation["operationId"] in _EXCLUSIVE else ()
     statuses += _WITH_BROKER if "{queue}" in path else (503,) if probe else ()
     for status in statuses:
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
