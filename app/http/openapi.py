@@ -277,7 +277,8 @@ def _move_examples(whole: Json) -> None:
                     if "$ref" in content["schema"]
                     else content["schema"]
                 )
-                owner["examples"] = examples
+                if examples:
+                    owner["examples"] = examples
 
 
 class _Dumper(yaml.SafeDumper):
