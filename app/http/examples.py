@@ -177,6 +177,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
 """The answer of each operation by status, in the media type `application/json` or `text/plain`."""
 
 BODIES: dict[str, list[Any]] = {
+    "delete_dead_letters": [{"ids": [LETTER_ID]}],
     "redrive_dead_letters": [{"limit": 100, "filter": {"reason": "failed"}, "dry_run": True}],
 }
 """What is sent to the operations whose body FastAPI documents."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from app.http.letter_examples import LETTER_ID
 from app.http.views import Strict, StrictBody, View
@@ -55,8 +55,6 @@ class DeadLetterFilterView(StrictBody):
 
 class DeleteDeadLettersRequest(StrictBody):
     """The dead letters to remove."""
-
-    model_config = ConfigDict(json_schema_extra={"example": {"ids": [LETTER_ID]}})
 
     ids: LetterIds
     """The `letter_id` of each dead letter: 1 to 1000."""

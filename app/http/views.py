@@ -130,6 +130,8 @@ class QueueView(View):
 
 
 class ListedQueueView(QueueView):
+    """A queue of the list."""
+
     source: Literal["configured", "broker", "process"] = Field(
         description="How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. "
         "`process`: the process that answers has used the queue since its start."
@@ -230,6 +232,8 @@ class WarningView(View):
 
 
 class NativeHeaderView(View):
+    """The value of a native header, and its type."""
+
     type: str = Field(description="The type that the broker stores, by its own name.", examples=["longstr"])
     value: Any = Field(description="A text, a number or a boolean.", examples=["python"])
 
