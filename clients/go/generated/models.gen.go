@@ -77,6 +77,27 @@ func (e CapabilitiesOrdering) Valid() bool {
 	}
 }
 
+// Defines values for DeadLetterFilterReason.
+const (
+	DeadLetterFilterReasonFailed     DeadLetterFilterReason = "failed"
+	DeadLetterFilterReasonPoison     DeadLetterFilterReason = "poison"
+	DeadLetterFilterReasonUnknownUrn DeadLetterFilterReason = "unknown_urn"
+)
+
+// Valid indicates whether the value is a known member of the DeadLetterFilterReason enum.
+func (e DeadLetterFilterReason) Valid() bool {
+	switch e {
+	case DeadLetterFilterReasonFailed:
+		return true
+	case DeadLetterFilterReasonPoison:
+		return true
+	case DeadLetterFilterReasonUnknownUrn:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DraftMetaLang.
 const (
 	DraftMetaLangDotnet DraftMetaLang = "dotnet"
@@ -221,6 +242,33 @@ func (e ReceivedEnvelopeMetaSchemaVersion) Valid() bool {
 	}
 }
 
+// Defines values for RedriveJobState.
+const (
+	RedriveJobStateCancelled   RedriveJobState = "cancelled"
+	RedriveJobStateCompleted   RedriveJobState = "completed"
+	RedriveJobStateFailed      RedriveJobState = "failed"
+	RedriveJobStateInterrupted RedriveJobState = "interrupted"
+	RedriveJobStateRunning     RedriveJobState = "running"
+)
+
+// Valid indicates whether the value is a known member of the RedriveJobState enum.
+func (e RedriveJobState) Valid() bool {
+	switch e {
+	case RedriveJobStateCancelled:
+		return true
+	case RedriveJobStateCompleted:
+		return true
+	case RedriveJobStateFailed:
+		return true
+	case RedriveJobStateInterrupted:
+		return true
+	case RedriveJobStateRunning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for WarningCode.
 const (
 	IdNotUuid      WarningCode = "id_not_uuid"
@@ -233,6 +281,27 @@ func (e WarningCode) Valid() bool {
 	case IdNotUuid:
 		return true
 	case TraceIdNotUuid:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListDeadLettersParamsReason.
+const (
+	ListDeadLettersParamsReasonFailed     ListDeadLettersParamsReason = "failed"
+	ListDeadLettersParamsReasonPoison     ListDeadLettersParamsReason = "poison"
+	ListDeadLettersParamsReasonUnknownUrn ListDeadLettersParamsReason = "unknown_urn"
+)
+
+// Valid indicates whether the value is a known member of the ListDeadLettersParamsReason enum.
+func (e ListDeadLettersParamsReason) Valid() bool {
+	switch e {
+	case ListDeadLettersParamsReasonFailed:
+		return true
+	case ListDeadLettersParamsReasonPoison:
+		return true
+	case ListDeadLettersParamsReasonUnknownUrn:
 		return true
 	default:
 		return false
@@ -267,7 +336,10 @@ func (e ReadyzParamsVerbose) Valid() bool {
 }
 
 // AckRequest Messages to remove from the queue.
+//
+// Examples: {"ack_tokens":["AQNrZXl…"]}
 type AckRequest struct {
+	// AckTokens 1 to 1000 ack tokens of this queue.
 	AckTokens []string `json:"ack_tokens"`
 }
 
@@ -275,120 +347,222 @@ type AckRequest struct {
 //
 //	``detail`` and ``errors``.
 type BatchResult struct {
+	// Accepted The number of accepted entries.
 	Accepted int64 `json:"accepted"`
-	Failed   int64 `json:"failed"`
+
+	// Failed The number of failed entries.
+	Failed int64 `json:"failed"`
 
 	// Omitted The number of failed entries without a result, by code.
-	Omitted              *map[string]int64      `json:"omitted,omitempty"`
+	Omitted *map[string]int64 `json:"omitted,omitempty"`
+
+	// Results The results, in the order of the entries.
 	Results              []EntryResult          `json:"results"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Broker defines model for Broker.
+// Broker A broker and its current state.
 type Broker struct {
-	Broker       string       `json:"broker"`
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Capabilities What the broker of a queue can do.
 	Capabilities Capabilities `json:"capabilities"`
 
 	// Detail The error, when the broker is down.
-	Detail   *string `json:"detail"`
-	Kind     string  `json:"kind"`
-	Required bool    `json:"required"`
-	Up       bool    `json:"up"`
+	Detail *string `json:"detail"`
+
+	// Kind The kind of the broker, such as `sqlite`, `redis` or `rabbitmq`.
+	Kind string `json:"kind"`
+
+	// Required Whether `/readyz` fails while this broker is down.
+	Required bool `json:"required"`
+
+	// Up Whether the broker answered now.
+	Up bool `json:"up"`
 
 	// Url The URL, without its secrets.
-	Url                  string                 `json:"url"`
+	Url string `json:"url"`
+
+	// Warnings What is doubtful in the set-up of the broker.
 	Warnings             []string               `json:"warnings"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// BrokerList defines model for BrokerList.
+// BrokerList Brokers that the caller may manage.
 type BrokerList struct {
+	// Brokers The brokers, by name.
 	Brokers              []Broker               `json:"brokers"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// BrokerState defines model for BrokerState.
+// BrokerState The current state of a broker.
 type BrokerState struct {
-	Broker               string                 `json:"broker"`
-	Required             bool                   `json:"required"`
-	Up                   bool                   `json:"up"`
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Required Whether `/readyz` fails while this broker is down.
+	Required bool `json:"required"`
+
+	// Up Whether the broker answered now.
+	Up bool `json:"up"`
+
+	// Warnings What is doubtful in the set-up of the broker.
 	Warnings             []string               `json:"warnings"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Capabilities defines model for Capabilities.
+// Capabilities What the broker of a queue can do.
 type Capabilities struct {
-	AckScope      CapabilitiesAckScope      `json:"ack_scope"`
+	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
+	// order. The gateway forwards settles.
+	AckScope CapabilitiesAckScope `json:"ack_scope"`
+
+	// DeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.
 	DeliveryCount CapabilitiesDeliveryCount `json:"delivery_count"`
-	Extendable    bool                      `json:"extendable"`
+
+	// Extendable Whether a lease can be extended.
+	Extendable bool `json:"extendable"`
 
 	// Headers Whether messages can have native headers.
-	Headers      bool   `json:"headers"`
-	MaxBatch     int64  `json:"max_batch"`
+	Headers bool `json:"headers"`
+
+	// MaxBatch Maximum number of messages in one call to the broker. The gateway splits larger batches.
+	MaxBatch int64 `json:"max_batch"`
+
+	// MaxBodyBytes Maximum size of a body in bytes; `null`: no bound but that of the gateway.
 	MaxBodyBytes *int64 `json:"max_body_bytes"`
 
-	// MaxDelaySeconds `0`: no delays; `null`: no bound.
-	MaxDelaySeconds      *float64               `json:"max_delay_seconds"`
-	MaxLeaseSeconds      float64                `json:"max_lease_seconds"`
-	NativeRelease        bool                   `json:"native_release"`
+	// MaxDelaySeconds Maximum delay in seconds. `0`: no delays; `null`: no bound.
+	MaxDelaySeconds *float64 `json:"max_delay_seconds"`
+
+	// MaxLeaseSeconds Maximum lease in seconds.
+	MaxLeaseSeconds float64 `json:"max_lease_seconds"`
+
+	// NativeRelease Whether the broker itself can return a message to the queue.
+	NativeRelease bool `json:"native_release"`
+
+	// Ordering `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order.
 	Ordering             CapabilitiesOrdering   `json:"ordering"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// CapabilitiesAckScope defines model for Capabilities.AckScope.
+// CapabilitiesAckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
+// order. The gateway forwards settles.
 type CapabilitiesAckScope string
 
-// CapabilitiesDeliveryCount defines model for Capabilities.DeliveryCount.
+// CapabilitiesDeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.
 type CapabilitiesDeliveryCount string
 
-// CapabilitiesOrdering defines model for Capabilities.Ordering.
+// CapabilitiesOrdering `fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order.
 type CapabilitiesOrdering string
 
 // DeadLetter `record` is the stored record. `record_base64` replaces it when the record is not a JSON object.
 type DeadLetter struct {
-	Attempts             *int64                  `json:"attempts"`
-	Error                *string                 `json:"error"`
-	FailedAt             *int64                  `json:"failed_at"`
-	Headers              map[string]string       `json:"headers"`
-	Id                   *string                 `json:"id"`
-	Job                  *string                 `json:"job"`
-	Reason               *string                 `json:"reason"`
-	Record               *map[string]interface{} `json:"record"`
-	RecordBase64         *string                 `json:"record_base64"`
-	TraceId              *string                 `json:"trace_id"`
-	AdditionalProperties map[string]interface{}  `json:"-"`
+	// Attempts Failed deliveries before it was dead-lettered.
+	Attempts *int64 `json:"attempts"`
+
+	// Error The error that the consumer or the gateway gave.
+	Error *string `json:"error"`
+
+	// FailedAt When the message was dead-lettered; Unix milliseconds UTC.
+	FailedAt *int64 `json:"failed_at"`
+
+	// Headers Native headers of the message.
+	Headers map[string]string `json:"headers"`
+
+	// Id The `meta.id` of the message; `null` when its body has none.
+	Id *string `json:"id"`
+
+	// Job The `job` of the message; `null` when its body has none.
+	Job *string `json:"job"`
+
+	// LetterId Identifies the dead letter in its queue: a digest of its record, so records with equal bytes share it. Operations apply to the oldest of these.
+	LetterId string `json:"letter_id"`
+
+	// Reason Why the message was dead-lettered, such as `failed` or `poison`.
+	Reason *string `json:"reason"`
+
+	// Record The stored record; `null` when it is not a JSON object.
+	Record *map[string]interface{} `json:"record"`
+
+	// RecordBase64 The stored record in Base64 when it is not a JSON object; else `null`.
+	RecordBase64 *string `json:"record_base64"`
+
+	// TraceId The `trace_id` of the message; `null` when its body has none.
+	TraceId              *string                `json:"trace_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// DeadLetterEdit The change of a dead letter: either its new “data“, or a new “body“: an envelope, a draft or an entry.
+type DeadLetterEdit struct {
+	// Body The new message: an envelope, a draft or an entry.
+	Body *map[string]interface{} `json:"body,omitempty"`
+
+	// Data The new `data`; other members stay as they are.
+	Data *map[string]interface{} `json:"data,omitempty"`
 }
 
 // DeadLetterFilter A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches.
 type DeadLetterFilter struct {
-	After   *int64  `json:"after,omitempty"`
-	Before  *int64  `json:"before,omitempty"`
-	Job     *string `json:"job,omitempty"`
-	Reason  *string `json:"reason,omitempty"`
+	// After Dead-lettered at this time or later; Unix milliseconds UTC.
+	After *int64 `json:"after,omitempty"`
+
+	// Before Dead-lettered before this time; Unix milliseconds UTC.
+	Before *int64 `json:"before,omitempty"`
+
+	// Job Only dead letters of this `job`.
+	Job *string `json:"job,omitempty"`
+
+	// Reason Only dead letters with this reason.
+	Reason *DeadLetterFilterReason `json:"reason,omitempty"`
+
+	// TraceId Only dead letters with this `trace_id`.
 	TraceId *string `json:"trace_id,omitempty"`
 }
 
-// DeadLetterPage defines model for DeadLetterPage.
+// DeadLetterFilterReason The contract's reasons. A letter of another program may have another one, and matches none.
+type DeadLetterFilterReason string
+
+// DeadLetterPage A page of dead letters.
 type DeadLetterPage struct {
-	DeadLetters          []DeadLetter           `json:"dead_letters"`
+	// DeadLetters Dead letters, oldest first.
+	DeadLetters []DeadLetter `json:"dead_letters"`
+
+	// NextCursor Send it as `cursor` to get the next page; `null` on the last page.
 	NextCursor           *string                `json:"next_cursor"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Defect One defect of a body: an RFC 6901 “pointer“, a stable “code“, and a sentence.
 type Defect struct {
-	Code                 string                 `json:"code"`
-	Detail               string                 `json:"detail"`
+	// Code Stable code, for programs.
+	Code string `json:"code"`
+
+	// Detail A sentence for people.
+	Detail string `json:"detail"`
+
+	// Pointer RFC 6901 pointer to the member of the body; empty for the whole body.
 	Pointer              string                 `json:"pointer"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// DeleteDeadLettersRequest The dead letters to remove.
+//
+// Examples: {"ids":["5f2b8c0d9e1a47368b7d2c4f6a0e1b93"]}
+type DeleteDeadLettersRequest struct {
+	// Ids The `letter_id` of each dead letter: 1 to 1000.
+	Ids []string `json:"ids"`
+}
+
 // Draft The ordinary body of a publish: an envelope without its ids, time and version, which the gateway adds, and options of the message, which do not become part of its body.
+//
+// Examples: {"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome"}, {"data":{"to":"ada@example.com"},"delay_seconds":60,"idempotency_key":"order-4711","job":"urn:babel:emails:welcome"}
 type Draft struct {
 	// Data The payload; key order and number literals are preserved.
 	Data map[string]interface{} `json:"data"`
 
-	// DelaySeconds Seconds until the message can be received; may be decimal; at most the broker's `max_delay_seconds`. Without it: 0. Not together with the query parameter of this name.
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the broker's `max_delay_seconds`. Without it: 0. The query parameter of this name, if given too, must be equal.
 	//
 	// Examples: 60
 	DelaySeconds *float64 `json:"delay_seconds,omitempty"`
@@ -409,7 +583,7 @@ type Draft struct {
 	// Meta What a draft may say of its producer. The gateway adds the other members.
 	Meta *DraftMeta `json:"meta,omitempty"`
 
-	// OrderingKey Messages with the same key stay in order, where the broker supports it.
+	// OrderingKey Messages with the same key are delivered in their order. A queue without order refuses it, unless its route ignores it.
 	//
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
@@ -431,13 +605,17 @@ type DraftMeta struct {
 type DraftMetaLang string
 
 // Entry A full envelope, with options of the message, which do not become part of its body.
+//
+// Examples: {"delay_seconds":1.5,"envelope":{"attempts":0,"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome","meta":{"created_at":1790000000000,"id":"7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11","lang":"python","queue":"emails","schema_version":1},"trace_id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"}}
 type Entry struct {
-	// DelaySeconds Seconds until the message can be received; may be decimal; at most the broker's `max_delay_seconds`. Without it: 0. Not together with the query parameter of this name.
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the broker's `max_delay_seconds`. Without it: 0. The query parameter of this name, if given too, must be equal.
 	//
 	// Examples: 60
 	DelaySeconds *float64 `json:"delay_seconds,omitempty"`
 
 	// Envelope A BabelQueue envelope.
+	//
+	// Examples: {"attempts":0,"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome","meta":{"created_at":1790000000000,"id":"7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11","lang":"python","queue":"emails","schema_version":1},"trace_id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"}
 	Envelope Envelope `json:"envelope"`
 
 	// Headers Native headers of the message, where the broker supports them. They are no part of the body.
@@ -448,7 +626,7 @@ type Entry struct {
 	// Examples: order-4711
 	IdempotencyKey *string `json:"idempotency_key,omitempty"`
 
-	// OrderingKey Messages with the same key stay in order, where the broker supports it.
+	// OrderingKey Messages with the same key are delivered in their order. A queue without order refuses it, unless its route ignores it.
 	//
 	// Examples: customer-42
 	OrderingKey *string `json:"ordering_key,omitempty"`
@@ -456,11 +634,20 @@ type Entry struct {
 
 // EntryResult The result of one entry of a batch: “id“ and “trace_id“ when it was accepted, else its error.
 type EntryResult struct {
-	Code   *string   `json:"code,omitempty"`
-	Detail *string   `json:"detail,omitempty"`
+	// Code For a failure: its stable code, for programs.
+	Code *string `json:"code,omitempty"`
+
+	// Detail For a failure: a sentence for people.
+	Detail *string `json:"detail,omitempty"`
+
+	// Errors For a failure: each defect of the entry.
 	Errors *[]Defect `json:"errors,omitempty"`
-	Id     *string   `json:"id,omitempty"`
-	Index  int64     `json:"index"`
+
+	// Id The `meta.id` of the accepted message.
+	Id *string `json:"id,omitempty"`
+
+	// Index The position of the entry in the batch, from 0.
+	Index int64 `json:"index"`
 
 	// Replayed True: an earlier request with this idempotency key was answered; nothing was written now.
 	Replayed *bool `json:"replayed,omitempty"`
@@ -469,12 +656,16 @@ type EntryResult struct {
 	Retryable *bool `json:"retryable,omitempty"`
 
 	// Status The HTTP status of this entry on its own.
-	Status               int64                  `json:"status"`
+	Status int64 `json:"status"`
+
+	// TraceId The `trace_id` of the accepted message.
 	TraceId              *string                `json:"trace_id,omitempty"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Envelope A BabelQueue envelope.
+//
+// Examples: {"attempts":0,"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome","meta":{"created_at":1790000000000,"id":"7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11","lang":"python","queue":"emails","schema_version":1},"trace_id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"}
 type Envelope struct {
 	// Attempts The number of earlier deliveries that ended without an ack.
 	Attempts int64 `json:"attempts"`
@@ -500,7 +691,7 @@ type EnvelopeMeta struct {
 	// CreatedAt Unix milliseconds UTC.
 	CreatedAt int64 `json:"created_at"`
 
-	// Id Identifies the message: 1 to 128 printable ASCII characters, not all blank. By convention a UUID.
+	// Id Identifies the message: 1 to 128 printable ASCII characters, by convention a UUID.
 	Id string `json:"id"`
 
 	// Lang The language of the producer.
@@ -521,7 +712,10 @@ type EnvelopeMetaLang string
 type EnvelopeMetaSchemaVersion int64
 
 // ExtendRequest Messages whose lease will end “lease_seconds“ from now (default: the queue's policy).
+//
+// Examples: {"ack_tokens":["AQNrZXl…"],"lease_seconds":60}
 type ExtendRequest struct {
+	// AckTokens 1 to 1000 ack tokens of this queue.
 	AckTokens    []string `json:"ack_tokens"`
 	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
 }
@@ -532,43 +726,72 @@ type Failure struct {
 	Message   *string `json:"message,omitempty"`
 }
 
-// IdempotencyKeys defines model for IdempotencyKeys.
+// IdempotencyKeys How the queue keeps idempotency keys.
 type IdempotencyKeys struct {
 	// Broker The broker that keeps the keys.
 	Broker string `json:"broker"`
 
 	// InOneTransaction `true`: key and message are written in one transaction (exactly once); `false`: at most once.
-	InOneTransaction     bool                   `json:"in_one_transaction"`
-	MaxKeys              int64                  `json:"max_keys"`
+	InOneTransaction bool `json:"in_one_transaction"`
+
+	// MaxKeys Maximum number of keys kept at a time; further publishes with a key are 503.
+	MaxKeys int64 `json:"max_keys"`
+
+	// RetentionSeconds Seconds for which a key is remembered.
 	RetentionSeconds     float64                `json:"retention_seconds"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Job A job of the Open Job Spec. The gateway converts it to an envelope, for queues of any broker, and keeps members that only a job has in `meta.ext.ojs`. Members that the server manages are ignored. `scheduled_at` delays the message.
+//
+// Examples: {"args":[{"to":"ada@example.com"}],"priority":10,"specversion":"1.0","type":"email.send"}
 type Job struct {
 	// Args A single object becomes the envelope's `data`; any other list becomes `data.args`.
-	Args      []interface{} `json:"args"`
-	ExpiresAt *time.Time    `json:"expires_at,omitempty"`
+	Args []interface{} `json:"args"`
+
+	// ExpiresAt The job is of no use after this time. The gateway keeps it and does not act on it.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 
 	// Id A UUID of version 7.
-	Id   *string                 `json:"id,omitempty"`
+	Id *string `json:"id,omitempty"`
+
+	// Meta Facts beside the arguments.
 	Meta *map[string]interface{} `json:"meta,omitempty"`
 
 	// Queue The queue of the path.
-	Queue       *string    `json:"queue,omitempty"`
+	Queue *string `json:"queue,omitempty"`
+
+	// ScheduledAt Delays the message until this time.
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 
-	// Specversion Examples: 1.0
+	// Specversion The version of the Open Job Spec. Without it: 1.0.
+	//
+	// Examples: 1.0
 	Specversion *string `json:"specversion,omitempty"`
 
-	// Type Examples: email.send
+	// Type The kind of the job.
+	//
+	// Examples: email.send
 	Type                 string                 `json:"type"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// ListedQueue defines model for ListedQueue.
+// JobError Why a redrive job has failed.
+type JobError struct {
+	// Code A stable code, for programs.
+	Code string `json:"code"`
+
+	// Detail A sentence for people.
+	Detail               string                 `json:"detail"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// ListedQueue A queue of the list.
 type ListedQueue struct {
-	Broker       string       `json:"broker"`
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Capabilities What the broker of a queue can do.
 	Capabilities Capabilities `json:"capabilities"`
 
 	// DeadLetterQueue The broker's name of the queue of the dead letters; `null`: they are stored without a queue.
@@ -583,8 +806,12 @@ type ListedQueue struct {
 	//
 	// Examples: ojs.queue.emails
 	NativeName string `json:"native_name"`
-	Policy     Policy `json:"policy"`
-	Queue      string `json:"queue"`
+
+	// Policy The configured rules of a queue.
+	Policy Policy `json:"policy"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
 
 	// Source How the name is known. `configured`: it is in the configuration. `broker`: the broker lists it. `process`: the process that answers has used the queue since its start.
 	Source ListedQueueSource `json:"source"`
@@ -603,7 +830,10 @@ type ListedQueue struct {
 type ListedQueueSource string
 
 // NackRequest Messages to deliver again. Without “delay_seconds“, the queue's backoff applies.
+//
+// Examples: {"ack_tokens":["AQNrZXl…"],"delay_seconds":5,"error":{"message":"mail server refused"}}
 type NackRequest struct {
+	// AckTokens 1 to 1000 ack tokens of this queue.
 	AckTokens    []string `json:"ack_tokens"`
 	DelaySeconds *float64 `json:"delay_seconds,omitempty"`
 	Error        *Failure `json:"error,omitempty"`
@@ -612,36 +842,23 @@ type NackRequest struct {
 	Failed *bool `json:"failed,omitempty"`
 }
 
-// NativeHeader defines model for NativeHeader.
+// NativeHeader The value of a native header, and its type.
 type NativeHeader struct {
 	// Type The type that the broker stores, by its own name.
 	//
 	// Examples: longstr
-	Type                 string                 `json:"type"`
-	Value                NativeHeader_Value     `json:"value"`
+	Type string `json:"type"`
+
+	// Value A text, a number or a boolean.
+	//
+	// Examples: python
+	Value                interface{}            `json:"value"`
 	AdditionalProperties map[string]interface{} `json:"-"`
-}
-
-// NativeHeaderValue0 defines model for NativeHeader.Value.0.
-type NativeHeaderValue0 = string
-
-// NativeHeaderValue1 defines model for NativeHeader.Value.1.
-type NativeHeaderValue1 = int64
-
-// NativeHeaderValue2 defines model for NativeHeader.Value.2.
-type NativeHeaderValue2 = float64
-
-// NativeHeaderValue3 defines model for NativeHeader.Value.3.
-type NativeHeaderValue3 = bool
-
-// NativeHeader_Value defines model for NativeHeader.Value.
-type NativeHeader_Value struct {
-	union json.RawMessage
 }
 
 // NativeWrite One write of a publish, in the words of the broker. Programs that share the queue find exactly this.
 type NativeWrite struct {
-	// Assigned The properties and headers that get their value when the message is written, such as the id of a row or the time. The value shown is an example.
+	// Assigned The fields and headers that get their value when the message is written, such as the id of a row or the time. The value shown is an example.
 	Assigned []string `json:"assigned"`
 
 	// Body The bytes as stored, as text. `null`: none, or not UTF-8.
@@ -650,7 +867,14 @@ type NativeWrite struct {
 	// BodyBase64 The bytes as stored, where they are not UTF-8.
 	BodyBase64 *string `json:"body_base64"`
 
-	// Headers Examples: {"x-attempts":{"type":"int32","value":0}}
+	// Fields The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
+	//
+	// Examples: {"content_type":"application/json","delivery_mode":2}
+	Fields map[string]interface{} `json:"fields"`
+
+	// Headers The native headers, with their types.
+	//
+	// Examples: {"x-attempts":{"type":"int32","value":0}}
 	Headers map[string]NativeHeader `json:"headers"`
 
 	// Operation The command or statement.
@@ -658,69 +882,51 @@ type NativeWrite struct {
 	// Examples: basic.publish
 	Operation string `json:"operation"`
 
-	// Properties The native values beside body and headers. RabbitMQ: the properties of the message; `timestamp` is in Unix seconds, `expiration` in milliseconds. Redis: for a delayed message its `score`, in Unix seconds. SQLite: the other columns of the row.
-	//
-	// Examples: {"content_type":"application/json","delivery_mode":2}
-	Properties map[string]*NativeWrite_Properties_AdditionalProperties `json:"properties"`
-
 	// Target Where it writes. RabbitMQ: `exchange`, `routing_key` and `mandatory`. Redis: `key`. SQLite: `table`.
 	//
 	// Examples: {"exchange":"","mandatory":true,"routing_key":"emails"}
-	Target               map[string]NativeWrite_Target_AdditionalProperties `json:"target"`
-	AdditionalProperties map[string]interface{}                             `json:"-"`
+	Target               map[string]interface{} `json:"target"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// NativeWriteProperties0 defines model for NativeWrite.Properties.0.
-type NativeWriteProperties0 = string
-
-// NativeWriteProperties1 defines model for NativeWrite.Properties.1.
-type NativeWriteProperties1 = int64
-
-// NativeWriteProperties2 defines model for NativeWrite.Properties.2.
-type NativeWriteProperties2 = float64
-
-// NativeWriteProperties3 defines model for NativeWrite.Properties.3.
-type NativeWriteProperties3 = bool
-
-// NativeWrite_Properties_AdditionalProperties defines model for NativeWrite.properties.AdditionalProperties.
-type NativeWrite_Properties_AdditionalProperties struct {
-	union json.RawMessage
-}
-
-// NativeWriteTarget0 defines model for NativeWrite.Target.0.
-type NativeWriteTarget0 = string
-
-// NativeWriteTarget1 defines model for NativeWrite.Target.1.
-type NativeWriteTarget1 = bool
-
-// NativeWrite_Target_AdditionalProperties defines model for NativeWrite.target.AdditionalProperties.
-type NativeWrite_Target_AdditionalProperties struct {
-	union json.RawMessage
-}
-
-// PeekedList defines model for PeekedList.
+// PeekedList Messages that were looked at and not reserved.
 type PeekedList struct {
+	// Messages Ready messages, oldest first.
 	Messages             []PeekedMessage        `json:"messages"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // PeekedMessage `envelope` is the stored body. `body_base64` replaces it when the body is not a JSON object.
 type PeekedMessage struct {
-	BodyBase64           *string                 `json:"body_base64"`
-	Envelope             *map[string]interface{} `json:"envelope"`
-	Headers              map[string]string       `json:"headers"`
-	AdditionalProperties map[string]interface{}  `json:"-"`
+	// BodyBase64 The stored body in Base64 when it is not a JSON object; else `null`.
+	BodyBase64 *string `json:"body_base64"`
+
+	// Envelope The stored body; `null` when it is not a JSON object.
+	Envelope *map[string]interface{} `json:"envelope"`
+
+	// Headers Native headers of the message.
+	Headers              map[string]string      `json:"headers"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Policy defines model for Policy.
+// Policy The configured rules of a queue.
 type Policy struct {
-	BackoffSeconds             []float64 `json:"backoff_seconds"`
-	DeadLetterRetentionSeconds *float64  `json:"dead_letter_retention_seconds"`
-	LeaseSeconds               float64   `json:"lease_seconds"`
-	MaxAttempts                int64     `json:"max_attempts"`
+	// BackoffSeconds Seconds before the next delivery, after each failed one; the last value repeats.
+	BackoffSeconds []float64 `json:"backoff_seconds"`
+
+	// DeadLetterRetentionSeconds Seconds for which a dead letter is kept; `null`: forever.
+	DeadLetterRetentionSeconds *float64 `json:"dead_letter_retention_seconds"`
+
+	// LeaseSeconds Seconds of a lease when a receive names none.
+	LeaseSeconds float64 `json:"lease_seconds"`
+
+	// MaxAttempts Failed deliveries after which a message is dead-lettered.
+	MaxAttempts int64 `json:"max_attempts"`
 
 	// OrderingKey What becomes of a message with an `ordering_key`, when the queue keeps no order.
-	OrderingKey          PolicyOrderingKey      `json:"ordering_key"`
+	OrderingKey PolicyOrderingKey `json:"ordering_key"`
+
+	// TtlSeconds Seconds after which a message expires; `null`: never.
 	TtlSeconds           *float64               `json:"ttl_seconds"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -728,15 +934,17 @@ type Policy struct {
 // PolicyOrderingKey What becomes of a message with an `ordering_key`, when the queue keeps no order.
 type PolicyOrderingKey string
 
-// Probe defines model for Probe.
+// Probe The answer of a successful probe.
 type Probe struct {
 	// Brokers Only with `verbose`, and for callers that may manage queues on these brokers.
-	Brokers              *[]BrokerState         `json:"brokers,omitempty"`
+	Brokers *[]BrokerState `json:"brokers,omitempty"`
+
+	// Status Always `ok`; any other state is a problem.
 	Status               ProbeStatus            `json:"status"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// ProbeStatus defines model for Probe.Status.
+// ProbeStatus Always `ok`; any other state is a problem.
 type ProbeStatus string
 
 // Problem RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
@@ -747,8 +955,12 @@ type Problem struct {
 	// Code Stable code, for programs.
 	//
 	// Examples: lease_lost
-	Code   string   `json:"code"`
-	Detail string   `json:"detail"`
+	Code string `json:"code"`
+
+	// Detail What went wrong this time, in sentences for people.
+	Detail string `json:"detail"`
+
+	// Errors Each defect of the body; empty when the problem has no place in the body.
 	Errors []Defect `json:"errors"`
 
 	// Instance The path of the request; empty when it could not be read.
@@ -758,13 +970,23 @@ type Problem struct {
 	Limit *int64 `json:"limit,omitempty"`
 
 	// Maximum With 422: the maximum of the broker.
-	Maximum   *float64 `json:"maximum,omitempty"`
-	Retryable bool     `json:"retryable"`
-	Status    int64    `json:"status"`
-	Title     string   `json:"title"`
-	TraceId   *string  `json:"trace_id"`
+	Maximum *float64 `json:"maximum,omitempty"`
 
-	// Type Examples: urn:babelgate:problem:lease_lost
+	// Retryable Whether the same request may succeed later.
+	Retryable bool `json:"retryable"`
+
+	// Status The HTTP status.
+	Status int64 `json:"status"`
+
+	// Title The kind of problem in a few words; the same for each problem of a code.
+	Title string `json:"title"`
+
+	// TraceId The `trace_id` of the message, when it is known.
+	TraceId *string `json:"trace_id"`
+
+	// Type `urn:babelgate:problem:` and the code.
+	//
+	// Examples: urn:babelgate:problem:lease_lost
 	Type                 string                 `json:"type"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -782,34 +1004,54 @@ type Problem_Actual struct {
 
 // Projection `envelope` is the canonical body, byte for byte, as a publish would write it or a consumer would read it.
 type Projection struct {
-	Broker       string                 `json:"broker"`
-	DelaySeconds float64                `json:"delay_seconds"`
-	Envelope     map[string]interface{} `json:"envelope"`
-	Headers      map[string]string      `json:"headers"`
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// DelaySeconds Seconds until the message could be received; 0: at once.
+	DelaySeconds float64 `json:"delay_seconds"`
+
+	// Envelope The canonical body.
+	Envelope map[string]interface{} `json:"envelope"`
+
+	// Headers Native headers of the message.
+	Headers map[string]string `json:"headers"`
 
 	// Idempotency How the `idempotency_key` of the entry would be kept; `null` without one.
 	Idempotency *IdempotencyKeys `json:"idempotency"`
-	NativeName  string           `json:"native_name"`
-	OrderingKey *string          `json:"ordering_key"`
-	Queue       string           `json:"queue"`
-	SizeBytes   int64            `json:"size_bytes"`
-	Warnings    []Warning        `json:"warnings"`
+
+	// NativeName What the broker calls the queue.
+	NativeName string `json:"native_name"`
+
+	// OrderingKey The ordering key; `null` without one.
+	OrderingKey *string `json:"ordering_key"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
+
+	// SizeBytes Size of the body in bytes.
+	SizeBytes int64 `json:"size_bytes"`
+
+	// Warnings What is accepted, and not as the contract recommends it.
+	Warnings []Warning `json:"warnings"`
 
 	// Writes What a publish would write to the broker, made by the code that publishes. Empty with `mode=consume`.
 	Writes               []NativeWrite          `json:"writes"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Purged defines model for Purged.
+// Purged The result of a purge.
 type Purged struct {
 	// Removed The number of messages removed.
 	Removed              int64                  `json:"removed"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Queue defines model for Queue.
+// Queue A queue: its counts, capabilities and policy.
 type Queue struct {
-	Broker       string       `json:"broker"`
+	// Broker The configured name of the broker.
+	Broker string `json:"broker"`
+
+	// Capabilities What the broker of a queue can do.
 	Capabilities Capabilities `json:"capabilities"`
 
 	// DeadLetterQueue The broker's name of the queue of the dead letters; `null`: they are stored without a queue.
@@ -824,8 +1066,12 @@ type Queue struct {
 	//
 	// Examples: ojs.queue.emails
 	NativeName string `json:"native_name"`
-	Policy     Policy `json:"policy"`
-	Queue      string `json:"queue"`
+
+	// Policy The configured rules of a queue.
+	Policy Policy `json:"policy"`
+
+	// Queue The name of the queue in paths.
+	Queue string `json:"queue"`
 
 	// Stats Counts of a queue. `null`: the broker does not report this count.
 	Stats Stats `json:"stats"`
@@ -837,41 +1083,57 @@ type Queue struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// QueueList defines model for QueueList.
+// QueueList Queues that the caller has any right on.
 type QueueList struct {
 	// NextCursor The `cursor` of the next page; `null`: there is none.
-	NextCursor           *string                `json:"next_cursor"`
+	NextCursor *string `json:"next_cursor"`
+
+	// Queues The queues, by name.
 	Queues               []ListedQueue          `json:"queues"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // Receipt An accepted message. “created_at“ in Unix ms.
 type Receipt struct {
-	Attempts             int64                  `json:"attempts"`
-	Broker               string                 `json:"broker"`
-	CreatedAt            int64                  `json:"created_at"`
-	Id                   string                 `json:"id"`
-	Queue                string                 `json:"queue"`
+	// Attempts The `attempts` of the published body; 0 for a draft.
+	Attempts int64 `json:"attempts"`
+
+	// Broker The configured name of the queue's broker.
+	Broker string `json:"broker"`
+
+	// CreatedAt The `meta.created_at` of the message; Unix milliseconds UTC.
+	CreatedAt int64 `json:"created_at"`
+
+	// Id The `meta.id` of the message.
+	Id string `json:"id"`
+
+	// Queue The queue to which it was published.
+	Queue string `json:"queue"`
+
+	// TraceId The `trace_id` of the message.
 	TraceId              string                 `json:"trace_id"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // ReceiveRequest The parameters of a receive. “lease_seconds“ defaults to the queue's policy.
+//
+// Examples: {"max_messages":10,"wait_seconds":0.1}
 type ReceiveRequest struct {
-	// LeaseSeconds Seconds; may be decimal.
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
 	//
 	// Examples: 60
 	LeaseSeconds *float64 `json:"lease_seconds,omitempty"`
 
-	// MaxMessages Default: 1.
+	// MaxMessages Maximum number of messages: 1 to 100. Default: 1.
 	MaxMessages *int64 `json:"max_messages,omitempty"`
 
-	// WaitSeconds Seconds to wait for the first message (long poll); may be decimal. Default: 0.
+	// WaitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.
 	WaitSeconds *float64 `json:"wait_seconds,omitempty"`
 }
 
 // Received Deliveries, oldest first; an empty list when there are none.
 type Received struct {
+	// Messages Deliveries, oldest first.
 	Messages             []ReceivedMessage      `json:"messages"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -879,12 +1141,18 @@ type Received struct {
 // ReceivedEnvelope The envelope as stored on the queue. This gateway writes all members of `Envelope`; another program may omit optional members, or write `urn` instead of `job`.
 type ReceivedEnvelope struct {
 	// Attempts The `attempts` of the delivery takes precedence.
-	Attempts int64                  `json:"attempts"`
-	Data     map[string]interface{} `json:"data"`
-	Job      *string                `json:"job,omitempty"`
+	Attempts int64 `json:"attempts"`
+
+	// Data The payload, as it was published.
+	Data map[string]interface{} `json:"data"`
+
+	// Job The kind of the message, as a URN.
+	Job *string `json:"job,omitempty"`
 
 	// Meta `meta` as stored on the queue. Another program may omit all members but `schema_version`.
-	Meta                 ReceivedEnvelopeMeta   `json:"meta"`
+	Meta ReceivedEnvelopeMeta `json:"meta"`
+
+	// TraceId By convention a UUID.
 	TraceId              string                 `json:"trace_id"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -913,6 +1181,7 @@ type ReceivedEnvelopeMetaSchemaVersion int64
 
 // ReceivedMessage A delivery. “lease_expires_at“: Unix milliseconds; “envelope“: the reserved body, byte for byte.
 type ReceivedMessage struct {
+	// AckToken Proves the lease: send it to ack, nack, reject or extend.
 	AckToken string `json:"ack_token"`
 
 	// Attempts The number of earlier deliveries that ended without an ack.
@@ -922,73 +1191,273 @@ type ReceivedMessage struct {
 	Envelope ReceivedEnvelope `json:"envelope"`
 
 	// Headers Native headers, where the broker supports them.
-	Headers              map[string]string      `json:"headers"`
-	LeaseExpiresAt       int64                  `json:"lease_expires_at"`
+	Headers map[string]string `json:"headers"`
+
+	// LeaseExpiresAt When the lease ends; Unix milliseconds UTC.
+	LeaseExpiresAt int64 `json:"lease_expires_at"`
+
+	// Redelivered Whether the message was delivered before.
 	Redelivered          bool                   `json:"redelivered"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// RedriveRequest The dead letters to send back, and their target.
+// RedriveDeadLetterRequest How to send one dead letter back. “to_queue“ defaults to the queue of the path.
+//
+// Examples: {"edit":{"data":{"to":"ada@example.com"}}}
+type RedriveDeadLetterRequest struct {
+	Edit *DeadLetterEdit `json:"edit,omitempty"`
+
+	// Force Send a record without a valid envelope: its original bytes, and the native headers where the target has them. Requires a `to_queue` other than the queue of the path. Default: false.
+	Force   *bool   `json:"force,omitempty"`
+	ToQueue *string `json:"to_queue,omitempty"`
+}
+
+// RedriveFailure A dead letter that was not sent back; it stays in place.
+type RedriveFailure struct {
+	// Code A stable code, for programs.
+	Code string `json:"code"`
+
+	// Detail A sentence for people.
+	Detail string `json:"detail"`
+
+	// Id The message's `meta.id`.
+	Id *string `json:"id"`
+
+	// LetterId The id of the dead letter in its queue.
+	LetterId             string                 `json:"letter_id"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RedriveJob A redrive in the background. After a resume, the counts begin with what was redriven before.
+type RedriveJob struct {
+	// Complete Whether all was read, and nothing that met the conditions is left.
+	Complete bool `json:"complete"`
+
+	// Error Why the job has failed; `null` in other states.
+	Error *JobError `json:"error"`
+
+	// Errors The first 20 dead letters that could not be sent back.
+	Errors []RedriveFailure `json:"errors"`
+
+	// ErrorsOmitted The number of failures that `errors` does not have.
+	ErrorsOmitted int64 `json:"errors_omitted"`
+
+	// Failed Dead letters that could not be sent back, and unknown ids.
+	Failed int64 `json:"failed"`
+
+	// Force Whether records without a valid envelope are sent, too.
+	Force bool `json:"force"`
+
+	// Id Identifies the job on its host.
+	Id string `json:"id"`
+
+	// Limit Maximum number to send back; `null`: no maximum.
+	Limit *int64 `json:"limit"`
+
+	// Matched Dead letters that met the conditions.
+	Matched int64 `json:"matched"`
+
+	// PerSecond Maximum rate, in dead letters per second; `null`: no maximum.
+	PerSecond *float64 `json:"per_second"`
+
+	// Queue The queue whose dead letters are sent back.
+	Queue string `json:"queue"`
+
+	// Redriven Dead letters that were sent back and removed.
+	Redriven int64 `json:"redriven"`
+
+	// Scanned Dead letters that were read.
+	Scanned int64 `json:"scanned"`
+
+	// StartedAt Unix milliseconds UTC. Letters that were dead-lettered later are left.
+	StartedAt int64 `json:"started_at"`
+
+	// State `cancelled`: on request; `interrupted`: its process has ended; `failed`: see `error`. These can be resumed. `completed`: all was read, or `limit` was reached.
+	State RedriveJobState `json:"state"`
+
+	// ToQueue The queue to which they are sent.
+	ToQueue string `json:"to_queue"`
+
+	// UpdatedAt Unix milliseconds UTC.
+	UpdatedAt            int64                  `json:"updated_at"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RedriveJobState `cancelled`: on request; `interrupted`: its process has ended; `failed`: see `error`. These can be resumed. `completed`: all was read, or `limit` was reached.
+type RedriveJobState string
+
+// RedriveJobList The redrive jobs of a queue.
+type RedriveJobList struct {
+	// Redrives Newest first.
+	Redrives             []RedriveJob           `json:"redrives"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RedriveRequest The dead letters to send back, and their target. Without `filter` and `ids`: all dead letters.
+//
+// Examples: {"dry_run":true,"filter":{"reason":"failed"},"limit":100}
 type RedriveRequest struct {
+	// Background Answer 202 at once with a job, which `Location` leads to. Not with `dry_run`. Default: false.
+	Background *bool `json:"background,omitempty"`
+
 	// DryRun Only count the matching dead letters. Default: false.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches.
+	// Filter Not together with `ids`.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
-	// Limit Maximum number to send back; 1000 by default.
+	// Force Send records without a valid envelope, too: their original bytes, and the native headers where the target has them. Requires a `to_queue` other than the queue of the path. Default: false.
+	Force *bool `json:"force,omitempty"`
+
+	// Ids The `letter_id` of each dead letter; 1 to 1000.
+	Ids *[]string `json:"ids,omitempty"`
+
+	// Limit Maximum number to send back; 1000 by default, and none with `background`.
 	Limit *int64 `json:"limit,omitempty"`
+
+	// PerSecond Maximum rate, in dead letters per second. Without `background`, `limit` letters must take at most 60 s at this rate.
+	PerSecond *float64 `json:"per_second,omitempty"`
 
 	// ToQueue The target queue; by default the queue of the path.
 	ToQueue *string `json:"to_queue,omitempty"`
 }
 
-// RedriveResult `failed` dead letters stay in place; `errors` describes the first of them.
+// RedriveResult The result of a redrive.
 type RedriveResult struct {
-	// Complete Whether no matching dead letter is left.
-	Complete             bool                     `json:"complete"`
-	DryRun               bool                     `json:"dry_run"`
-	Errors               []map[string]interface{} `json:"errors"`
-	Failed               int64                    `json:"failed"`
-	Matched              int64                    `json:"matched"`
-	Redriven             int64                    `json:"redriven"`
-	Scanned              int64                    `json:"scanned"`
-	AdditionalProperties map[string]interface{}   `json:"-"`
+	// Complete Whether all was read, and nothing that met the conditions is left.
+	Complete bool `json:"complete"`
+
+	// DryRun Whether this was a dry run, which changes nothing.
+	DryRun bool `json:"dry_run"`
+
+	// Errors The first 20 dead letters that could not be sent back.
+	Errors []RedriveFailure `json:"errors"`
+
+	// ErrorsOmitted The number of failures that `errors` does not have.
+	ErrorsOmitted int64 `json:"errors_omitted"`
+
+	// Failed Dead letters that could not be sent back, and unknown ids.
+	Failed int64 `json:"failed"`
+
+	// Matched Dead letters that met the conditions.
+	Matched int64 `json:"matched"`
+
+	// Redriven Dead letters that were sent back and removed.
+	Redriven int64 `json:"redriven"`
+
+	// Scanned Dead letters that were read.
+	Scanned              int64                  `json:"scanned"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RedrivenLetter A dead letter that was sent back.
+type RedrivenLetter struct {
+	// Edited Whether the message was edited.
+	Edited bool `json:"edited"`
+
+	// Forced Whether its bytes were sent unchanged.
+	Forced bool `json:"forced"`
+
+	// Id The `meta.id` of the message; `null`: forced bytes have none.
+	Id *string `json:"id"`
+
+	// LetterId The id of the dead letter in its queue.
+	LetterId string `json:"letter_id"`
+
+	// Removed `false`: another call has removed the dead letter meanwhile.
+	Removed bool `json:"removed"`
+
+	// ToQueue The queue to which the message was sent.
+	ToQueue              string                 `json:"to_queue"`
+	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // RejectRequest Messages to dead-letter immediately.
+//
+// Examples: {"ack_tokens":["AQNrZXl…"],"error":{"message":"no such customer"}}
 type RejectRequest struct {
+	// AckTokens 1 to 1000 ack tokens of this queue.
 	AckTokens []string `json:"ack_tokens"`
 	Error     *Failure `json:"error,omitempty"`
 }
 
+// Removal One result per id, in order; a repeated id has one.
+type Removal struct {
+	// Failed The number of ids whose dead letter was not removed.
+	Failed int64 `json:"failed"`
+
+	// Removed The number of dead letters that were removed.
+	Removed int64 `json:"removed"`
+
+	// Results The result of each id.
+	Results              []RemovalResult        `json:"results"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// RemovalResult The result of one id.
+type RemovalResult struct {
+	// Code For a failure: its stable code, for programs.
+	Code *string `json:"code,omitempty"`
+
+	// Detail For a failure: a sentence for people.
+	Detail *string `json:"detail,omitempty"`
+
+	// LetterId The id of the dead letter in its queue.
+	LetterId string `json:"letter_id"`
+
+	// Retryable For a failure: whether it may succeed later.
+	Retryable *bool `json:"retryable,omitempty"`
+
+	// Status The HTTP status of this id on its own.
+	Status               int64                  `json:"status"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // SettleOutcome One result per token.
 type SettleOutcome struct {
-	Failed               int64                  `json:"failed"`
-	Results              []TokenResult          `json:"results"`
+	// Failed The number of tokens that failed.
+	Failed int64 `json:"failed"`
+
+	// Results The results, by action and in the order of the tokens.
+	Results []TokenResult `json:"results"`
+
+	// Settled The number of tokens that were settled.
 	Settled              int64                  `json:"settled"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
 // SettleRequest Acks, nacks, rejects and extends in one call: 1 to 1000 tokens in total.
+//
+// Examples: {"acks":["AQNrZXl…"],"extends":[],"nacks":[],"rejects":[]}
 type SettleRequest struct {
-	Acks    *[]string        `json:"acks,omitempty"`
+	// Acks Ack tokens of messages to remove from the queue.
+	Acks *[]string `json:"acks,omitempty"`
+
+	// Extends Leases to prolong.
 	Extends *[]ExtendRequest `json:"extends,omitempty"`
-	Nacks   *[]NackRequest   `json:"nacks,omitempty"`
+
+	// Nacks Messages to deliver again.
+	Nacks *[]NackRequest `json:"nacks,omitempty"`
+
+	// Rejects Messages to dead-letter immediately.
 	Rejects *[]RejectRequest `json:"rejects,omitempty"`
 }
 
 // Stats Counts of a queue. `null`: the broker does not report this count.
 type Stats struct {
 	// Dead Dead letters.
-	Dead    *int64 `json:"dead"`
+	Dead *int64 `json:"dead"`
+
+	// Delayed Messages with a delay that has not passed.
 	Delayed *int64 `json:"delayed"`
 
 	// Depth Ready messages.
 	Depth *int64 `json:"depth"`
 
 	// InFlight Leased messages.
-	InFlight             *int64                 `json:"in_flight"`
+	InFlight *int64 `json:"in_flight"`
+
+	// OldestAgeSeconds Age of the oldest ready message in seconds; `null` without one.
 	OldestAgeSeconds     *float64               `json:"oldest_age_seconds"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -997,14 +1466,25 @@ type Stats struct {
 //
 //	milliseconds) is given after an extend.
 type TokenResult struct {
-	Action         interface{} `json:"action"`
-	Code           *string     `json:"code,omitempty"`
-	Detail         *string     `json:"detail,omitempty"`
-	Index          int64       `json:"index"`
-	LeaseExpiresAt *int64      `json:"lease_expires_at,omitempty"`
+	// Action What was to be done.
+	Action interface{} `json:"action"`
+
+	// Code For a failure: its stable code, for programs.
+	Code *string `json:"code,omitempty"`
+
+	// Detail For a failure: a sentence for people.
+	Detail *string `json:"detail,omitempty"`
+
+	// Index The position of the token among those of its action, from 0.
+	Index int64 `json:"index"`
+
+	// LeaseExpiresAt After an extend: when the lease ends; Unix milliseconds UTC.
+	LeaseExpiresAt *int64 `json:"lease_expires_at,omitempty"`
 
 	// Retryable For a failure: whether the same request may succeed later.
-	Retryable            *bool                  `json:"retryable,omitempty"`
+	Retryable *bool `json:"retryable,omitempty"`
+
+	// Status The HTTP status of this token on its own.
 	Status               int64                  `json:"status"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
@@ -1012,17 +1492,19 @@ type TokenResult struct {
 // Warning Something that is accepted, and not as the contract recommends it: an RFC 6901 `pointer`, a stable `code`, and a
 // sentence.
 type Warning struct {
-	Code                 WarningCode            `json:"code"`
-	Detail               string                 `json:"detail"`
+	// Code A stable code, for programs.
+	Code WarningCode `json:"code"`
+
+	// Detail A sentence for people.
+	Detail string `json:"detail"`
+
+	// Pointer Where in the body: an RFC 6901 pointer.
 	Pointer              string                 `json:"pointer"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// WarningCode defines model for Warning.Code.
+// WarningCode A stable code, for programs.
 type WarningCode string
-
-// QueueName defines model for QueueName.
-type QueueName = string
 
 // Problem400 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
 type Problem400 = Problem
@@ -1071,6 +1553,7 @@ type Problem504 = Problem
 
 // ListQueuesParams defines parameters for ListQueues.
 type ListQueuesParams struct {
+	// Limit  Default: 1000.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the previous page.
@@ -1079,25 +1562,38 @@ type ListQueuesParams struct {
 
 // ListDeadLettersParams defines parameters for ListDeadLetters.
 type ListDeadLettersParams struct {
-	Job    *string `form:"job,omitempty" json:"job,omitempty"`
-	Reason *string `form:"reason,omitempty" json:"reason,omitempty"`
+	// Job Only dead letters of this `job`.
+	Job *string `form:"job,omitempty" json:"job,omitempty"`
+
+	// Reason Only dead letters with this reason.
+	Reason *ListDeadLettersParamsReason `form:"reason,omitempty" json:"reason,omitempty"`
 
 	// Before Dead-lettered before this time; Unix milliseconds UTC.
 	Before *int64 `form:"before,omitempty" json:"before,omitempty"`
 
 	// After Dead-lettered at this time or later; Unix milliseconds UTC.
-	After   *int64  `form:"after,omitempty" json:"after,omitempty"`
+	After *int64 `form:"after,omitempty" json:"after,omitempty"`
+
+	// TraceId Only dead letters with this `trace_id`.
 	TraceId *string `form:"trace_id,omitempty" json:"trace_id,omitempty"`
-	Limit   *int64  `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Limit Maximum number of dead letters to return: 1 to 1000. Default: 50.
+	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 
 	// Cursor `next_cursor` of the previous page.
 	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
 }
 
+// ListDeadLettersParamsReason defines parameters for ListDeadLetters.
+type ListDeadLettersParamsReason string
+
 // PublishMessageParams defines parameters for PublishMessage.
 type PublishMessageParams struct {
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.
 	DelaySeconds *float64 `form:"delay_seconds,omitempty" json:"delay_seconds,omitempty"`
-	OrderingKey  *string  `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
+
+	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
+	OrderingKey *string `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
 
 	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
@@ -1108,28 +1604,44 @@ type PublishBatchJSONBody = []Draft
 
 // PeekMessagesParams defines parameters for PeekMessages.
 type PeekMessagesParams struct {
+	// Limit Maximum number of messages to return: 1 to 100. Default: 10.
 	Limit *int64 `form:"limit,omitempty" json:"limit,omitempty"`
 }
 
 // ReceiveMessagesGetParams defines parameters for ReceiveMessagesGet.
 type ReceiveMessagesGetParams struct {
-	MaxMessages  *int64   `form:"max_messages,omitempty" json:"max_messages,omitempty"`
-	WaitSeconds  *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
+	// MaxMessages Maximum number of messages: 1 to 100. Default: 1.
+	MaxMessages *int64 `form:"max_messages,omitempty" json:"max_messages,omitempty"`
+
+	// WaitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.
+	WaitSeconds *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
+
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
 	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
 }
 
 // ReceiveMessagesParams defines parameters for ReceiveMessages.
 type ReceiveMessagesParams struct {
-	MaxMessages  *int64   `form:"max_messages,omitempty" json:"max_messages,omitempty"`
-	WaitSeconds  *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
+	// MaxMessages Maximum number of messages: 1 to 100. Default: 1.
+	MaxMessages *int64 `form:"max_messages,omitempty" json:"max_messages,omitempty"`
+
+	// WaitSeconds Seconds to wait for the first message (long poll): 0 to 30; may be decimal. Default: 0.
+	WaitSeconds *float64 `form:"wait_seconds,omitempty" json:"wait_seconds,omitempty"`
+
+	// LeaseSeconds Seconds from now until the lease ends; may be decimal; at most the `max_lease_seconds` of the broker. Without it: the `lease_seconds` of the queue's policy.
 	LeaseSeconds *float64 `form:"lease_seconds,omitempty" json:"lease_seconds,omitempty"`
 }
 
 // ValidateMessageParams defines parameters for ValidateMessage.
 type ValidateMessageParams struct {
-	DelaySeconds *float64    `form:"delay_seconds,omitempty" json:"delay_seconds,omitempty"`
-	OrderingKey  *string     `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
-	Mode         interface{} `form:"mode,omitempty" json:"mode,omitempty"`
+	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.
+	DelaySeconds *float64 `form:"delay_seconds,omitempty" json:"delay_seconds,omitempty"`
+
+	// OrderingKey Messages with the same key are delivered in their order, where the queue keeps one.
+	OrderingKey *string `form:"ordering_key,omitempty" json:"ordering_key,omitempty"`
+
+	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".
+	Mode interface{} `form:"mode,omitempty" json:"mode,omitempty"`
 }
 
 // ReadyzParams defines parameters for Readyz.
@@ -1140,6 +1652,12 @@ type ReadyzParams struct {
 
 // ReadyzParamsVerbose defines parameters for Readyz.
 type ReadyzParamsVerbose string
+
+// RedriveDeadLetterJSONRequestBody defines body for RedriveDeadLetter for application/json ContentType.
+type RedriveDeadLetterJSONRequestBody = RedriveDeadLetterRequest
+
+// DeleteDeadLettersJSONRequestBody defines body for DeleteDeadLetters for application/json ContentType.
+type DeleteDeadLettersJSONRequestBody = DeleteDeadLettersRequest
 
 // RedriveDeadLettersJSONRequestBody defines body for RedriveDeadLetters for application/json ContentType.
 type RedriveDeadLettersJSONRequestBody = RedriveRequest
@@ -1888,6 +2406,14 @@ func (a *DeadLetter) UnmarshalJSON(b []byte) error {
 		delete(object, "job")
 	}
 
+	if raw, found := object["letter_id"]; found {
+		err = json.Unmarshal(raw, &a.LetterId)
+		if err != nil {
+			return fmt.Errorf("error reading 'letter_id': %w", err)
+		}
+		delete(object, "letter_id")
+	}
+
 	if raw, found := object["reason"]; found {
 		err = json.Unmarshal(raw, &a.Reason)
 		if err != nil {
@@ -1969,6 +2495,11 @@ func (a DeadLetter) MarshalJSON() ([]byte, error) {
 	object["job"], err = json.Marshal(a.Job)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'job': %w", err)
+	}
+
+	object["letter_id"], err = json.Marshal(a.LetterId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'letter_id': %w", err)
 	}
 
 	object["reason"], err = json.Marshal(a.Reason)
@@ -2873,6 +3404,85 @@ func (a Job) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for JobError. Returns the specified
+// element and whether it was found
+func (a JobError) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for JobError
+func (a *JobError) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for JobError to handle AdditionalProperties
+func (a *JobError) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["code"]; found {
+		err = json.Unmarshal(raw, &a.Code)
+		if err != nil {
+			return fmt.Errorf("error reading 'code': %w", err)
+		}
+		delete(object, "code")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for JobError to handle AdditionalProperties
+func (a JobError) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["code"], err = json.Marshal(a.Code)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'code': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for ListedQueue. Returns the specified
 // element and whether it was found
 func (a ListedQueue) Get(fieldName string) (value interface{}, found bool) {
@@ -3186,6 +3796,14 @@ func (a *NativeWrite) UnmarshalJSON(b []byte) error {
 		delete(object, "body_base64")
 	}
 
+	if raw, found := object["fields"]; found {
+		err = json.Unmarshal(raw, &a.Fields)
+		if err != nil {
+			return fmt.Errorf("error reading 'fields': %w", err)
+		}
+		delete(object, "fields")
+	}
+
 	if raw, found := object["headers"]; found {
 		err = json.Unmarshal(raw, &a.Headers)
 		if err != nil {
@@ -3200,14 +3818,6 @@ func (a *NativeWrite) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("error reading 'operation': %w", err)
 		}
 		delete(object, "operation")
-	}
-
-	if raw, found := object["properties"]; found {
-		err = json.Unmarshal(raw, &a.Properties)
-		if err != nil {
-			return fmt.Errorf("error reading 'properties': %w", err)
-		}
-		delete(object, "properties")
 	}
 
 	if raw, found := object["target"]; found {
@@ -3254,6 +3864,13 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("error marshaling 'body_base64': %w", err)
 	}
 
+	if a.Fields != nil {
+		object["fields"], err = json.Marshal(a.Fields)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'fields': %w", err)
+		}
+	}
+
 	if a.Headers != nil {
 		object["headers"], err = json.Marshal(a.Headers)
 		if err != nil {
@@ -3264,13 +3881,6 @@ func (a NativeWrite) MarshalJSON() ([]byte, error) {
 	object["operation"], err = json.Marshal(a.Operation)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'operation': %w", err)
-	}
-
-	if a.Properties != nil {
-		object["properties"], err = json.Marshal(a.Properties)
-		if err != nil {
-			return nil, fmt.Errorf("error marshaling 'properties': %w", err)
-		}
 	}
 
 	if a.Target != nil {
@@ -4987,6 +5597,455 @@ func (a ReceivedMessage) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for RedriveFailure. Returns the specified
+// element and whether it was found
+func (a RedriveFailure) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RedriveFailure
+func (a *RedriveFailure) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RedriveFailure to handle AdditionalProperties
+func (a *RedriveFailure) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["code"]; found {
+		err = json.Unmarshal(raw, &a.Code)
+		if err != nil {
+			return fmt.Errorf("error reading 'code': %w", err)
+		}
+		delete(object, "code")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["letter_id"]; found {
+		err = json.Unmarshal(raw, &a.LetterId)
+		if err != nil {
+			return fmt.Errorf("error reading 'letter_id': %w", err)
+		}
+		delete(object, "letter_id")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RedriveFailure to handle AdditionalProperties
+func (a RedriveFailure) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["code"], err = json.Marshal(a.Code)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'code': %w", err)
+	}
+
+	object["detail"], err = json.Marshal(a.Detail)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["letter_id"], err = json.Marshal(a.LetterId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'letter_id': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RedriveJob. Returns the specified
+// element and whether it was found
+func (a RedriveJob) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RedriveJob
+func (a *RedriveJob) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RedriveJob to handle AdditionalProperties
+func (a *RedriveJob) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["complete"]; found {
+		err = json.Unmarshal(raw, &a.Complete)
+		if err != nil {
+			return fmt.Errorf("error reading 'complete': %w", err)
+		}
+		delete(object, "complete")
+	}
+
+	if raw, found := object["error"]; found {
+		err = json.Unmarshal(raw, &a.Error)
+		if err != nil {
+			return fmt.Errorf("error reading 'error': %w", err)
+		}
+		delete(object, "error")
+	}
+
+	if raw, found := object["errors"]; found {
+		err = json.Unmarshal(raw, &a.Errors)
+		if err != nil {
+			return fmt.Errorf("error reading 'errors': %w", err)
+		}
+		delete(object, "errors")
+	}
+
+	if raw, found := object["errors_omitted"]; found {
+		err = json.Unmarshal(raw, &a.ErrorsOmitted)
+		if err != nil {
+			return fmt.Errorf("error reading 'errors_omitted': %w", err)
+		}
+		delete(object, "errors_omitted")
+	}
+
+	if raw, found := object["failed"]; found {
+		err = json.Unmarshal(raw, &a.Failed)
+		if err != nil {
+			return fmt.Errorf("error reading 'failed': %w", err)
+		}
+		delete(object, "failed")
+	}
+
+	if raw, found := object["force"]; found {
+		err = json.Unmarshal(raw, &a.Force)
+		if err != nil {
+			return fmt.Errorf("error reading 'force': %w", err)
+		}
+		delete(object, "force")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["limit"]; found {
+		err = json.Unmarshal(raw, &a.Limit)
+		if err != nil {
+			return fmt.Errorf("error reading 'limit': %w", err)
+		}
+		delete(object, "limit")
+	}
+
+	if raw, found := object["matched"]; found {
+		err = json.Unmarshal(raw, &a.Matched)
+		if err != nil {
+			return fmt.Errorf("error reading 'matched': %w", err)
+		}
+		delete(object, "matched")
+	}
+
+	if raw, found := object["per_second"]; found {
+		err = json.Unmarshal(raw, &a.PerSecond)
+		if err != nil {
+			return fmt.Errorf("error reading 'per_second': %w", err)
+		}
+		delete(object, "per_second")
+	}
+
+	if raw, found := object["queue"]; found {
+		err = json.Unmarshal(raw, &a.Queue)
+		if err != nil {
+			return fmt.Errorf("error reading 'queue': %w", err)
+		}
+		delete(object, "queue")
+	}
+
+	if raw, found := object["redriven"]; found {
+		err = json.Unmarshal(raw, &a.Redriven)
+		if err != nil {
+			return fmt.Errorf("error reading 'redriven': %w", err)
+		}
+		delete(object, "redriven")
+	}
+
+	if raw, found := object["scanned"]; found {
+		err = json.Unmarshal(raw, &a.Scanned)
+		if err != nil {
+			return fmt.Errorf("error reading 'scanned': %w", err)
+		}
+		delete(object, "scanned")
+	}
+
+	if raw, found := object["started_at"]; found {
+		err = json.Unmarshal(raw, &a.StartedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'started_at': %w", err)
+		}
+		delete(object, "started_at")
+	}
+
+	if raw, found := object["state"]; found {
+		err = json.Unmarshal(raw, &a.State)
+		if err != nil {
+			return fmt.Errorf("error reading 'state': %w", err)
+		}
+		delete(object, "state")
+	}
+
+	if raw, found := object["to_queue"]; found {
+		err = json.Unmarshal(raw, &a.ToQueue)
+		if err != nil {
+			return fmt.Errorf("error reading 'to_queue': %w", err)
+		}
+		delete(object, "to_queue")
+	}
+
+	if raw, found := object["updated_at"]; found {
+		err = json.Unmarshal(raw, &a.UpdatedAt)
+		if err != nil {
+			return fmt.Errorf("error reading 'updated_at': %w", err)
+		}
+		delete(object, "updated_at")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RedriveJob to handle AdditionalProperties
+func (a RedriveJob) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["complete"], err = json.Marshal(a.Complete)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'complete': %w", err)
+	}
+
+	object["error"], err = json.Marshal(a.Error)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'error': %w", err)
+	}
+
+	if a.Errors != nil {
+		object["errors"], err = json.Marshal(a.Errors)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'errors': %w", err)
+		}
+	}
+
+	object["errors_omitted"], err = json.Marshal(a.ErrorsOmitted)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'errors_omitted': %w", err)
+	}
+
+	object["failed"], err = json.Marshal(a.Failed)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'failed': %w", err)
+	}
+
+	object["force"], err = json.Marshal(a.Force)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'force': %w", err)
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["limit"], err = json.Marshal(a.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'limit': %w", err)
+	}
+
+	object["matched"], err = json.Marshal(a.Matched)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'matched': %w", err)
+	}
+
+	object["per_second"], err = json.Marshal(a.PerSecond)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'per_second': %w", err)
+	}
+
+	object["queue"], err = json.Marshal(a.Queue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'queue': %w", err)
+	}
+
+	object["redriven"], err = json.Marshal(a.Redriven)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'redriven': %w", err)
+	}
+
+	object["scanned"], err = json.Marshal(a.Scanned)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'scanned': %w", err)
+	}
+
+	object["started_at"], err = json.Marshal(a.StartedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'started_at': %w", err)
+	}
+
+	object["state"], err = json.Marshal(a.State)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'state': %w", err)
+	}
+
+	object["to_queue"], err = json.Marshal(a.ToQueue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'to_queue': %w", err)
+	}
+
+	object["updated_at"], err = json.Marshal(a.UpdatedAt)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'updated_at': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RedriveJobList. Returns the specified
+// element and whether it was found
+func (a RedriveJobList) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RedriveJobList
+func (a *RedriveJobList) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RedriveJobList to handle AdditionalProperties
+func (a *RedriveJobList) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["redrives"]; found {
+		err = json.Unmarshal(raw, &a.Redrives)
+		if err != nil {
+			return fmt.Errorf("error reading 'redrives': %w", err)
+		}
+		delete(object, "redrives")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RedriveJobList to handle AdditionalProperties
+func (a RedriveJobList) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Redrives != nil {
+		object["redrives"], err = json.Marshal(a.Redrives)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'redrives': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for RedriveResult. Returns the specified
 // element and whether it was found
 func (a RedriveResult) Get(fieldName string) (value interface{}, found bool) {
@@ -5034,6 +6093,14 @@ func (a *RedriveResult) UnmarshalJSON(b []byte) error {
 			return fmt.Errorf("error reading 'errors': %w", err)
 		}
 		delete(object, "errors")
+	}
+
+	if raw, found := object["errors_omitted"]; found {
+		err = json.Unmarshal(raw, &a.ErrorsOmitted)
+		if err != nil {
+			return fmt.Errorf("error reading 'errors_omitted': %w", err)
+		}
+		delete(object, "errors_omitted")
 	}
 
 	if raw, found := object["failed"]; found {
@@ -5104,6 +6171,11 @@ func (a RedriveResult) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	object["errors_omitted"], err = json.Marshal(a.ErrorsOmitted)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'errors_omitted': %w", err)
+	}
+
 	object["failed"], err = json.Marshal(a.Failed)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'failed': %w", err)
@@ -5122,6 +6194,355 @@ func (a RedriveResult) MarshalJSON() ([]byte, error) {
 	object["scanned"], err = json.Marshal(a.Scanned)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'scanned': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RedrivenLetter. Returns the specified
+// element and whether it was found
+func (a RedrivenLetter) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RedrivenLetter
+func (a *RedrivenLetter) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RedrivenLetter to handle AdditionalProperties
+func (a *RedrivenLetter) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["edited"]; found {
+		err = json.Unmarshal(raw, &a.Edited)
+		if err != nil {
+			return fmt.Errorf("error reading 'edited': %w", err)
+		}
+		delete(object, "edited")
+	}
+
+	if raw, found := object["forced"]; found {
+		err = json.Unmarshal(raw, &a.Forced)
+		if err != nil {
+			return fmt.Errorf("error reading 'forced': %w", err)
+		}
+		delete(object, "forced")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.Id)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["letter_id"]; found {
+		err = json.Unmarshal(raw, &a.LetterId)
+		if err != nil {
+			return fmt.Errorf("error reading 'letter_id': %w", err)
+		}
+		delete(object, "letter_id")
+	}
+
+	if raw, found := object["removed"]; found {
+		err = json.Unmarshal(raw, &a.Removed)
+		if err != nil {
+			return fmt.Errorf("error reading 'removed': %w", err)
+		}
+		delete(object, "removed")
+	}
+
+	if raw, found := object["to_queue"]; found {
+		err = json.Unmarshal(raw, &a.ToQueue)
+		if err != nil {
+			return fmt.Errorf("error reading 'to_queue': %w", err)
+		}
+		delete(object, "to_queue")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RedrivenLetter to handle AdditionalProperties
+func (a RedrivenLetter) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["edited"], err = json.Marshal(a.Edited)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'edited': %w", err)
+	}
+
+	object["forced"], err = json.Marshal(a.Forced)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'forced': %w", err)
+	}
+
+	object["id"], err = json.Marshal(a.Id)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	object["letter_id"], err = json.Marshal(a.LetterId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'letter_id': %w", err)
+	}
+
+	object["removed"], err = json.Marshal(a.Removed)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'removed': %w", err)
+	}
+
+	object["to_queue"], err = json.Marshal(a.ToQueue)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'to_queue': %w", err)
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for Removal. Returns the specified
+// element and whether it was found
+func (a Removal) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for Removal
+func (a *Removal) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for Removal to handle AdditionalProperties
+func (a *Removal) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["failed"]; found {
+		err = json.Unmarshal(raw, &a.Failed)
+		if err != nil {
+			return fmt.Errorf("error reading 'failed': %w", err)
+		}
+		delete(object, "failed")
+	}
+
+	if raw, found := object["removed"]; found {
+		err = json.Unmarshal(raw, &a.Removed)
+		if err != nil {
+			return fmt.Errorf("error reading 'removed': %w", err)
+		}
+		delete(object, "removed")
+	}
+
+	if raw, found := object["results"]; found {
+		err = json.Unmarshal(raw, &a.Results)
+		if err != nil {
+			return fmt.Errorf("error reading 'results': %w", err)
+		}
+		delete(object, "results")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for Removal to handle AdditionalProperties
+func (a Removal) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["failed"], err = json.Marshal(a.Failed)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'failed': %w", err)
+	}
+
+	object["removed"], err = json.Marshal(a.Removed)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'removed': %w", err)
+	}
+
+	if a.Results != nil {
+		object["results"], err = json.Marshal(a.Results)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'results': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for RemovalResult. Returns the specified
+// element and whether it was found
+func (a RemovalResult) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for RemovalResult
+func (a *RemovalResult) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for RemovalResult to handle AdditionalProperties
+func (a *RemovalResult) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["code"]; found {
+		err = json.Unmarshal(raw, &a.Code)
+		if err != nil {
+			return fmt.Errorf("error reading 'code': %w", err)
+		}
+		delete(object, "code")
+	}
+
+	if raw, found := object["detail"]; found {
+		err = json.Unmarshal(raw, &a.Detail)
+		if err != nil {
+			return fmt.Errorf("error reading 'detail': %w", err)
+		}
+		delete(object, "detail")
+	}
+
+	if raw, found := object["letter_id"]; found {
+		err = json.Unmarshal(raw, &a.LetterId)
+		if err != nil {
+			return fmt.Errorf("error reading 'letter_id': %w", err)
+		}
+		delete(object, "letter_id")
+	}
+
+	if raw, found := object["retryable"]; found {
+		err = json.Unmarshal(raw, &a.Retryable)
+		if err != nil {
+			return fmt.Errorf("error reading 'retryable': %w", err)
+		}
+		delete(object, "retryable")
+	}
+
+	if raw, found := object["status"]; found {
+		err = json.Unmarshal(raw, &a.Status)
+		if err != nil {
+			return fmt.Errorf("error reading 'status': %w", err)
+		}
+		delete(object, "status")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for RemovalResult to handle AdditionalProperties
+func (a RemovalResult) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Code != nil {
+		object["code"], err = json.Marshal(a.Code)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'code': %w", err)
+		}
+	}
+
+	if a.Detail != nil {
+		object["detail"], err = json.Marshal(a.Detail)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'detail': %w", err)
+		}
+	}
+
+	object["letter_id"], err = json.Marshal(a.LetterId)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'letter_id': %w", err)
+	}
+
+	if a.Retryable != nil {
+		object["retryable"], err = json.Marshal(a.Retryable)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'retryable': %w", err)
+		}
+	}
+
+	object["status"], err = json.Marshal(a.Status)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'status': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
@@ -5587,296 +7008,6 @@ func (a Warning) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(object)
-}
-
-// AsNativeHeaderValue0 returns the union data inside the NativeHeader_Value as a NativeHeaderValue0
-func (t NativeHeader_Value) AsNativeHeaderValue0() (NativeHeaderValue0, error) {
-	var body NativeHeaderValue0
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeHeaderValue0 overwrites any union data inside the NativeHeader_Value as the provided NativeHeaderValue0
-func (t *NativeHeader_Value) FromNativeHeaderValue0(v NativeHeaderValue0) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeHeaderValue0 performs a merge with any union data inside the NativeHeader_Value, using the provided NativeHeaderValue0
-func (t *NativeHeader_Value) MergeNativeHeaderValue0(v NativeHeaderValue0) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeHeaderValue1 returns the union data inside the NativeHeader_Value as a NativeHeaderValue1
-func (t NativeHeader_Value) AsNativeHeaderValue1() (NativeHeaderValue1, error) {
-	var body NativeHeaderValue1
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeHeaderValue1 overwrites any union data inside the NativeHeader_Value as the provided NativeHeaderValue1
-func (t *NativeHeader_Value) FromNativeHeaderValue1(v NativeHeaderValue1) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeHeaderValue1 performs a merge with any union data inside the NativeHeader_Value, using the provided NativeHeaderValue1
-func (t *NativeHeader_Value) MergeNativeHeaderValue1(v NativeHeaderValue1) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeHeaderValue2 returns the union data inside the NativeHeader_Value as a NativeHeaderValue2
-func (t NativeHeader_Value) AsNativeHeaderValue2() (NativeHeaderValue2, error) {
-	var body NativeHeaderValue2
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeHeaderValue2 overwrites any union data inside the NativeHeader_Value as the provided NativeHeaderValue2
-func (t *NativeHeader_Value) FromNativeHeaderValue2(v NativeHeaderValue2) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeHeaderValue2 performs a merge with any union data inside the NativeHeader_Value, using the provided NativeHeaderValue2
-func (t *NativeHeader_Value) MergeNativeHeaderValue2(v NativeHeaderValue2) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeHeaderValue3 returns the union data inside the NativeHeader_Value as a NativeHeaderValue3
-func (t NativeHeader_Value) AsNativeHeaderValue3() (NativeHeaderValue3, error) {
-	var body NativeHeaderValue3
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeHeaderValue3 overwrites any union data inside the NativeHeader_Value as the provided NativeHeaderValue3
-func (t *NativeHeader_Value) FromNativeHeaderValue3(v NativeHeaderValue3) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeHeaderValue3 performs a merge with any union data inside the NativeHeader_Value, using the provided NativeHeaderValue3
-func (t *NativeHeader_Value) MergeNativeHeaderValue3(v NativeHeaderValue3) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t NativeHeader_Value) MarshalJSON() ([]byte, error) {
-	b, err := t.union.MarshalJSON()
-	return b, err
-}
-
-func (t *NativeHeader_Value) UnmarshalJSON(b []byte) error {
-	err := t.union.UnmarshalJSON(b)
-	return err
-}
-
-// AsNativeWriteProperties0 returns the union data inside the NativeWrite_Properties_AdditionalProperties as a NativeWriteProperties0
-func (t NativeWrite_Properties_AdditionalProperties) AsNativeWriteProperties0() (NativeWriteProperties0, error) {
-	var body NativeWriteProperties0
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteProperties0 overwrites any union data inside the NativeWrite_Properties_AdditionalProperties as the provided NativeWriteProperties0
-func (t *NativeWrite_Properties_AdditionalProperties) FromNativeWriteProperties0(v NativeWriteProperties0) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteProperties0 performs a merge with any union data inside the NativeWrite_Properties_AdditionalProperties, using the provided NativeWriteProperties0
-func (t *NativeWrite_Properties_AdditionalProperties) MergeNativeWriteProperties0(v NativeWriteProperties0) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeWriteProperties1 returns the union data inside the NativeWrite_Properties_AdditionalProperties as a NativeWriteProperties1
-func (t NativeWrite_Properties_AdditionalProperties) AsNativeWriteProperties1() (NativeWriteProperties1, error) {
-	var body NativeWriteProperties1
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteProperties1 overwrites any union data inside the NativeWrite_Properties_AdditionalProperties as the provided NativeWriteProperties1
-func (t *NativeWrite_Properties_AdditionalProperties) FromNativeWriteProperties1(v NativeWriteProperties1) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteProperties1 performs a merge with any union data inside the NativeWrite_Properties_AdditionalProperties, using the provided NativeWriteProperties1
-func (t *NativeWrite_Properties_AdditionalProperties) MergeNativeWriteProperties1(v NativeWriteProperties1) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeWriteProperties2 returns the union data inside the NativeWrite_Properties_AdditionalProperties as a NativeWriteProperties2
-func (t NativeWrite_Properties_AdditionalProperties) AsNativeWriteProperties2() (NativeWriteProperties2, error) {
-	var body NativeWriteProperties2
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteProperties2 overwrites any union data inside the NativeWrite_Properties_AdditionalProperties as the provided NativeWriteProperties2
-func (t *NativeWrite_Properties_AdditionalProperties) FromNativeWriteProperties2(v NativeWriteProperties2) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteProperties2 performs a merge with any union data inside the NativeWrite_Properties_AdditionalProperties, using the provided NativeWriteProperties2
-func (t *NativeWrite_Properties_AdditionalProperties) MergeNativeWriteProperties2(v NativeWriteProperties2) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeWriteProperties3 returns the union data inside the NativeWrite_Properties_AdditionalProperties as a NativeWriteProperties3
-func (t NativeWrite_Properties_AdditionalProperties) AsNativeWriteProperties3() (NativeWriteProperties3, error) {
-	var body NativeWriteProperties3
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteProperties3 overwrites any union data inside the NativeWrite_Properties_AdditionalProperties as the provided NativeWriteProperties3
-func (t *NativeWrite_Properties_AdditionalProperties) FromNativeWriteProperties3(v NativeWriteProperties3) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteProperties3 performs a merge with any union data inside the NativeWrite_Properties_AdditionalProperties, using the provided NativeWriteProperties3
-func (t *NativeWrite_Properties_AdditionalProperties) MergeNativeWriteProperties3(v NativeWriteProperties3) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t NativeWrite_Properties_AdditionalProperties) MarshalJSON() ([]byte, error) {
-	b, err := t.union.MarshalJSON()
-	return b, err
-}
-
-func (t *NativeWrite_Properties_AdditionalProperties) UnmarshalJSON(b []byte) error {
-	err := t.union.UnmarshalJSON(b)
-	return err
-}
-
-// AsNativeWriteTarget0 returns the union data inside the NativeWrite_Target_AdditionalProperties as a NativeWriteTarget0
-func (t NativeWrite_Target_AdditionalProperties) AsNativeWriteTarget0() (NativeWriteTarget0, error) {
-	var body NativeWriteTarget0
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteTarget0 overwrites any union data inside the NativeWrite_Target_AdditionalProperties as the provided NativeWriteTarget0
-func (t *NativeWrite_Target_AdditionalProperties) FromNativeWriteTarget0(v NativeWriteTarget0) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteTarget0 performs a merge with any union data inside the NativeWrite_Target_AdditionalProperties, using the provided NativeWriteTarget0
-func (t *NativeWrite_Target_AdditionalProperties) MergeNativeWriteTarget0(v NativeWriteTarget0) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-// AsNativeWriteTarget1 returns the union data inside the NativeWrite_Target_AdditionalProperties as a NativeWriteTarget1
-func (t NativeWrite_Target_AdditionalProperties) AsNativeWriteTarget1() (NativeWriteTarget1, error) {
-	var body NativeWriteTarget1
-	err := json.Unmarshal(t.union, &body)
-	return body, err
-}
-
-// FromNativeWriteTarget1 overwrites any union data inside the NativeWrite_Target_AdditionalProperties as the provided NativeWriteTarget1
-func (t *NativeWrite_Target_AdditionalProperties) FromNativeWriteTarget1(v NativeWriteTarget1) error {
-	b, err := json.Marshal(v)
-	t.union = b
-	return err
-}
-
-// MergeNativeWriteTarget1 performs a merge with any union data inside the NativeWrite_Target_AdditionalProperties, using the provided NativeWriteTarget1
-func (t *NativeWrite_Target_AdditionalProperties) MergeNativeWriteTarget1(v NativeWriteTarget1) error {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-
-	merged, err := runtime.JSONMerge(t.union, b)
-	t.union = merged
-	return err
-}
-
-func (t NativeWrite_Target_AdditionalProperties) MarshalJSON() ([]byte, error) {
-	b, err := t.union.MarshalJSON()
-	return b, err
-}
-
-func (t *NativeWrite_Target_AdditionalProperties) UnmarshalJSON(b []byte) error {
-	err := t.union.UnmarshalJSON(b)
-	return err
 }
 
 // AsProblemActual0 returns the union data inside the Problem_Actual as a ProblemActual0
