@@ -81,7 +81,12 @@ clients: clients-deps
 
 clients-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
+	@command -v npm >/dev/null || .ci/packages nodejs npm
+	@command -v composer >/dev/null || .ci/packages composer php-cli php-curl php-guzzlehttp-guzzle php-mbstring
 	@command -v go >/dev/null || .ci/packages golang-go
+	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
+	@command -v mvn >/dev/null || .ci/packages maven
+	$(BIN)/python -m tests.harness.openapi_generator
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
 test-clients: clients

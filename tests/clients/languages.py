@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
 """An environment of its own, in which the built wheel is installed."""
+_UNPACKED = "conformance/node_modules/babelgate-client"
+"""Where the package of TypeScript is, as npm would install it: it depends on nothing."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,42 @@ LANGUAGES = [
         ],
         package="dist/*.whl",
         run=[PYTHON, "conformance/conformance.py"],
+    ),
+    Language(
+        "typescript",
+        programs=["node", "npm"],
+        build=[
+            ["rm", "-rf", "build", "dist", _UNPACKED],
+            ["mkdir", "-p", "build", _UNPACKED],
+            ["node_modules/.bin/tsc"],
+            ["npm", "pack", "--silent", "--pack-destination", "build"],
+            ["sh", "-c", f"tar -xzf build/*.tgz --strip-components=1 -C {_UNPACKED}"],
+            ["node_modules/.bin/tsc", "--project", "conformance"],
+        ],
+        package="build/*.tgz",
+        run=["node", "conformance/dist/conformance.js"],
+    ),
+    Language(
+        "php",
+        programs=["php", "composer", "java"],
+        build=[
+            ["sh", "-c", "find src generated conformance/*.php -name '*.php' -print0 | xargs -0 -n 1 -P 2 php -l"],
+            ["composer", "validate", "--no-interaction", "--strict", "--quiet"],
+            ["rm", "-rf", "dist", "conformance/vendor"],
+            [
+                "composer",
+                "archive",
+                "--no-interaction",
+                "--quiet",
+                "--format=tar",
+                "--dir=dist",
+                "--file=babelgate-client",
+            ],
+            ["mkdir", "-p", "conformance/vendor/babelgate/client"],
+            ["tar", "-xf", "dist/babelgate-client.tar", "-C", "conformance/vendor/babelgate/client"],
+        ],
+        package="dist/*.tar",
+        run=["php", "conformance/conformance.php"],
     ),
     Language(
         "go",

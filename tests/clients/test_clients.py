@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.clients.languages import LANGUAGES, ROOT, Language
@@ -25,6 +26,7 @@ TRACE = TRACE_ID.replace("-", "")
 PATIENCE_SECONDS = 240
 """How long a test waits for a fact. An idle machine needs a few seconds."""
 LEASE_SECONDS = 3
+EXTENDED = "babelgate_extended_total"
 MESSAGES = 40
 """Of each producer, for each consumer."""
 
@@ -178,11 +180,16 @@ def test_a_consumer_keeps_leases_repeats_rejects_and_stops(
             (letter,) = http.get(f"queues/{queue}/dead-letters").json()["dead_letters"]
             assert letter["record"]["data"]["reject"] is True and letter["error"]
             long = {"job": JOB, "data": {"producer": "test", "n": 9, "sleep_seconds": 60}}
+
+            def extended() -> float:
+                families = text_string_to_metric_families(http.get("/metrics").text)
+                samples = [each for family in families for each in family.samples if each.name == EXTENDED]
+                return sum(each.value for each in samples if each.labels["queue"] == queue)
+
+            before = extended()
             http.post(f"queues/{queue}/messages", json=long).raise_for_status()
-            until(
-                lambda: http.get(f"queues/{queue}").json()["stats"]["in_flight"] == 1,
-                lambda: (consumer.events(), consumer.errors()),
-            )
+            # Its handler runs, then. A stop before the answer arrives leaves the message to the end of its lease.
+            until(lambda: extended() > before, lambda: (consumer.events(), consumer.errors()))
             consumer.stop()
             (message,) = http.post(f"queues/{queue}/messages:receive", json={"wait_seconds": 0}).json()["messages"]
             assert (message["envelope"]["data"]["n"], message["attempts"]) == (9, 0)

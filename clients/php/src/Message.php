@@ -1,0 +1,53 @@
+<?php
+
+declare(strict_types=1);
+
+namespace Babelgate\Client;
+
+/** A message to publish. */
+final class Message
+{
+    /**
+     * @param string $job its kind, by convention a URN
+     * @param array<string, mixed>|object $data its payload, a JSON object; an empty array in it is a JSON array
+     * @param ?string $traceId by convention a UUID; the gateway makes one
+     * @param ?float $delaySeconds seconds until the message can be received
+     * @param ?string $orderingKey where the broker supports it
+     * @param ?array<string, string> $headers native headers, where the broker supports them
+     * @param ?string $idempotencyKey 1 to 255 printable ASCII characters; the client makes one
+     */
+    public function __construct(
+        public readonly string $job,
+        public readonly array|object $data,
+        public readonly ?string $traceId = null,
+        public readonly ?float $delaySeconds = null,
+        public readonly ?string $orderingKey = null,
+        public readonly ?array $headers = null,
+        public readonly ?string $idempotencyKey = null,
+    ) {
+        if (is_array($data) && $data !== [] && array_is_list($data)) {
+            throw new \InvalidArgumentException('data is a list, and a message holds a JSON object');
+        }
+    }
+
+    /**
+     * The body, with the idempotency `key` if there is one.
+     *
+     * @internal
+     * @throws \JsonException
+     */
+    public function draft(?string $key): string
+    {
+        $members = [
+            'job' => $this->job,
+            // An empty array would be a JSON array.
+            'data' => (object) $this->data,
+            'trace_id' => $this->traceId,
+            'delay_seconds' => $this->delaySeconds,
+            'ordering_key' => $this->orderingKey,
+            'headers' => $this->headers === null ? null : (object) $this->headers,
+            'idempotency_key' => $key,
+        ];
+        return Call::json(array_filter($members, fn (mixed $value): bool => $value !== null));
+    }
+}

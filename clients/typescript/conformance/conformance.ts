@@ -1,0 +1,111 @@
+// Produces, consumes and checks with the client. Prints one JSON object per line.
+// Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+import { createServer, type AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { Client, Delivery, LeaseLostError, ProblemError, Reject, UnreachableError } from "babelgate-client";
+
+const JOB = "urn:babel:conformance:made";
+const TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10";
+const TRACEPARENT = "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01";
+const client = new Client();
+
+function say(facts: object): void {
+  process.stdout.write(`${JSON.stringify(facts)}\n`);
+}
+
+async function produce(queue: string, producer: string, count: number): Promise<void> {
+  for (let n = 0; n < count; n += 2) {
+    const { id } = await client.publish(queue, JOB, { producer, n });
+    say({ id, producer, n });
+  }
+  for (let start = 1; start < count; start += 20) {
+    const part = Array.from({ length: 10 }, (_, i) => start + 2 * i).filter((n) => n < count);
+    const results = await client.publishBatch(queue, part.map((n) => ({ job: JOB, data: { producer, n } })));
+    for (const [index, { status, id }] of results.entries()) {
+      if (status !== 201) throw new Error(`${status}`);
+      say({ id, producer, n: part[index] });
+    }
+  }
+}
+
+async function consume(queue: string, leaseSeconds: number): Promise<void> {
+  async function handle({ id, data, attempts }: Delivery, signal: AbortSignal): Promise<void> {
+    await sleep(Number(data["sleep_seconds"] ?? 0) * 1000, undefined, { signal });
+    if (data["reject"]) throw new Reject("as the message says");
+    if (attempts < Number(data["fail_times"] ?? 0)) throw new Error("as the message says");
+    say({ event: "handled", id, producer: data["producer"], n: data["n"], attempts });
+  }
+  const consumer = client.consumer(queue, handle, { concurrency: 4, leaseSeconds, graceSeconds: 5 });
+  await consumer.run({ signals: ["SIGTERM"] });
+  say({ event: "stopped" });
+}
+
+async function checks(queue: string): Promise<void> {
+  const published = await client.publish(queue, JOB, { n: 1 }, { traceId: TRACE_ID, traceparent: TRACEPARENT });
+  const once = { idempotencyKey: `once-${published.id}` };
+  const twice = [await client.publish(queue, JOB, { n: 2 }, once), await client.publish(queue, JOB, { n: 2 }, once)];
+  const batch = [3, 4, 5].map((n) => ({ job: n === 4 ? "" : JOB, data: { n } }));
+  const results = await client.publishBatch(queue, batch);
+  const [first, ...rest] = await client.receive(queue, { maxMessages: 10, waitSeconds: 10, leaseSeconds: 30 });
+  const extended = (await client.extend(first!, 300)).results[0]!.leaseExpiresAt!;
+  await client.nack(first!, { delaySeconds: 0, error: { message: "no", exception: "NoError" } });
+  const [again] = await client.receive(queue, { waitSeconds: 10, leaseSeconds: 30 });
+  const { settled } = await client.ack([again!, ...rest]);
+  const { ackToken: _, ...message } = again!;
+  const nonsense = new Delivery(queue, {
+    ack_token: "nonsense",
+    lease_expires_at: message.leaseExpiresAt,
+    attempts: 0,
+    redelivered: false,
+    headers: {},
+    envelope: message.envelope,
+  });
+  const problem = await caught(client.ack(nonsense), ProblemError);
+  await client.publish(queue, JOB, { n: 6 });
+  const [late] = await client.receive(queue, { waitSeconds: 10, leaseSeconds: 1 });
+  await sleep(1200);
+  const [taken] = await client.receive(queue, { waitSeconds: 20, leaseSeconds: 30 });
+  const lost = await caught(client.ack(late!), LeaseLostError);
+  await client.ack(taken!);
+  const closed = new Client({ url: `http://127.0.0.1:${await closedPort()}`, retrySeconds: 0 });
+  const unreachable = await caught(closed.publish(queue, JOB, {}), UnreachableError);
+  say({
+    published: { ...published, trace_id: published.traceId },
+    replayed: twice[0]!.id === twice[1]!.id,
+    batch: results.map((result) => result.status),
+    received: {
+      id: first!.id,
+      job: first!.job,
+      trace_id: first!.traceId,
+      data: first!.data,
+      attempts: first!.attempts,
+      redelivered: first!.redelivered,
+      traceparent: first!.traceparent,
+    },
+    extended: extended > first!.leaseExpiresAt,
+    nacked_attempts: again!.attempts,
+    acked: settled,
+    problem: { status: problem.status, code: problem.code, retryable: problem.retryable },
+    lease_lost: lost.code,
+    not_found_or_unreachable: unreachable.outcomeUnknown ? "unknown" : unreachable.name,
+  });
+}
+
+async function caught<E>(call: Promise<unknown>, kind: new (...args: any[]) => E): Promise<E> {
+  const error = await call.then(() => undefined, (error: unknown) => error);
+  if (!(error instanceof kind)) throw new Error(`not a ${kind.name}`, { cause: error });
+  return error;
+}
+
+async function closedPort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+}
+
+const [command, queue = "", ...more] = process.argv.slice(2);
+if (command === "produce") await produce(queue, more[0]!, Number(more[1]));
+else if (command === "consume") await consume(queue, Number(more[0]));
+else await checks(queue);

@@ -1,0 +1,19 @@
+/** Client of babelgate: publish messages, and consume them safely. */
+export { VERSION } from "./calls.js";
+export { Client, type ClientOptions, type Failure, type Traced } from "./client.js";
+export { Consumer, type ConsumerOptions, type Handler } from "./consumer.js";
+export { BabelgateError, LeaseLostError, ProblemError, Reject, Retry, UnreachableError } from "./errors.js";
+export { Delivery } from "./messages.js";
+export type {
+  Data,
+  Defect,
+  EntryResult,
+  Envelope,
+  Message,
+  MessageOptions,
+  Receipt,
+  SettleOutcome,
+  SettleResult,
+} from "./messages.js";
+/** The whole API, for a client such as openapi-fetch: `createClient<paths>({ baseUrl: client.url })`. */
+export type { components, paths } from "./generated/api.js";
