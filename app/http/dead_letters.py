@@ -180,14 +180,14 @@ def routes(gateway: Gateway) -> APIRouter:
 
 
 def _order(parameters: letter_views.RedriveRequest) -> RedriveOrder:
-    if parameters.ids is not None and parameters.filter is not None:
+    if parameters.ids is not None and "filter" in parameters.model_fields_set:
         raise InvalidParameter(name="ids", reason="ids and filter cannot be used together", pointer="/ids")
     if parameters.background and parameters.dry_run:
         raise InvalidParameter(
             name="dry_run", reason="a job has no dry run: leave out one of the two", pointer="/dry_run"
         )
     return RedriveOrder(
-        DeadLetterFilter(**dict(parameters.filter or {})),
+        DeadLetterFilter(**dict(parameters.filter)),
         None if parameters.ids is None else frozenset(parameters.ids),
         parameters.limit,
         parameters.force,

@@ -69,8 +69,10 @@ class RedriveRequest(StrictBody):
         le=1_000_000_000,
         description="Maximum number to send back; 1000 by default, and none with `background`.",
     )
-    filter: DeadLetterFilterView | None = Field(default=None, description="Not together with `ids`.")
-    ids: LetterIds | None = Field(default=None, description="The `letter_id` of each dead letter; 1 to 1000.")
+    filter: DeadLetterFilterView = DeadLetterFilterView()
+    ids: LetterIds | None = Field(
+        default=None, description="The `letter_id` of each dead letter; 1 to 1000. Not together with `filter`."
+    )
     to_queue: Annotated[str, Field(pattern="^[A-Za-z0-9._-]{1,120}$")] | None = Field(
         default=None, description="The target queue; by default the queue of the path."
     )

@@ -1303,13 +1303,13 @@ type RedriveRequest struct {
 	// DryRun Only count the matching dead letters. Default: false.
 	DryRun *bool `json:"dry_run,omitempty"`
 
-	// Filter Not together with `ids`.
+	// Filter A dead letter matches when it meets all given conditions. Without conditions, every dead letter matches.
 	Filter *DeadLetterFilter `json:"filter,omitempty"`
 
 	// Force Send records without a valid envelope, too: their original bytes, and the native headers where the target has them. Requires a `to_queue` other than the queue of the path. Default: false.
 	Force *bool `json:"force,omitempty"`
 
-	// Ids The `letter_id` of each dead letter; 1 to 1000.
+	// Ids The `letter_id` of each dead letter; 1 to 1000. Not together with `filter`.
 	Ids *[]string `json:"ids,omitempty"`
 
 	// Limit Maximum number to send back; 1000 by default, and none with `background`.
