@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
-from pydantic import BaseModel
+from pydantic import BaseModel, create_model
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -131,11 +131,20 @@ def _misfit(request: Request, error: Exception) -> NoReturn:
     if found["type"] == "json_invalid":
         reason = syntax_reason(found["ctx"]["error"], place[0])
         raise EnvelopeSyntaxError([Problem("", "invalid_json", f"The body is not one JSON object: {reason}.")])
-    reason = explain(_schema(_model(request.scope["route"].dependant, where)), place, fault_of(found["type"]))
+    dependant = request.scope["route"].dependant
+    schema = _path_schema(dependant) if where == "path" else _schema(_model(dependant, where))
+    reason = explain(schema, place, fault_of(found["type"]))
     name = ".".join(map(str, place)) or str(where)
     # A filter that is well-formed, and asks for what cannot be there, is no syntax error.
     refusal = InvalidFilter if found["type"] == "literal_error" else InvalidParameter
     raise refusal(name=name[:MAX_DETAIL], reason=reason, pointer=pointer(*place) if where == "body" else None)
+
+
+def _path_schema(dependant: Dependant) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        each.alias: (each.field_info.annotation, each.field_info) for each in dependant.path_params
+    }
+    return create_model("Path", **fields).model_json_schema()
 
 
 def _model(dependant: Dependant, where: str) -> type[BaseModel]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers import registry
 from tests.harness.gateway import gateway
 
 ROOT = Path(__file__).parents[2]
@@ -17,9 +18,10 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 
 
 @pytest.mark.slow
-def test_the_service_keeps_its_document(tmp_path):
-    broker = {"url": f"sqlite:///{tmp_path}/messages.db", "timeout_seconds": 30}
-    with gateway(tmp_path, {"brokers": {"local": broker}, "default": {"broker": "local"}}) as server:
+@pytest.mark.parametrize("variant", registry.params(registry.ORDINARY))
+def test_the_service_keeps_its_document(variant, servers, tmp_path):
+    broker = {"url": servers.broker(variant, tmp_path).url, "timeout_seconds": 30}
+    with gateway(tmp_path, {"brokers": {"tested": broker}, "default": {"broker": "tested"}}) as server:
         command = [
             *(
                 sys.executable,
