@@ -144,7 +144,8 @@ def _path_schema(dependant: Dependant) -> dict[str, Any]:
     fields: dict[str, Any] = {
         each.alias: (each.field_info.annotation, each.field_info) for each in dependant.path_params
     }
-    return create_model("Path", **fields).model_json_schema()
+    schema: dict[str, Any] = create_model("Path", **fields).model_json_schema()
+    return schema
 
 
 def _model(dependant: Dependant, where: str) -> type[BaseModel]:
