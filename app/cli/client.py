@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -13,6 +13,8 @@ import msgspec
 
 CONNECT_SECONDS = 10
 ANSWER_SECONDS = 60
+PAGE = 100
+"""Dead letters per request."""
 
 
 class RequestRefused(Exception):
@@ -73,6 +75,11 @@ class _Message(msgspec.Struct):
 
 class _Messages(msgspec.Struct):
     messages: list[msgspec.Raw]
+
+
+class _Letters(msgspec.Struct):
+    dead_letters: list[msgspec.Raw]
+    next_cursor: str | None = None
 
 
 class Client:
@@ -142,9 +149,48 @@ class Client:
         """Remove the ready and delayed messages, or the dead letters; return their number."""
         return self._json("POST", queue, "/dead-letters:purge" if dead_letters else ":purge")
 
+    def dead_letters(
+        self, queue: str, conditions: Mapping[str, Any], limit: int
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """The oldest dead letters that meet the conditions, up to ``limit``: decoded, and the bytes of the answer."""
+        cursor: str | None = None
+        while limit:
+            asked = {**conditions, "limit": min(limit, PAGE), "cursor": cursor}
+            page = msgspec.json.decode(
+                self._call("GET", queue, "/dead-letters", parameters=asked).content, type=_Letters
+            )
+            for letter in page.dead_letters:
+                yield msgspec.json.decode(letter), bytes(letter)
+            limit -= len(page.dead_letters)
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    def dead_letter(self, queue: str, letter_id: str) -> bytes:
+        """One dead letter, as the answer has it."""
+        return self._call("GET", queue, _letter(letter_id)).content
+
+    def delete_dead_letters(self, queue: str, ids: Sequence[str]) -> dict[str, Any]:
+        """Remove the dead letters with these ids; return the result of each."""
+        return self._json("POST", queue, "/dead-letters:delete", content=msgspec.json.encode({"ids": ids}))
+
     def redrive(self, queue: str, order: Mapping[str, Any]) -> dict[str, Any]:
-        """Redrive dead letters with the request body ``order``."""
+        """Redrive dead letters with the request body ``order``; return the result, or the job in the background."""
         return self._json("POST", queue, "/dead-letters:redrive", content=msgspec.json.encode(order))
+
+    def redrive_one(self, queue: str, letter_id: str, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Redrive one dead letter, edited as ``order`` says."""
+        return self._json("POST", queue, f"{_letter(letter_id)}:redrive", content=msgspec.json.encode(order))
+
+    def redrive_jobs(self, queue: str) -> list[dict[str, Any]]:
+        """The redrive jobs of the queue on the host that answers, newest first."""
+        found: list[dict[str, Any]] = self._json("GET", queue, "/redrives")["redrives"]
+        return found
+
+    def redrive_job(self, queue: str, job_id: str, action: str | None = None) -> dict[str, Any]:
+        """One redrive job, after ``cancel`` or ``resume`` if that is asked for."""
+        path = f"/redrives/{quote(job_id, safe='')}"
+        return self._json("POST", queue, f"{path}:{action}") if action else self._json("GET", queue, path)
 
     def _json(self, method: str, queue: str | None, action: str, **request: Any) -> dict[str, Any]:
         decoded: dict[str, Any] = msgspec.json.decode(self._call(method, queue, action, **request).content)
@@ -182,6 +228,10 @@ def _messages(response: httpx.Response) -> list[ShownMessage]:
     texts = map(bytes, msgspec.json.decode(response.content, type=_Messages).messages)
     decoded = ((text, msgspec.json.decode(text, type=_Message)) for text in texts)
     return [ShownMessage(text, bytes(each.envelope), each.ack_token, each.attempts) for text, each in decoded]
+
+
+def _letter(letter_id: str) -> str:
+    return f"/dead-letters/{quote(letter_id, safe='')}"
 
 
 def quoted(key: str) -> str:

@@ -20,9 +20,10 @@ import click
 
 from app import __version__
 from app.cli.consuming import ack, nack, peek, receive, tail
+from app.cli.dead_letters import dead_letters, formerly_redrive
 from app.cli.output import REFUSED, complain, configuration_errors, table
 from app.cli.publishing import publish, validate
-from app.cli.queues import brokers, purge, queues, redrive
+from app.cli.queues import brokers, purge, queues
 from app.pipeline.cli.main import pipeline
 
 if TYPE_CHECKING:
@@ -214,9 +215,10 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
     return found
 
 
-_COMMANDS = (publish, validate, receive, tail, peek, ack, nack, queues, brokers, purge, redrive, pipeline)
+_COMMANDS = (publish, validate, receive, tail, peek, ack, nack, queues, brokers, purge, dead_letters, pipeline)
 for command in _COMMANDS:
     cli.add_command(command)
+cli.add_command(formerly_redrive, "redrive")
 
 
 def main() -> None:

@@ -1,14 +1,14 @@
-"""The commands ``queues``, ``brokers``, ``purge`` and ``redrive``."""
+"""The commands ``queues``, ``brokers`` and ``purge``."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.connection import as_json, connects, print_json
-from app.cli.output import REFUSED, complain, table
+from app.cli.output import complain, table
 
 if TYPE_CHECKING:
     from app.cli.client import Client
@@ -25,8 +25,8 @@ def queues(client: Client, as_json: bool) -> None:
             print_json(queue)
     else:
         counts = ("depth", "in_flight", "delayed", "dead", "oldest_age_seconds")
-        rows = [[queue["queue"], queue["broker"], *map(queue["stats"].get, counts)] for queue in found]
-        table(("QUEUE", "BROKER", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)"), rows)
+        rows = [[queue["queue"], queue["broker"], queue["source"], *map(queue["stats"].get, counts)] for queue in found]
+        table(("QUEUE", "BROKER", "SOURCE", "READY", "IN FLIGHT", "DELAYED", "DEAD", "OLDEST (s)"), rows)
 
 
 @click.command(epilog="\b\nExample:\n  babelgate brokers")
@@ -67,41 +67,3 @@ def purge(client: Client, queue: str, dead_letters: bool, yes: bool, as_json: bo
         print_json(answer)
     else:
         click.echo(f"{answer['removed']} {kind} removed")
-
-
-@click.command(epilog="\b\nExample:\n  babelgate redrive emails --reason failed --dry-run")
-@click.argument("queue")
-@click.option("--limit", type=click.IntRange(min=1), help="The maximum number of dead letters.")
-@click.option("--job", help="Only dead letters with this job.")
-@click.option(
-    "--reason", type=click.Choice(["failed", "poison", "unknown_urn"]), help="Only dead letters with this reason."
-)
-@click.option("--before", type=int, help="Only dead letters from before this time, Unix milliseconds.")
-@click.option("--after", type=int, help="Only dead letters from this time or later, Unix milliseconds.")
-@click.option("--trace-id", help="Only dead letters with this trace id.")
-@click.option("--to-queue", help="The target queue.  [default: QUEUE]")
-@click.option("--dry-run", is_flag=True, help="Only count the dead letters.")
-@as_json
-@connects
-def redrive(
-    client: Client,
-    queue: str,
-    limit: int | None,
-    to_queue: str | None,
-    dry_run: bool,
-    as_json: bool,
-    **conditions: Any,
-) -> None:
-    """Send dead letters of QUEUE back. An interrupted redrive loses nothing and can be repeated."""
-    order: dict[str, Any] = {"dry_run": dry_run}
-    order |= {name: value for name, value in (("limit", limit), ("to_queue", to_queue)) if value is not None}
-    order["filter"] = {name: value for name, value in conditions.items() if value is not None}
-    result = client.redrive(queue, order)
-    if as_json:
-        print_json(result)
-    else:
-        verb = "match" if dry_run else "were sent back"
-        count = result["matched"] if dry_run else result["redriven"]
-        click.echo(f"{count} dead letters {verb}, {result['failed']} failed")
-    if result["failed"]:
-        sys.exit(REFUSED)

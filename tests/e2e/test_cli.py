@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -231,8 +232,9 @@ class TestForPeople:
         assert lines(babelgate("brokers"))[0]["kind"] == "sqlite"
 
     def test_redrive(self, babelgate, queue):
-        found = shown(babelgate("redrive", queue, "--dry-run", json=False))
-        assert found == ["0 dead letters match, 0 failed"]
+        for command in (["dead-letters", "redrive"], ["redrive"]):
+            found = shown(babelgate(*command, queue, "--dry-run", json=False))
+            assert found == ["0 dead letters match, 0 failed"]
 
 
 class TestSettle:
@@ -290,29 +292,98 @@ class TestHelp:
             assert (done.returncode, b"_BABELGATE_COMPLETE" in done.stdout) == (0, True), done.stderr
 
 
-class TestQueuesAndRedrive:
+class TestQueues:
     def test_queues(self, babelgate):
         babelgate("publish", "named", "--job", "x")
         table = shown(babelgate("queues", json=False))
-        assert table[0].split()[:3] == ["QUEUE", "BROKER", "READY"]
+        assert table[0].split()[:4] == ["QUEUE", "BROKER", "SOURCE", "READY"]
         (row,) = [line for line in table if line.startswith("named ")]
-        assert row.split()[:3] == ["named", "local", "1"]
+        assert row.split()[:4] == ["named", "local", "configured", "1"]
         assert "named" in [found["queue"] for found in lines(babelgate("queues"))]
 
-    def test_redrive(self, babelgate, running, queue):
-        babelgate("publish", queue, stdin=draft(1) + draft(2) + b'{"job":"other","data":{}}')
-        with running.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
-            got = client.post(f"queues/{queue}/messages:receive", params={"max_messages": 3}).json()["messages"]
-            tokens = [message["ack_token"] for message in got]
-            client.post(f"queues/{queue}/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
-        (dry,) = lines(babelgate("redrive", queue, "--dry-run", "--job", "count"))
+
+class TestDeadLetters:
+    @pytest.fixture
+    def dead(self, babelgate, running, queue):
+        """Rejects all messages of the queue; returns the decoded output of ``list``."""
+
+        def dead(messages: bytes) -> list[dict]:
+            babelgate("publish", queue, stdin=messages)
+            with running.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
+                got = client.post(f"queues/{queue}/messages:receive", params={"max_messages": 100}).json()["messages"]
+                tokens = [message["ack_token"] for message in got]
+                client.post(f"queues/{queue}/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
+            return lines(babelgate("dead-letters", "list", queue))
+
+        return dead
+
+    def test_list_and_show(self, babelgate, dead, queue):
+        letters = dead(draft(1) + draft(2) + b'{"job":"other","data":{"n":1.0e3}}')
+        assert [letter["job"] for letter in letters] == ["count", "count", "other"]
+        heads, *rows = shown(babelgate("dead-letters", "list", queue, "--job", "count", json=False))
+        assert heads.split()[:4] == ["LETTER", "ID", "MESSAGE", "ID"]
+        assert [row.split()[0] for row in rows] == [letter["letter_id"] for letter in letters[:2]]
+        assert len(lines(babelgate("dead-letters", "list", queue, "--limit", "2"))) == 2
+        last = letters[2]["letter_id"]
+        found = babelgate("dead-letters", "show", queue, last)
+        assert (lines(found), b'"n":1.0e3' in found.stdout) == ([letters[2]], True)
+        assert f"letter_id: {last}" in shown(babelgate("dead-letters", "show", queue, last, json=False))
+        unknown = babelgate("dead-letters", "show", queue, "nothing")
+        assert (unknown.returncode, unknown.stderr.partition(b":")[0]) == (1, b"unknown_dead_letter")
+
+    def test_more_than_one_page_is_listed(self, babelgate, dead, queue):
+        babelgate("publish", queue, stdin=b"".join(map(draft, range(50))))
+        assert len(dead(b"".join(map(draft, range(50, 100))))) == 50
+        assert dead(draft(100)) and len(lines(babelgate("dead-letters", "list", queue, "--limit", "1000"))) == 101
+
+    def test_redrive_by_conditions(self, babelgate, dead, queue):
+        dead(draft(1) + draft(2) + b'{"job":"other","data":{}}')
+        command = ("dead-letters", "redrive", queue)
+        (dry,) = lines(babelgate(*command, "--dry-run", "--job", "count"))
         assert (dry["matched"], dry["redriven"]) == (2, 0)
         assert lines(babelgate("receive", queue)) == []
-        (done,) = lines(babelgate("redrive", queue, "--job", "count", "--limit", "1", "--to-queue", f"{queue}.again"))
+        (done,) = lines(babelgate(*command, "--job", "count", "--limit", "1", "--to-queue", f"{queue}.again"))
         assert (done["redriven"], done["complete"]) == (1, False)
-        (rest,) = lines(babelgate("redrive", queue, "--reason", "failed"))
+        (rest,) = lines(babelgate(*command, "--reason", "failed"))
         assert (rest["redriven"], rest["complete"]) == (2, True)
         assert len(lines(babelgate("receive", queue, "--max", "9"))) == 2
+
+    def test_redrive_by_id_and_edited(self, babelgate, dead, queue):
+        first, second, third = (letter["letter_id"] for letter in dead(draft(1) + draft(2) + draft(3)))
+        command = ("dead-letters", "redrive", queue)
+        sent = shown(babelgate(*command, first, "--data", '{"n":1.0e3}', json=False))
+        assert sent[0].startswith(f"sent back to {queue} with id ")
+        (edited,) = lines(babelgate(*command, second, "--body", "-", "--to-queue", queue, stdin=draft(7)))
+        assert edited["edited"] is True
+        partly = babelgate(*command, third, "nothing", json=False)
+        assert (partly.returncode, partly.stdout) == (1, b"1 dead letters were sent back, 1 failed\n")
+        assert partly.stderr.startswith(b"nothing: unknown_dead_letter: ")
+        peeked = babelgate("peek", queue, "--limit", "9")
+        assert [message["envelope"]["data"] for message in lines(peeked)] == [{"n": 1000}, {"n": 7}, {"n": 3}]
+        assert b'"n":1.0e3' in peeked.stdout
+
+    def test_redrive_in_the_background(self, babelgate, dead, queue):
+        dead(draft(1))
+        started = shown(babelgate("dead-letters", "redrive", queue, "--background", json=False))[0]
+        identity = started.split()[1]
+        assert started.startswith("job ") and identity in shown(babelgate("dead-letters", "jobs", queue, json=False))[1]
+        (cancelled,) = lines(babelgate("dead-letters", "jobs", queue, identity, "--cancel"))
+        assert cancelled["id"] == identity
+        deadline = time.monotonic() + 60
+        while (job := lines(babelgate("dead-letters", "jobs", queue, identity))[0])["state"] == "running":
+            assert time.monotonic() < deadline, job
+        if job["state"] == "cancelled":
+            babelgate("dead-letters", "jobs", queue, identity, "--resume")
+        assert len(lines(babelgate("receive", queue, "--wait", "10"))) == 1
+
+    def test_delete(self, babelgate, dead, queue):
+        first, second = (letter["letter_id"] for letter in dead(draft(1) + draft(2)))
+        (answer,) = lines(babelgate("dead-letters", "delete", queue, first))
+        assert (answer["removed"], answer["failed"]) == (1, 0)
+        partly = babelgate("dead-letters", "delete", queue, first, second, json=False)
+        assert (partly.returncode, partly.stdout) == (1, b"1 dead letters removed, 1 failed\n")
+        assert partly.stderr.startswith(f"{first}: unknown_dead_letter: ".encode())
+        assert lines(babelgate("dead-letters", "list", queue)) == []
 
 
 class TestExitCodes:
@@ -339,6 +410,15 @@ class TestExitCodes:
             ["receive", "q", "--max", "0"],
             ["nack", "q", "t", "--not-attempted", "--delay-seconds", "1"],
             ["purge", "q"],
+            ["dead-letters", "redrive", "q", "a", "b", "--data", "{}"],
+            ["dead-letters", "redrive", "q", "--data", "{}"],
+            ["dead-letters", "redrive", "q", "a", "--data", "{}", "--dry-run"],
+            ["dead-letters", "redrive", "q", "a", "--data", "{"],
+            ["dead-letters", "redrive", "q", "a", "--body", os.devnull],
+            ["dead-letters", "redrive", "q", "a", "--job", "x"],
+            ["dead-letters", "list", "q", "--reason", "foo"],
+            ["dead-letters", "delete", "q"],
+            ["dead-letters", "jobs", "q", "--cancel"],
             ["nonsense"],
         ],
     )
@@ -377,7 +457,11 @@ class TestExitCodes:
             ["tail", "q"],
             ["ack", "q", "token"],
             ["purge", "q", "--yes"],
-            ["redrive", "q"],
+            ["dead-letters", "list", "q"],
+            ["dead-letters", "show", "q", "letter"],
+            ["dead-letters", "redrive", "q"],
+            ["dead-letters", "delete", "q", "letter"],
+            ["dead-letters", "jobs", "q"],
         ],
     )
     def test_unreachable_is_3(self, command):
