@@ -158,6 +158,9 @@ class BrokerCapabilities:
     all its extends, and the binding is :class:`Outstanding`.
 
     ``max_batch``: the most items of one call of any method that takes a sequence.
+
+    ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
+    properties, too; ``None``: no bound but that of the body.
     """
 
     max_delay_seconds: float | None
@@ -171,6 +174,7 @@ class BrokerCapabilities:
     max_batch: int
     headers: bool
     lease_keeper: Literal["broker", "gateway"] = "broker"
+    max_property_bytes: int | None = None
 
 
 class Binding(Protocol):

@@ -185,6 +185,8 @@ class QueueRuntime:
                 pointer="/headers",
                 reason=f"Messages of the queue {route.queue!r} carry no native headers on the broker {route.broker!r}.",
             )
+        if route.capabilities.max_property_bytes is not None:
+            route.check_properties(publication.envelope, route.capabilities.max_property_bytes)
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)

@@ -19,7 +19,7 @@ from app.brokers.binding import (
     PublishesDeadLetters,
     Purges,
 )
-from app.envelope.contract import INT64_MAX, is_text
+from app.envelope.contract import INT64_MAX, Envelope, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.authorization import pattern
 
@@ -120,6 +120,19 @@ class Route:
             reason=f"The queue {self.queue!r} on the broker {self.broker!r} keeps no order of messages. Leave out "
             "ordering_key, or set ordering_key: ignore for the route.",
         )
+
+    def check_properties(self, envelope: Envelope, maximum: int) -> None:
+        """Raise UnsupportedByBroker for a ``job`` or ``trace_id`` of more than ``maximum`` bytes of UTF-8."""
+        for name, value in (("job", envelope.job), ("trace_id", envelope.trace_id)):
+            # A character has at most four bytes.
+            if len(value) * 4 > maximum and (length := len(value.encode())) > maximum:
+                raise UnsupportedByBroker(
+                    code=f"{name}_too_long",
+                    pointer=f"/{name}",
+                    reason=f"{name} has {length} bytes. The broker {self.broker!r} keeps it as a property of the "
+                    f"message, too, which has at most {maximum} bytes.",
+                    maximum=maximum,
+                )
 
     def attempts(self, in_body: int, count: int) -> int:
         """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``."""

@@ -219,6 +219,8 @@ _SPECIAL: dict[str, Json] = {
 _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "delay_too_long": ("/delay_seconds", "The broker local delays at most 3600 s.", {"maximum": 3600}),
     "lease_too_long": ("/lease_seconds", "The broker local leases at most 1500 s.", {"maximum": 1500}),
+    "job_too_long": ("/job", "job has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
+    "trace_id_too_long": ("/trace_id", "trace_id has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
     "unsupported_by_broker": ("", "The broker local cannot peek.", {}),

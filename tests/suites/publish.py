@@ -76,6 +76,34 @@ class TestPublish:
         await process.publish_body(body)
         assert (await process.one()).body == body
 
+    @pytest.mark.parametrize("name", ["job", "trace_id"])
+    async def test_a_value_beyond_a_native_property_is_refused_and_never_dropped(self, world: World, name: str) -> None:
+        process = await world.process()
+        longest = process.capabilities.max_property_bytes
+        fits, long = ("urn:babel:test:" + "é" * ((size - 15) // 2) for size in (longest or 255, 300))
+        for value in (fits, long):
+            body = json.dumps({"job": JOB, "data": {}, name: value}).encode()
+            if longest is None or len(value.encode()) <= longest:
+                await process.publish_body(body)
+                assert json.loads((await process.one()).body)[name] == value
+                continue
+            with pytest.raises(UnsupportedByBroker) as refusal:
+                await process.publish_body(body)
+            assert (refusal.value.problem_code, refusal.value.pointer) == (f"{name}_too_long", f"/{name}")
+            assert refusal.value.maximum == longest
+            assert await process.receive() == []
+
+    @pytest.mark.parametrize("name", ["job", "trace_id"])
+    async def test_a_foreign_value_beyond_a_native_property_is_kept(self, world: World, name: str) -> None:
+        process = await world.process()
+        long = "urn:babel:test:" + "é" * 150
+        envelope = json.loads(CANONICAL % (b"{}", world.queue.encode()))
+        await world.broker.inject(world.queue, json.dumps(envelope | {name: long}).encode())
+        await process.nack(await process.one())
+        await process.reject(await process.one())
+        assert (await process.redrive()).redriven == 1
+        assert json.loads((await process.one()).body)[name] == long
+
     async def test_a_body_of_the_maximum_size_arrives_and_one_byte_more_is_refused(self, world: World) -> None:
         process = await world.process()
         maximum = Limits().max_message_bytes

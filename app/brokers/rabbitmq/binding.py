@@ -26,7 +26,7 @@ from app.brokers.rabbitmq.delays import MAX_DELAY_SECONDS
 from app.brokers.rabbitmq.errors import reason_of, translate
 from app.brokers.rabbitmq.management import ManagementClient
 from app.brokers.rabbitmq.options import RabbitQueue, queue_of
-from app.brokers.rabbitmq.profile import AddressedMessage, Topology
+from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage, Topology
 from app.brokers.rabbitmq.publish import ConfirmedPublisher, NackErrors
 from app.brokers.rabbitmq.receive import QueueReceivers
 from app.brokers.rabbitmq.settle import ChannelSettler
@@ -59,6 +59,7 @@ _CAPABILITIES = BrokerCapabilities(
     max_batch=500,
     headers=True,
     lease_keeper="gateway",
+    max_property_bytes=SHORT_BYTES,
 )
 
 _UNORDERED = replace(_CAPABILITIES, ordering="none")

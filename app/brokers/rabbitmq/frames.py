@@ -26,7 +26,7 @@ from pamqp.header import ContentHeader
 from yarl import URL
 
 from app.brokers.projection import NativeHeader, NativeWrite
-from app.brokers.rabbitmq.profile import AddressedMessage
+from app.brokers.rabbitmq.profile import SHORT_BYTES, AddressedMessage
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 
@@ -45,10 +45,6 @@ _throttled = LogThrottle(get_logger("babelgate.rabbitmq"))
 
 FRAME_OVERHEAD = 8
 """Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
-
-_SHORT_BYTES = 255
-"""The longest short string (AMQP 0-9-1, section 4.2.5.3). Names in a table may have 128 bytes by section 4.2.5.5, but
-RabbitMQ and its clients accept the length of a short string, and a copy must keep them; pamqp truncates them."""
 
 _COPIES = ("CC", "BCC")
 """Sender-selected distribution: https://www.rabbitmq.com/docs/sender-selected"""
@@ -145,8 +141,8 @@ def _frame(kind: int, channel: int, payload: bytes) -> bytes:
 
 def _short(text: str) -> bytes:
     encoded = text.encode()
-    if len(encoded) > _SHORT_BYTES:
-        raise ValueError(f"a property, an exchange or a routing key has more than {_SHORT_BYTES} bytes")
+    if len(encoded) > SHORT_BYTES:
+        raise ValueError(f"a property, an exchange or a routing key has more than {SHORT_BYTES} bytes")
     return bytes((len(encoded),)) + encoded
 
 
@@ -175,8 +171,9 @@ def _table(table: Mapping[str, Any]) -> bytes:
     parts: list[bytes] = []
     for name, value in table.items():
         encoded = name.encode()
-        if len(encoded) > _SHORT_BYTES:
-            raise ValueError(f"the name of a header has more than {_SHORT_BYTES} bytes")
+        # Section 4.2.5.5 says 128, but RabbitMQ and its clients accept a short string; pamqp would truncate it.
+        if len(encoded) > SHORT_BYTES:
+            raise ValueError(f"the name of a header has more than {SHORT_BYTES} bytes")
         parts += (bytes((len(encoded),)), encoded, _value(value))
     return _sized(b"".join(parts))
 

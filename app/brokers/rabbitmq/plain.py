@@ -14,6 +14,7 @@ from app.brokers.options import OptionMap
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
     EXPIRED_HEADER,
+    SHORT_BYTES,
     UNLIMITED,
     AddressedMessage,
     DecodedMessage,
@@ -31,9 +32,6 @@ _KEPT = (
     *("content_type", "content_encoding", "priority", "correlation_id", "reply_to"),
     *("message_id", "timestamp", "message_type", "app_id"),
 )
-
-_SHORT_BYTES = 255
-"""The longest property that is a short string (AMQP 0-9-1, section 4.2.5.3)."""
 
 _INT64_MAX = (1 << 63) - 1
 
@@ -194,10 +192,11 @@ def _add(headers: dict[str, Any], name: str, value: Any) -> None:
 
 
 def _short(value: Any) -> str | None:
-    """``value`` as a property; None where it is too long. The body has it in any case."""
+    """``value`` as a property; None where it is too long. No publish writes such a message, but copies of one that
+    another program wrote are made: its body has the value in any case."""
     if not isinstance(value, str):
         return None
-    return value if len(value) * 4 <= _SHORT_BYTES or len(value.encode()) <= _SHORT_BYTES else None
+    return value if len(value) * 4 <= SHORT_BYTES or len(value.encode()) <= SHORT_BYTES else None
 
 
 def _moment(created_at: Any) -> datetime | None:

@@ -12,7 +12,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
-from app.brokers.rabbitmq.profile import EXPIRED_HEADER, NativeMessage
+from app.brokers.rabbitmq.profile import EXPIRED_HEADER, SHORT_BYTES, NativeMessage
 from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
 from app.ojs.terms import milliseconds, timestamp
 
@@ -31,7 +31,6 @@ _MAX_EXPIRATION_MS = 4_294_967_295
 MAX_TEXT = 2048
 """The most characters of a header from a body, because all headers of a message must fit into one frame."""
 
-_SHORT = 255
 _LAST_SECOND = 253_402_300_799
 _LEVELS = ((100, 9), (10, 8), (1, 6), (0, 4), (-9, 3), (-99, 1))
 
@@ -156,4 +155,4 @@ def _expiration(ttl: float | None) -> str | None:
 
 def _short(text: str) -> str | None:
     """``text`` as a property; None where it is too long."""
-    return text if len(text.encode()) <= _SHORT else None
+    return text if len(text.encode()) <= SHORT_BYTES else None
