@@ -9,7 +9,7 @@ import json
 import pytest
 
 from app.brokers.binding import Peeks
-from app.errors import BrokerUnavailable, LeaseLost, UnsupportedByBroker
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Settlement
 from tests.harness.world import Process, World, data, kinds, until
@@ -153,7 +153,8 @@ class TestLife:
         await other.publish({"n": 1})
         try:
             messages = await waiting
-        except BrokerUnavailable as error:
+        except (BrokerUnavailable, OutcomeUnknown) as error:
+            # A command that the broker was reading when it went down has an unknown outcome.
             assert error.retryable
             messages = []
         if not messages:
