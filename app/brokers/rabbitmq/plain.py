@@ -163,9 +163,10 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     headers.update(outgoing.headers)
     for name in CONTRACT_HEADERS:
         headers.pop(name, None)
-    if outgoing.failure is None:
+    failure = outgoing.failure
+    if failure is None:
         headers.pop(EXPIRED_HEADER, None)
-    elif outgoing.failure.expired:
+    elif failure.expired:
         headers[EXPIRED_HEADER] = "1"
     try:
         frame = _decode(outgoing.body)
@@ -175,12 +176,15 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
     meta = frame.meta or _MetaFields()
     _add(headers, "x-schema-version", meta.schema_version)
     _add(headers, "x-source-lang", meta.lang)
-    _add(headers, "x-attempts", frame.attempts)
+    # The record of a message that is no envelope has the count in its dead_letter only.
+    _add(headers, "x-attempts", frame.attempts if failure is None else failure.attempts)
     properties.headers = headers
     properties.content_encoding = "utf-8"
     properties.message_id = _short(meta.id)
     properties.correlation_id = _short(frame.trace_id)
     properties.message_type = _short(frame.job)
+    if carried is not None and properties.message_id is None:
+        properties.message_id = carried.message_id
     properties.app_id = "babelqueue"
     properties.timestamp = _moment(meta.created_at) or properties.timestamp
     return properties

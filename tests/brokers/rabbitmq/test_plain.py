@@ -210,3 +210,14 @@ def test_a_dead_letter_is_read_as_it_rests() -> None:
 def test_a_queue_that_dead_letters_by_itself_has_its_dead_letter_queue() -> None:
     profile: Profile = queue_of("orders", {"queue_type": "quorum"}).profile
     assert [queue.name for queue in profile.topology.queues] == ["orders.dlq", "orders"]
+
+
+@pytest.mark.parametrize("content", [b"not JSON", b'{"meta":{"id":7},"attempts":"x"}', b'{"a":1}'])
+def test_the_record_of_poison_keeps_the_id_that_came_and_its_count_is_that_of_the_block(content: bytes) -> None:
+    read = PLAIN.read(native(delivered(), content))
+    block = dead_letter_block("poison", "orders", 2, 1, "invalid_json: it is no JSON")
+    failure = LastFailure(2, block["error"])
+    record = Outgoing(dead_letter_record(read.body, block), read.headers, failure=failure, carried=read.carried)
+    properties = PLAIN.dead(record).properties
+    assert (properties.message_id, (properties.headers or {})["x-attempts"]) == ("id-1", 2)
+    assert (properties.priority, properties.content_type) == (7, "application/json")
