@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 
 import msgspec
@@ -33,11 +34,15 @@ from app.http.schemas import (
     from_query,
     given,
 )
-from app.observe.tracing.context import trace_headers
+from app.observe.tracing.context import TRACEPARENT, of_trace_id, trace_headers
 from app.runtime import turns
 
 ENVELOPE = b"application/vnd.babelqueue.envelope+json"
 NO_STORE = (b"cache-control", b"no-store")
+
+MAX_HEADERS_BYTES = 4096
+"""The most bytes of the field Message-Headers. Proxies and clients refuse long fields: nginx allows 4 or 8 KiB for all
+fields of an answer together (https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffer_size)."""
 
 _DEFAULTS = ReceiveRequest()
 _WATCH_AFTER_SECONDS = 0.02
@@ -222,9 +227,17 @@ def _received(message: Message) -> ReceivedMessage:
         message.lease_expires_at,
         message.attempts,
         message.redelivered,
-        dict(message.headers),
+        _headers(message),
         msgspec.Raw(message.body),
     )
+
+
+def _headers(message: Message) -> dict[str, str]:
+    """The native headers; where no trace context travelled, with the one that ``trace_id`` gives."""
+    headers = dict(message.headers)
+    if TRACEPARENT not in headers and (derived := of_trace_id(message.trace_id)) is not None:
+        headers[TRACEPARENT] = derived.traceparent
+    return headers
 
 
 async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
@@ -243,4 +256,7 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
     headers += [
         (name.encode(), value.encode()) for name, value in trace_headers(message.headers, message.trace_id).items()
     ]
+    shown = json.dumps(_headers(message), separators=(",", ":")).encode("ascii")
+    if len(shown) <= MAX_HEADERS_BYTES:
+        headers.append((b"message-headers", shown))
     await exchange.answer(200, message.body, ENVELOPE, headers)

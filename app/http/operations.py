@@ -180,6 +180,11 @@ _BARE_HEADERS: Json = {
         "description": "With a bare envelope: whether it was delivered before.",
         "schema": {"type": "boolean"},
     },
+    "Message-Headers": {
+        "description": "With a bare envelope: the `headers` of a JSON answer, as JSON in ASCII; missing if that is "
+        "longer than 4096 bytes.",
+        "schema": {"type": "string"},
+    },
     "Traceparent": {
         "description": "With a bare envelope: the message's trace context. With other answers: see docs/tracing.md.",
         "schema": {"type": "string"},

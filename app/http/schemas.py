@@ -290,7 +290,7 @@ class ReceivedMessage(Struct, frozen=True):
     lease_expires_at: Annotated[int, Meta(description="When the lease ends; Unix milliseconds UTC.")]
     attempts: Annotated[int, Meta(ge=0, description="The number of earlier deliveries that ended without an ack.")]
     redelivered: Annotated[bool, Meta(description="Whether the message was delivered before.")]
-    headers: Annotated[dict[str, str], Meta(description="Native headers, where the broker supports them.")]
+    headers: Annotated[dict[str, str], Meta(description="Native headers, and a `traceparent` in any case.")]
     envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
 
 

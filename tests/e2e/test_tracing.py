@@ -151,7 +151,7 @@ def test_on_redis_the_trace_is_what_trace_id_gives(
         body = {"job": URN, "data": {}, "trace_id": UUID}
         client.post(f"queues/{queue}/messages", json=body).raise_for_status()
         message = receive(client, queue)
-        assert message["headers"] == {}
+        assert message["headers"] == {"traceparent": f"00-{UUID.replace('-', '')}-980c512d6f4a8fba-01"}
         ack(client, queue, message["ack_token"])
         client.post(f"queues/{queue}/messages", json=body).raise_for_status()
         transport = stack.enter_context(closing(RedisTransport(redis.url())))

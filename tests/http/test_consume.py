@@ -18,8 +18,8 @@ DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
 BARE = {"accept": "application/vnd.babelqueue.envelope+json"}
 
 
-async def publish(client, queue, count=1):
-    answer = await client.post(f"/queues/{queue}/messages:batch", json=[DRAFT] * count)
+async def publish(client, queue, count=1, **options):
+    answer = await client.post(f"/queues/{queue}/messages:batch", json=[DRAFT | options] * count)
     assert answer.status_code == 201
 
 
@@ -77,6 +77,26 @@ async def test_a_bare_envelope(client, queue):
     acked = await client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": [answer.headers["ack-token"]]})
     assert acked.status_code == 200
     problem(await client.get(f"{url}?max_messages=2", headers=BARE), 400, "invalid_parameter")
+
+
+async def test_a_bare_envelope_shows_the_headers_of_a_json_answer(client, queue):
+    url = f"/queues/{queue}/messages:receive"
+    trace = f"00-{'a' * 32}-{'b' * 16}-01"
+    for given in ({}, {"tenant": "é\n", "traceparent": trace}, {"tenant": "x" * 5000}):
+        await publish(client, queue, headers=given)
+        (message,) = (await client.post(url)).json()["messages"]
+        nacked = await client.post(
+            f"/queues/{queue}/messages:nack",
+            json={"ack_tokens": [message["ack_token"]], "failed": False},
+        )
+        assert nacked.status_code == 200, nacked.text
+        bare = await client.get(url, headers=BARE)
+        assert message["headers"] == {"traceparent": bare.headers["traceparent"]} | given
+        shown = bare.headers.get("message-headers")
+        assert (None if shown is None else json.loads(shown)) == (
+            message["headers"] if len(str(given)) < 4096 else None
+        )
+        await client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": [bare.headers["ack-token"]]})
 
 
 @pytest.mark.parametrize(

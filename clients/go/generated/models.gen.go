@@ -1190,7 +1190,7 @@ type ReceivedMessage struct {
 	// Envelope The envelope as stored on the queue. This gateway writes all members of `Envelope`; another program may omit optional members, or write `urn` instead of `job`.
 	Envelope ReceivedEnvelope `json:"envelope"`
 
-	// Headers Native headers, where the broker supports them.
+	// Headers Native headers, and a `traceparent` in any case.
 	Headers map[string]string `json:"headers"`
 
 	// LeaseExpiresAt When the lease ends; Unix milliseconds UTC.
