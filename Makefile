@@ -82,6 +82,8 @@ clients: clients-deps
 clients-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v go >/dev/null || .ci/packages golang-go
+	@command -v npm >/dev/null || .ci/packages nodejs npm
+	$(BIN)/python -m tests.harness.dotnet
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
 test-clients: clients

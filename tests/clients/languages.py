@@ -66,6 +66,18 @@ LANGUAGES = [
         run=[PYTHON, "conformance/conformance.py"],
     ),
     Language(
+        "csharp",
+        programs=["npm"],
+        build=[
+            # NuGet keeps a version that it once unpacked.
+            ["rm", "-rf", "dist", "conformance/obj/packages"],
+            ["./dotnet", "pack", "src", "-nologo", "-c", "Release", "-o", "dist"],
+            ["./dotnet", "build", "conformance", "-nologo", "-c", "Release", "-o", "conformance/bin"],
+        ],
+        package="dist/*.nupkg",
+        run=["./dotnet", "conformance/bin/Conformance.dll"],
+    ),
+    Language(
         "go",
         programs=["go"],
         build=[
