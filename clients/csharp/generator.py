@@ -70,7 +70,9 @@ def simpler(node: Any) -> Any:
 
 
 def pascal(name: str) -> str:
-    """``created_at`` as ``createdAt``, ``Created_at`` as ``CreatedAt``."""
+    """``created_at`` as ``createdAt``, ``Created_at`` as ``CreatedAt``, and what NSwag made of a class's own name."""
+    if name in ("Broker1", "Queue1"):
+        return "Name"
     return re.sub(r"_([A-Za-z])", lambda found: found[1].upper(), name)
 
 
@@ -79,7 +81,7 @@ def renamed(line: str) -> str:
     if line.lstrip().startswith("///"):
         return re.sub(r'(?<=<param name=")\w+', lambda found: pascal(found[0]), line)
     return re.sub(
-        r'"(?:[^"\\]|\\.)*"|\b[A-Za-z]\w*_[A-Za-z]\w*',
+        r'"(?:[^"\\]|\\.)*"|\b[A-Za-z]\w*_[A-Za-z]\w*|\b(?:Broker|Queue)1\b',
         lambda found: found[0] if found[0].startswith('"') else pascal(found[0]),
         line,
     )

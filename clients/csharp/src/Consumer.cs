@@ -90,8 +90,7 @@ namespace Babelgate.Client
                 }
                 catch (BabelgateException error) when (attempts.TryPause(error, out pause))
                 {
-                    var next = $"next in {pause.TotalSeconds:0.0} s";
-                    _options.Log($"receive from {_queue} failed, {next}: {error.Message}", error);
+                    Warn($"receive from {_queue} failed, next in {pause.TotalSeconds:0.0} s", error);
                 }
                 if (received < wanted)
                 {
@@ -119,7 +118,7 @@ namespace Babelgate.Client
             }
             catch (BabelgateException error)
             {
-                _options.Log($"message {held.Delivery.Id} of {_queue} was not settled: {error.Message}", error);
+                Warn($"message {held.Delivery.Id} of {_queue} was not settled", error);
             }
             catch (OperationCanceledException) when (_givingBack.IsCancellationRequested)
             {
@@ -201,7 +200,7 @@ namespace Babelgate.Client
                 {
                     if (!end.IsCancellationRequested)
                     {
-                        _options.Log($"{held.Count} leases of {_queue} were not prolonged: {error.Message}", error);
+                        Warn($"{held.Count} leases of {_queue} were not prolonged", error);
                     }
                     continue;
                 }
@@ -270,7 +269,7 @@ namespace Babelgate.Client
             }
             catch (Exception error) when (error is BabelgateException || error is OperationCanceledException)
             {
-                _options.Log($"{left.Count} messages of {_queue} were not given back: {error.Message}", error);
+                Warn($"{left.Count} messages of {_queue} were not given back", error);
             }
         }
 
@@ -291,6 +290,12 @@ namespace Babelgate.Client
             {
                 return _held.Where(held => !held.Settled && !held.Lost).ToList();
             }
+        }
+
+        private void Warn(string what, Exception error)
+        {
+            var known = error as BabelgateException;
+            _options.Log($"{what}: {known?.Message ?? "no answer in time"}", known);
         }
 
         private static Action<Utf8JsonWriter> Failed(Exception error, TimeSpan? delay = null)

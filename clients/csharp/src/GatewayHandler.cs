@@ -11,14 +11,15 @@ using Babelgate.Client.Generated;
 namespace Babelgate.Client
 {
     /// <summary>
-    /// Sends requests with a time-out, reads answers whole, and throws <see cref="BabelgateException"/> for all others
-    /// than those of success. The hand-written and the generated part send their requests through it.
+    /// Sends requests with a time-out, reads answers whole, and throws <see cref="BabelgateException"/> unless they are
+    /// of success. The hand-written and the generated part send their requests through it.
     /// </summary>
     internal sealed class GatewayHandler : DelegatingHandler
     {
         /// <summary>The property of a request with the TimeSpan that the gateway may wait before it answers.</summary>
         public const string Wait = "babelgate.wait";
 
+        private const int BufferBytes = 65_536;
         private readonly TimeSpan _timeout;
 
         public GatewayHandler(HttpMessageHandler inner, TimeSpan timeout) : base(inner)
@@ -33,16 +34,12 @@ namespace Babelgate.Client
             using var limit = CancellationTokenSource.CreateLinkedTokenSource(cancellationToken);
             limit.CancelAfter(_timeout + wait);
             HttpResponseMessage? response = null;
-            byte[] body;
+            using var body = new MemoryStream();
             try
             {
                 response = await base.SendAsync(request, limit.Token).ConfigureAwait(false);
-                // Reading takes no token.
-                using (limit.Token.Register(response.Dispose))
-                {
-                    await response.Content.LoadIntoBufferAsync().ConfigureAwait(false);
-                    body = await response.Content.ReadAsByteArrayAsync().ConfigureAwait(false);
-                }
+                using var content = await response.Content.ReadAsStreamAsync().ConfigureAwait(false);
+                await content.CopyToAsync(body, BufferBytes, limit.Token).ConfigureAwait(false);
             }
             catch (Exception error) when (IsOfTransport(error))
             {
@@ -52,21 +49,21 @@ namespace Babelgate.Client
                 var reason = limit.IsCancellationRequested ? "the time is over" : error.Message;
                 throw new UnreachableException($"No gateway answered: {reason.TrimEnd('.')}.", sent, error);
             }
+            response.Content = new ByteArrayContent(body.ToArray());
             if (response.IsSuccessStatusCode)
             {
                 return response;
             }
             using (response)
             {
-                throw Refused(response, body);
+                throw Refused(response, body.ToArray());
             }
         }
 
         private static bool IsOfTransport(Exception error) =>
             error is HttpRequestException
             || error is IOException
-            || error is OperationCanceledException
-            || error is ObjectDisposedException;
+            || error is OperationCanceledException;
 
         /// <summary>Whether it is certain that nothing was sent.</summary>
         private static bool IsOfConnecting(Exception error) =>
