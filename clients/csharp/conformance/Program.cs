@@ -85,8 +85,8 @@ namespace Conformance
                 Say(new { @event = "handled", id = delivery.Id, producer, n, attempts = delivery.Attempts });
             }
 
-            using var stop = new CancellationTokenSource();
-            using var stopped = new ManualResetEventSlim();
+            var stop = new CancellationTokenSource();
+            var stopped = new ManualResetEventSlim();
             // SIGTERM; the process ends when this returns.
             AppDomain.CurrentDomain.ProcessExit += (_, exiting) =>
             {

@@ -15,6 +15,9 @@ namespace Babelgate.Client
         private const int MostExceptionCharacters = 1_000;
         private static readonly TimeSpan GiveBackWithin = TimeSpan.FromSeconds(5);
 
+        /// <summary>How long a stop waits for messages that are on their way; else they were gone for their leases.</summary>
+        private static readonly TimeSpan ArriveWithin = TimeSpan.FromSeconds(0.25);
+
         private readonly BabelgateClient _client;
         private readonly ClientOptions _clientOptions;
         private readonly string _queue;
@@ -54,7 +57,6 @@ namespace Babelgate.Client
             finally
             {
                 await FinishAsync().ConfigureAwait(false);
-                _givingBack.Cancel();
                 await kept.ConfigureAwait(false);
             }
         }
@@ -62,6 +64,8 @@ namespace Babelgate.Client
         private async Task ReceiveAsync(CancellationToken stop)
         {
             var attempts = new Attempts(Repeat.Always, Attempts.Forever);
+            using var abort = new CancellationTokenSource();
+            using var stopping = stop.Register(() => abort.CancelAfter(ArriveWithin));
             while (await PassedAsync(_free.WaitAsync(stop)).ConfigureAwait(false))
             {
                 // The first free place is waited for; each other one asks for one more message.
@@ -76,8 +80,13 @@ namespace Babelgate.Client
                 try
                 {
                     var call = Calls.Receive(_queue, wanted, _options.Wait, _options.Lease);
-                    var answer = await _client.CallAsync(call, stop, TimeSpan.Zero).ConfigureAwait(false);
+                    var answer = await _client.CallAsync(call, abort.Token, TimeSpan.Zero).ConfigureAwait(false);
                     var deliveries = Calls.Deliveries(_queue, answer, _clientOptions.JsonOptions);
+                    if (stop.IsCancellationRequested)
+                    {
+                        await GiveBackAsync(deliveries).ConfigureAwait(false);
+                        return;
+                    }
                     foreach (var delivery in deliveries)
                     {
                         Start(new Held(delivery, asked + _options.Lease, _graceOver.Token));
@@ -245,31 +254,31 @@ namespace Babelgate.Client
         /// <summary>Waits for what runs, then gives back what does not end.</summary>
         private async Task FinishAsync()
         {
-            if (await EndedAsync(_options.Grace).ConfigureAwait(false))
+            if (!await EndedAsync(_options.Grace).ConfigureAwait(false))
             {
-                return;
-            }
-            Cancel(_graceOver);
-            // A handler may end its own way when it is cancelled, and another does not notice.
-            if (await EndedAsync(TimeSpan.FromSeconds(1)).ConfigureAwait(false) && HeldNow().Count == 0)
-            {
-                return;
+                Cancel(_graceOver);
+                // A handler may end its own way when it is cancelled, and another does not notice.
+                await EndedAsync(TimeSpan.FromSeconds(1)).ConfigureAwait(false);
             }
             _givingBack.Cancel();
-            var left = HeldNow().Select(held => held.Delivery).ToList();
-            if (left.Count == 0)
+            await GiveBackAsync(HeldNow().Select(held => held.Delivery).ToList()).ConfigureAwait(false);
+        }
+
+        private async Task GiveBackAsync(IReadOnlyList<Delivery> deliveries)
+        {
+            if (deliveries.Count == 0)
             {
                 return;
             }
             using var limit = new CancellationTokenSource(GiveBackWithin);
             try
             {
-                var call = Calls.Settle("nack", left, Calls.NotAttempted);
+                var call = Calls.Settle("nack", deliveries, Calls.NotAttempted);
                 await _client.SettleAsync(call, GiveBackWithin, limit.Token).ConfigureAwait(false);
             }
             catch (Exception error) when (error is BabelgateException || error is OperationCanceledException)
             {
-                Warn($"{left.Count} messages of {_queue} were not given back", error);
+                Warn($"{deliveries.Count} messages of {_queue} were not given back", error);
             }
         }
 
