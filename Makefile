@@ -87,6 +87,7 @@ clients-deps: .venv/installed-dev
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
 	$(BIN)/python -m tests.harness.openapi_generator
+	$(BIN)/python -m tests.harness.dotnet
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
 test-clients: clients

@@ -88,20 +88,24 @@ LANGUAGES = [
             ["sh", "-c", "find src generated conformance/*.php -name '*.php' -print0 | xargs -0 -n 1 -P 2 php -l"],
             ["composer", "validate", "--no-interaction", "--strict", "--quiet"],
             ["rm", "-rf", "dist", "conformance/vendor"],
-            [
-                "composer",
-                "archive",
-                "--no-interaction",
-                "--quiet",
-                "--format=tar",
-                "--dir=dist",
-                "--file=babelgate-client",
-            ],
+            ["composer", "archive", "--quiet", "--format=tar", "--dir=dist", "--file=babelgate-client"],
             ["mkdir", "-p", "conformance/vendor/babelgate/client"],
             ["tar", "-xf", "dist/babelgate-client.tar", "-C", "conformance/vendor/babelgate/client"],
         ],
         package="dist/*.tar",
         run=["php", "conformance/conformance.php"],
+    ),
+    Language(
+        "csharp",
+        programs=["npm"],
+        build=[
+            # NuGet keeps a version that it once unpacked.
+            ["rm", "-rf", "dist", "conformance/obj/packages"],
+            ["./dotnet", "pack", "src", "-nologo", "-c", "Release", "-o", "dist"],
+            ["./dotnet", "build", "conformance", "-nologo", "-c", "Release", "-o", "conformance/bin"],
+        ],
+        package="dist/*.nupkg",
+        run=["./dotnet", "conformance/bin/Conformance.dll"],
     ),
     Language(
         "go",

@@ -1,0 +1,192 @@
+// Produces, consumes and checks with the client. Prints one JSON object per line.
+//
+// Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+
+using System;
+using System.Collections.Generic;
+using System.Globalization;
+using System.Linq;
+using System.Text.Json;
+using System.Text.Json.Serialization;
+using System.Threading;
+using System.Threading.Tasks;
+using Babelgate.Client;
+
+namespace Conformance
+{
+    internal static class Program
+    {
+        private const string Job = "urn:babel:conformance:made";
+        private const string TraceId = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10";
+        private const string Traceparent = "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01";
+
+        private static async Task Main(string[] arguments)
+        {
+            var (command, queue) = (arguments[0], arguments[1]);
+            if (command == "produce")
+            {
+                await ProduceAsync(queue, arguments[2], int.Parse(arguments[3], CultureInfo.InvariantCulture));
+            }
+            else if (command == "consume")
+            {
+                await ConsumeAsync(queue, double.Parse(arguments[2], CultureInfo.InvariantCulture));
+            }
+            else
+            {
+                await ChecksAsync(queue);
+            }
+        }
+
+        // Lines of several threads are not mixed: Console.Out is synchronized, and it flushes at once.
+        private static void Say(object facts) => Console.WriteLine(JsonSerializer.Serialize(facts));
+
+        private static Message Made(int n) => new Message(Job, new { n });
+
+        private static async Task ProduceAsync(string queue, string producer, int count)
+        {
+            await using var client = new BabelgateClient();
+            Message Make(int n) => new Message(Job, new { producer, n });
+            for (var n = 0; n < count; n += 2)
+            {
+                var receipt = await client.PublishAsync(queue, Make(n));
+                Say(new { id = receipt.Id, producer, n });
+            }
+            var odd = Enumerable.Range(0, count).Where(n => n % 2 == 1).ToList();
+            for (var start = 0; start < odd.Count; start += 10)
+            {
+                var part = odd.Skip(start).Take(10).ToList();
+                var results = await client.PublishBatchAsync(queue, part.Select(Make).ToList());
+                foreach (var (n, result) in part.Zip(results))
+                {
+                    if (result.Status != 201)
+                    {
+                        throw new InvalidOperationException($"{result.Status} {result.Code}: {result.Detail}");
+                    }
+                    Say(new { id = result.Id, producer, n });
+                }
+            }
+        }
+
+        private static async Task ConsumeAsync(string queue, double leaseSeconds)
+        {
+            static async Task HandleAsync(Delivery delivery, CancellationToken cancellation)
+            {
+                var data = delivery.DataAs<Order>();
+                await Task.Delay(TimeSpan.FromSeconds(data.SleepSeconds), cancellation);
+                if (data.Reject)
+                {
+                    throw new RejectException("as the message says");
+                }
+                if (delivery.Attempts < data.FailTimes)
+                {
+                    throw new InvalidOperationException("as the message says");
+                }
+                var (producer, n) = (data.Producer, data.N);
+                Say(new { @event = "handled", id = delivery.Id, producer, n, attempts = delivery.Attempts });
+            }
+
+            var stop = new CancellationTokenSource();
+            var stopped = new ManualResetEventSlim();
+            // SIGTERM; the process ends when this returns.
+            AppDomain.CurrentDomain.ProcessExit += (_, exiting) =>
+            {
+                stop.Cancel();
+                stopped.Wait();
+                Environment.ExitCode = 0;
+            };
+            await using var client = new BabelgateClient();
+            var options = new ConsumerOptions
+            {
+                Concurrency = 4,
+                Lease = TimeSpan.FromSeconds(leaseSeconds),
+                Grace = TimeSpan.FromSeconds(5),
+            };
+            await client.ConsumeAsync(queue, HandleAsync, options, stop.Token);
+            Say(new { @event = "stopped" });
+            stopped.Set();
+        }
+
+        private static async Task ChecksAsync(string queue)
+        {
+            var facts = new Dictionary<string, object?>();
+            await using var client = new BabelgateClient();
+            Task<IReadOnlyList<Delivery>> Receive(int most, double leaseSeconds) =>
+                client.ReceiveAsync(queue, most, TimeSpan.FromSeconds(20), TimeSpan.FromSeconds(leaseSeconds));
+
+            var receipt = await client.PublishAsync(
+                queue, new Message(Job, new { n = 1 }) { TraceId = TraceId }, Traceparent);
+            facts["published"] = receipt;
+            var twice = new Message(Job, new { n = 2 }) { IdempotencyKey = $"once-{receipt.Id}" };
+            facts["replayed"] =
+                (await client.PublishAsync(queue, twice)).Id == (await client.PublishAsync(queue, twice)).Id;
+            var results = await client.PublishBatchAsync(queue, new[] { Made(3), new Message("", new { n = 4 }), Made(5) });
+            facts["batch"] = results.Select(result => result.Status);
+            var deliveries = await Receive(10, 30);
+            var first = deliveries[0];
+            facts["received"] = new
+            {
+                id = first.Id,
+                job = first.Job,
+                trace_id = first.TraceId,
+                data = first.Data,
+                attempts = first.Attempts,
+                redelivered = first.Redelivered,
+                traceparent = first.Traceparent,
+            };
+            var extended = await client.ExtendAsync(first, TimeSpan.FromMinutes(5));
+            facts["extended"] = extended.Results[0].LeaseExpiresAt > first.LeaseExpiresAt.ToUnixTimeMilliseconds();
+            await client.NackAsync(first, TimeSpan.Zero, "no", "NoError");
+            var again = (await Receive(1, 30)).Single();
+            facts["nacked_attempts"] = again.Attempts;
+            facts["acked"] = (await client.AckAsync(deliveries.Skip(1).Append(again).ToList())).Settled;
+            var none = new Dictionary<string, string>();
+            try
+            {
+                await client.AckAsync(new Delivery(queue, "nonsense", default, 0, false, none, default));
+            }
+            catch (ProblemException problem)
+            {
+                facts["problem"] = new { status = problem.Status, code = problem.Code, retryable = problem.Retryable };
+            }
+            await client.PublishAsync(queue, Made(6));
+            var late = (await Receive(1, 1)).Single();
+            await Task.Delay(1200);
+            var taken = (await Receive(1, 30)).Single();
+            try
+            {
+                await client.AckAsync(late);
+            }
+            catch (LeaseLostException lost)
+            {
+                facts["lease_lost"] = lost.Code;
+            }
+            await client.AckAsync(taken);
+            await using var nowhere =
+                new BabelgateClient("http://127.0.0.1:9", new ClientOptions { RetryFor = TimeSpan.Zero });
+            try
+            {
+                await nowhere.PublishAsync(queue, Made(7));
+            }
+            catch (UnreachableException error)
+            {
+                facts["not_found_or_unreachable"] = error.GetType().Name;
+            }
+            Say(facts);
+        }
+
+        private sealed class Order
+        {
+            public string? Producer { get; set; }
+
+            public int N { get; set; }
+
+            [JsonPropertyName("sleep_seconds")]
+            public double SleepSeconds { get; set; }
+
+            [JsonPropertyName("fail_times")]
+            public long FailTimes { get; set; }
+
+            public bool Reject { get; set; }
+        }
+    }
+}

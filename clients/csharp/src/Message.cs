@@ -1,0 +1,61 @@
+using System;
+using System.Collections.Generic;
+using System.Text.Json;
+
+namespace Babelgate.Client
+{
+    /// <summary>A message to publish.</summary>
+    public sealed class Message
+    {
+        /// <summary>A message with its kind, by convention a URN, and its payload, which must become a JSON object.</summary>
+        public Message(string job, object data)
+        {
+            Job = job ?? throw new ArgumentNullException(nameof(job));
+            Data = data ?? throw new ArgumentNullException(nameof(data));
+        }
+
+        /// <summary>The kind of the message.</summary>
+        public string Job { get; }
+
+        /// <summary>The payload. It is written with <see cref="ClientOptions.JsonOptions"/>.</summary>
+        public object Data { get; }
+
+        /// <summary>The id that all messages of one story share, by convention a UUID. Default: the gateway makes one.</summary>
+        public string? TraceId { get; set; }
+
+        /// <summary>Deliver it no sooner.</summary>
+        public TimeSpan? Delay { get; set; }
+
+        /// <summary>Messages with the same key are delivered in their order, where the broker supports it.</summary>
+        public string? OrderingKey { get; set; }
+
+        /// <summary>Native headers, where the broker supports them.</summary>
+        public IReadOnlyDictionary<string, string>? Headers { get; set; }
+
+        /// <summary>1 to 255 printable ASCII characters. Default: the client makes one.</summary>
+        public string? IdempotencyKey { get; set; }
+
+        internal byte[] Draft(string? key, JsonSerializerOptions options)
+        {
+            return Json.Write(writer =>
+            {
+                writer.WriteString("job", Job);
+                writer.WritePropertyName("data");
+                JsonSerializer.Serialize(writer, Data, Data.GetType(), options);
+                Json.WriteText(writer, "trace_id", TraceId);
+                Json.WriteSeconds(writer, "delay_seconds", Delay);
+                Json.WriteText(writer, "ordering_key", OrderingKey);
+                if (Headers != null)
+                {
+                    writer.WriteStartObject("headers");
+                    foreach (var header in Headers)
+                    {
+                        writer.WriteString(header.Key, header.Value);
+                    }
+                    writer.WriteEndObject();
+                }
+                Json.WriteText(writer, "idempotency_key", key);
+            });
+        }
+    }
+}
