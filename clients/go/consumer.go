@@ -11,7 +11,11 @@ import (
 )
 
 const (
-	mostPerReceive     = 100
+	mostPerReceive = 100
+	// One request prolongs all leases, and takes so many ack tokens.
+	mostConcurrency = 1_000
+	// How long a stop waits for an answer that is on its way: else its messages stay leased for nobody.
+	arriveWithin       = 250 * time.Millisecond
 	mostErrorBytes     = 10_000
 	returnWithin       = 5 * time.Second
 	leaseChecksPerTime = 12
@@ -77,6 +81,9 @@ func (c *Client) Consumer(queue string, handler Handler, options ConsumerOptions
 // back the rest, uncounted. A gateway that is away or overloaded is waited for. Run returns a ProblemError, after the
 // same end, when the gateway refuses to receive, such as for an unknown queue or a missing right.
 func (c *Consumer) Run(ctx context.Context) error {
+	if c.options.Concurrency < 1 || c.options.Concurrency > mostConcurrency {
+		return fmt.Errorf("babelgate: Concurrency must be from 1 to %d", mostConcurrency)
+	}
 	handlers, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	keeping, stopKeeping := context.WithCancel(handlers)
@@ -96,9 +103,12 @@ func (c *Consumer) Run(ctx context.Context) error {
 }
 
 func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGroup) error {
+	polling, hangUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer hangUp()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(arriveWithin, hangUp) })()
 	slots := make(chan struct{}, c.options.Concurrency)
 	pauses := &attempts{pause: firstPause}
-	for {
+	for ctx.Err() == nil {
 		// The first free slot is waited for; each other one asks for one more message.
 		select {
 		case slots <- struct{}{}:
@@ -119,7 +129,7 @@ func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGrou
 		if err != nil {
 			return err
 		}
-		deliveries, err := c.client.receive(ctx, c.queue, request, 0)
+		deliveries, err := c.client.receive(polling, c.queue, request, 0)
 		for range free - len(deliveries) {
 			<-slots
 		}
@@ -148,6 +158,7 @@ func (c *Consumer) receive(ctx, handlers context.Context, running *sync.WaitGrou
 			}()
 		}
 	}
+	return nil
 }
 
 func (c *Consumer) hold(ctx context.Context, delivery *Delivery, deadline time.Time) (*heldLease, context.Context) {

@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.brokers.redis.harness import RedisServer, redis_server
 from tests.clients.languages import LANGUAGES, ROOT, Language
+from tests.clients.late_gateway import late_gateway
 from tests.harness.ci import missing
 from tests.harness.gateway import GatewayProcess
 
@@ -197,6 +198,28 @@ def test_a_consumer_keeps_leases_repeats_rejects_and_stops(
     finally:
         consumer.process.kill()
         consumer.process.wait()
+
+
+@each_language
+def test_a_stop_loses_no_answer_that_is_on_its_way(language: Language, tmp_path: Path) -> None:
+    """A message of an answer that nobody reads would stay leased. No real gateway can be made to answer just then."""
+    # A client that never waits fails each time; one that waits may have been suspended by a busy machine.
+    assert any(settles_what_comes_late(language, tmp_path / str(attempt)) for attempt in range(3))
+
+
+def settles_what_comes_late(language: Language, folder: Path) -> bool:
+    folder.mkdir()
+    with late_gateway() as gateway:
+        consumer = Consumer(language, gateway.url, "late", folder, lease_seconds=60)
+        try:
+            assert gateway.asked.wait(PATIENCE_SECONDS), consumer.errors()
+            consumer.process.send_signal(signal.SIGTERM)
+            gateway.answers.set()
+            assert consumer.process.wait(PATIENCE_SECONDS) == 0, consumer.errors()
+        finally:
+            consumer.process.kill()
+            consumer.process.wait()
+        return gateway.settled == ["late-token"]
 
 
 def test_each_with_each_other_while_the_gateway_is_killed(

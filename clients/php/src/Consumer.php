@@ -8,8 +8,12 @@ namespace Babelgate\Client;
 final class Consumer
 {
     private const MOST_PER_RECEIVE = 100;
+    /** One request prolongs all leases, and takes so many ack tokens. */
+    private const MOST_CONCURRENCY = 1_000;
     /** How long to wait for the network while a handler may end. */
     private const BUSY_SECONDS = 0.01;
+    /** After a stop, for the answer of a receive that is on its way: else its messages stay leased for nobody. */
+    private const ARRIVE_WITHIN_SECONDS = 0.25;
     private const IDLE_SECONDS = 1.0;
     private readonly Http $http;
     private bool $stopping = false;
@@ -35,8 +39,8 @@ final class Consumer
         private readonly float $graceSeconds,
         private readonly \Closure $log,
     ) {
-        if ($concurrency < 1) {
-            throw new \InvalidArgumentException('concurrency must be at least 1');
+        if ($concurrency < 1 || $concurrency > self::MOST_CONCURRENCY) {
+            throw new \InvalidArgumentException('concurrency must be from 1 to ' . self::MOST_CONCURRENCY);
         }
         if (!function_exists('pcntl_fork') || !function_exists('posix_kill')) {
             throw new \LogicException('The consumer needs the extensions pcntl and posix. Without them, use receive.');
@@ -113,7 +117,7 @@ final class Consumer
         $busy = array_filter($this->held, fn (Held $held): bool => $held->worker !== null);
         $online = $this->http->isBusy();
         if ($online) {
-            $this->http->poll($this->held === [] ? self::IDLE_SECONDS : self::BUSY_SECONDS);
+            $this->http->poll($this->held === [] && !$this->stopping ? self::IDLE_SECONDS : self::BUSY_SECONDS);
         }
         $sockets = array_map(fn (Held $held) => $held->worker->socket, $busy);
         if ($sockets !== []) {
@@ -283,6 +287,10 @@ final class Consumer
     /** Wait for what runs, then give back what does not end. */
     private function finish(): void
     {
+        $late = Attempts::now() + self::ARRIVE_WITHIN_SECONDS;
+        while ($this->receiving !== null && Attempts::now() < $late) {
+            $this->turn();
+        }
         if ($this->receiving !== null) {
             $this->http->cancel($this->receiving);
         }

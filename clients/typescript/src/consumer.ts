@@ -6,6 +6,10 @@ import { BabelgateError, LeaseLostError, Reject, Retry } from "./errors.js";
 import { Delivery } from "./messages.js";
 
 const MOST_PER_RECEIVE = 100;
+/** One request prolongs all leases, and takes so many ack tokens. */
+const MOST_CONCURRENCY = 1_000;
+/** How long a stop waits for an answer that is on its way: else its messages stay leased for nobody. */
+const ARRIVE_WITHIN_MS = 250;
 const MOST_ERROR_CHARACTERS = 10_000;
 const MOST_NAME_CHARACTERS = 1_000;
 
@@ -41,6 +45,7 @@ export class Consumer {
   readonly #log: (text: string, error: unknown) => void;
   readonly #running = new Map<Held, Promise<void>>();
   readonly #stopping = new AbortController();
+  readonly #hangUp = new AbortController();
   #keeping = false;
   /** Ends the wait for a handler to end. */
   #wake = (): void => undefined;
@@ -54,7 +59,9 @@ export class Consumer {
     this.#waitSeconds = options.waitSeconds ?? 20;
     this.#graceSeconds = options.graceSeconds ?? 30;
     this.#log = options.log ?? warn;
-    if (!(this.#concurrency >= 1)) throw new RangeError("concurrency must be at least 1");
+    if (!(this.#concurrency >= 1 && this.#concurrency <= MOST_CONCURRENCY)) {
+      throw new RangeError(`concurrency must be from 1 to ${MOST_CONCURRENCY}`);
+    }
   }
 
   /**
@@ -81,6 +88,7 @@ export class Consumer {
   /** Receive no more, and end `run` when the running handlers have ended, or after the grace. */
   stop(): void {
     this.#stopping.abort();
+    setTimeout(() => this.#hangUp.abort(), ARRIVE_WITHIN_MS).unref();
     this.#wake();
   }
 
@@ -95,7 +103,7 @@ export class Consumer {
       }
       const call = calls.receive(this.#queue, Math.min(free, MOST_PER_RECEIVE), this.#waitSeconds, this.#leaseSeconds);
       try {
-        const answer = await this.#client.once(call, { signal: stopping });
+        const answer = await this.#client.once(call, { signal: this.#hangUp.signal });
         for (const message of answer["messages"] ?? []) this.#start(new Delivery(this.#queue, message));
         attempts = new Attempts(false, Infinity);
       } catch (error) {

@@ -28,6 +28,10 @@ Returning acks the message. An exception nacks it with its text and class; Rejec
 FOREVER = float("inf")
 MOST_PER_RECEIVE = 100
 MOST_ERROR_CHARACTERS = 10_000
+MOST_CONCURRENCY = 1_000
+"""One request prolongs all leases, and takes so many ack tokens."""
+ARRIVE_WITHIN_SECONDS = 0.25
+"""How long a stop waits for an answer that is on its way: else its messages stay leased for nobody."""
 _log = logging.getLogger("babelgate_client")
 
 
@@ -53,8 +57,8 @@ class Consumer:
         wait_seconds: float = 20,
         grace_seconds: float = 30,
     ) -> None:
-        if concurrency < 1:
-            raise ValueError("concurrency must be at least 1")
+        if not 1 <= concurrency <= MOST_CONCURRENCY:
+            raise ValueError(f"concurrency must be from 1 to {MOST_CONCURRENCY}")
         self._client = client
         self._queue = queue
         self._handler = handler
@@ -101,7 +105,7 @@ class Consumer:
             call = calls.receive(self._queue, min(free, MOST_PER_RECEIVE), self._wait_seconds, self._lease_seconds)
             asked = time.monotonic()
             try:
-                answer = await self._unless_stopped(self._client._once(call))
+                answer = await self._unless_stopped(self._client._once(call), ARRIVE_WITHIN_SECONDS)
             except BabelgateError as error:
                 pause = attempts.pause_after(error)
                 _log.warning("receive from %s failed, next in %.1f s: %s", self._queue, pause, error)
@@ -114,12 +118,13 @@ class Consumer:
                 self._running[task] = held
                 task.add_done_callback(self._ends)
 
-    async def _unless_stopped(self, wanted: Awaitable[Any]) -> Any:
-        """The result of ``wanted``; None if the stop comes first, which cancels it."""
+    async def _unless_stopped(self, wanted: Awaitable[Any], longer: float = 0) -> Any:
+        """The result of ``wanted``; None if it does not come within ``longer`` seconds of a stop, which cancels it."""
         task = asyncio.ensure_future(wanted)
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task,), timeout=longer)
             return task.result() if task.done() else None
         finally:
             for each in (task, stopped):

@@ -1,0 +1,94 @@
+"""A gateway that answers the first receive only when the test says so, with one message."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+ENVELOPE = {
+    "job": "urn:babel:conformance:made",
+    "trace_id": "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10",
+    "data": {"producer": "test", "n": 1},
+    "meta": {
+        "id": "0192f0c1-6a1c-7c8e-9d67-0e6f7f0f1a2b",
+        "queue": "late",
+        "lang": "python",
+        "schema_version": 1,
+        "created_at": 1767225600000,
+    },
+    "attempts": 0,
+}
+
+
+class LateGateway(ThreadingHTTPServer):
+    """``asked``: a receive has come. ``answers``: it is answered. ``settled``: the tokens that were settled."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.asked = threading.Event()
+        self.answers = threading.Event()
+        self.settled: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: LateGateway
+
+    def do_POST(self) -> None:
+        order = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path.endswith(":receive"):
+            self._receive()
+            return
+        tokens = order["ack_tokens"]
+        if not self.path.endswith(":extend"):
+            self.server.settled += tokens
+        results = [{"index": index, "action": "ack", "status": 200} for index in range(len(tokens))]
+        self._answer({"settled": len(tokens), "failed": 0, "results": results})
+
+    def _receive(self) -> None:
+        again = self.server.asked.is_set()
+        self.server.asked.set()
+        self.server.answers.wait()
+        message = {
+            "ack_token": "late-token",
+            "lease_expires_at": 4102444800000,
+            "attempts": 0,
+            "redelivered": False,
+            "headers": {},
+            "envelope": ENVELOPE,
+        }
+        self._answer({"messages": [] if again else [message]})
+
+    def _answer(self, value: dict[str, Any]) -> None:
+        text = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        """Nothing: the test shows what matters."""
+
+
+@contextmanager
+def late_gateway() -> Iterator[LateGateway]:
+    with LateGateway() as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.answers.set()
+            server.shutdown()
+            thread.join()
