@@ -18,6 +18,8 @@ PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
 """An environment of its own, in which the built wheel is installed."""
 _UNPACKED = "conformance/node_modules/babelgate-client"
 """Where the package of TypeScript is, as npm would install it: it depends on nothing."""
+_JARS = "target/babelgate-client-0.1.0.jar:target/libraries/*"
+_JAVAC = f"javac -Xlint:all,-processing -Werror --release 17 -cp '{_JARS}'"
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,25 @@ LANGUAGES = [
         ],
         package="dist/*.nupkg",
         run=["./dotnet", "conformance/bin/Conformance.dll"],
+    ),
+    Language(
+        "java",
+        programs=["java", "javac", "mvn"],
+        build=[
+            ["mvn", "--quiet", "--batch-mode", "package"],
+            # Warnings are errors in what is written by hand.
+            ["sh", "-c", f"{_JAVAC} -d target/checked src/main/java/io/babelgate/client/*.java"],
+            ["sh", "-c", f"{_JAVAC} -d target/conformance conformance/Conformance.java"],
+        ],
+        package="target/*.jar",
+        run=[
+            "java",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:+UseSerialGC",
+            "-cp",
+            f"target/conformance:{_JARS}",
+            "Conformance",
+        ],
     ),
     Language(
         "go",

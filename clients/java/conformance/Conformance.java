@@ -1,0 +1,177 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.babelgate.client.Client;
+import io.babelgate.client.Consumer;
+import io.babelgate.client.ConsumerOptions;
+import io.babelgate.client.Delivery;
+import io.babelgate.client.Failure;
+import io.babelgate.client.LeaseLostException;
+import io.babelgate.client.Message;
+import io.babelgate.client.NackOptions;
+import io.babelgate.client.ProblemException;
+import io.babelgate.client.RejectException;
+import io.babelgate.client.UnreachableException;
+import io.babelgate.client.generated.model.EntryResult;
+import io.babelgate.client.generated.model.Receipt;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * Produces, consumes and checks with the client. Prints one JSON object per line.
+ *
+ * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+ */
+public final class Conformance {
+    private static final String JOB = "urn:babel:conformance:made";
+    private static final String TRACE_ID = "0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10";
+    private static final String TRACEPARENT = "00-0f6d1d9e2f0a4b9e8a390a4f9a3a7d10-00f067aa0ba902b7-01";
+    private static final Duration HALF_A_MINUTE = Duration.ofSeconds(30);
+    private static final ObjectMapper JSON = new ObjectMapper();
+
+    private Conformance() {}
+
+    public static void main(String[] arguments) throws Exception {
+        String queue = arguments[1];
+        switch (arguments[0]) {
+            case "produce" -> produce(queue, arguments[2], Integer.parseInt(arguments[3]));
+            case "consume" -> consume(queue, Duration.ofMillis((long) (Double.parseDouble(arguments[2]) * 1000)));
+            default -> checks(queue);
+        }
+    }
+
+    private static synchronized void say(Map<String, Object> what) throws Exception {
+        System.out.println(JSON.writeValueAsString(what));
+        System.out.flush();
+    }
+
+    private static Map<String, Object> facts(Object... facts) {
+        Map<String, Object> made = new LinkedHashMap<>();
+        for (int i = 0; i < facts.length; i += 2) {
+            made.put((String) facts[i], facts[i + 1]);
+        }
+        return made;
+    }
+
+    private static void produce(String queue, String producer, int count) throws Exception {
+        Client client = Client.create();
+        List<Integer> odd = new ArrayList<>();
+        for (int n = 0; n < count; n++) {
+            if (n % 2 == 1) {
+                odd.add(n);
+                continue;
+            }
+            Receipt receipt = client.publish(queue, JOB, Map.of("producer", producer, "n", n));
+            say(facts("id", receipt.getId(), "producer", producer, "n", n));
+        }
+        for (int from = 0; from < odd.size(); from += 10) {
+            List<Integer> part = odd.subList(from, Math.min(from + 10, odd.size()));
+            List<Message> messages = part.stream()
+                    .map(n -> Message.of(JOB, Map.of("producer", producer, "n", n)))
+                    .toList();
+            for (EntryResult result : client.publishBatch(queue, messages)) {
+                if (result.getStatus() >= 300) {
+                    throw new IllegalStateException(result.getCode() + ": " + result.getDetail());
+                }
+                say(facts("id", result.getId(), "producer", producer, "n", part.get(result.getIndex().intValue())));
+            }
+        }
+    }
+
+    private static void consume(String queue, Duration lease) throws Exception {
+        ConsumerOptions options =
+                ConsumerOptions.DEFAULTS.concurrency(4).lease(lease).grace(Duration.ofSeconds(5));
+        Consumer consumer = Client.create().consumer(queue, Conformance::handle, options);
+        Runtime.getRuntime().addShutdownHook(new Thread(() -> {
+            consumer.close();
+            try {
+                say(facts("event", "stopped"));
+            } catch (Exception error) {
+                error.printStackTrace();
+            }
+            // The status of an ordinary end, instead of the signal's.
+            Runtime.getRuntime().halt(0);
+        }));
+        consumer.run();
+    }
+
+    private static void handle(Delivery delivery) throws Exception {
+        JsonNode data = delivery.data();
+        Thread.sleep((long) (data.path("sleep_seconds").asDouble() * 1000));
+        if (data.path("reject").asBoolean()) {
+            throw new RejectException("as the message says");
+        }
+        if (delivery.attempts() < data.path("fail_times").asInt()) {
+            throw new IllegalStateException("as the message says");
+        }
+        Map<String, Object> handled = facts("event", "handled", "id", delivery.id());
+        handled.put("producer", data.path("producer").asText());
+        handled.put("n", data.path("n").asInt());
+        handled.put("attempts", delivery.attempts());
+        say(handled);
+    }
+
+    private static void checks(String queue) throws Exception {
+        Client client = Client.create();
+        Map<String, Object> found = new LinkedHashMap<>();
+        Message first = Message.of(JOB, Map.of("n", 1)).traceId(TRACE_ID).traceparent(TRACEPARENT);
+        Receipt receipt = client.publish(queue, first);
+        found.put("published", facts("id", receipt.getId(), "queue", receipt.getQueue(), "trace_id", receipt.getTraceId()));
+        Message twice = Message.of(JOB, Map.of("n", 2)).idempotencyKey("once-" + receipt.getId());
+        String once = client.publish(queue, twice).getId();
+        found.put("replayed", once.equals(client.publish(queue, twice).getId()));
+        List<Message> batch = List.of(
+                Message.of(JOB, Map.of("n", 3)), Message.of(null, Map.of("n", 4)), Message.of(JOB, Map.of("n", 5)));
+        found.put("batch", client.publishBatch(queue, batch).stream().map(EntryResult::getStatus).toList());
+        List<Delivery> deliveries = client.receive(queue, 10, Duration.ofSeconds(20), HALF_A_MINUTE);
+        Delivery delivery = deliveries.get(0);
+        found.put(
+                "received",
+                facts(
+                        "id", delivery.id(),
+                        "job", delivery.job(),
+                        "trace_id", delivery.traceId(),
+                        "data", delivery.data(),
+                        "attempts", delivery.attempts(),
+                        "redelivered", delivery.redelivered(),
+                        "traceparent", delivery.traceparent()));
+        long until = client.extend(Duration.ofMinutes(5), delivery).getResults().get(0).getLeaseExpiresAt();
+        found.put("extended", until > delivery.leaseExpiresAt().toEpochMilli());
+        client.nack(new NackOptions(Duration.ZERO, new Failure("no", "NoError"), true), delivery);
+        Delivery again = one(client, queue, HALF_A_MINUTE);
+        found.put("nacked_attempts", again.attempts());
+        List<Delivery> rest = new ArrayList<>(deliveries.subList(1, deliveries.size()));
+        rest.add(again);
+        found.put("acked", client.ack(rest.toArray(Delivery[]::new)).getSettled());
+        client.publish(queue, JOB, Map.of("n", 6));
+        Delivery late = one(client, queue, Duration.ofSeconds(1));
+        Thread.sleep(1200);
+        Delivery taken = one(client, queue, HALF_A_MINUTE);
+        try {
+            client.ack(late);
+        } catch (LeaseLostException lost) {
+            found.put("lease_lost", lost.code());
+        }
+        client.ack(taken);
+        try {
+            client.ack(new Delivery(queue, "nonsense"));
+        } catch (ProblemException problem) {
+            found.put(
+                    "problem",
+                    facts("status", problem.status(), "code", problem.code(), "retryable", problem.retryable()));
+        }
+        Client nowhere = Client.builder().url("http://127.0.0.1:9").retryFor(Duration.ZERO).build();
+        try {
+            nowhere.publish(queue, JOB, Map.of("n", 7));
+        } catch (UnreachableException unreachable) {
+            found.put("not_found_or_unreachable", unreachable.getClass().getSimpleName());
+        }
+        say(found);
+    }
+
+    private static Delivery one(Client client, String queue, Duration lease) {
+        return client.receive(queue, 1, Duration.ofSeconds(20), lease).get(0);
+    }
+}

@@ -1,0 +1,87 @@
+package io.babelgate.client;
+
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.time.Duration;
+import java.util.Map;
+
+/** A message to publish. Each method returns a copy with one more member. */
+public final class Message {
+    private final ObjectNode draft;
+    private final String idempotencyKey;
+    private final String traceparent;
+
+    private Message(ObjectNode draft, String idempotencyKey, String traceparent) {
+        this.draft = draft;
+        this.idempotencyKey = idempotencyKey;
+        this.traceparent = traceparent;
+    }
+
+    /**
+     * A message of this kind.
+     *
+     * @param job its kind, by convention a URN
+     * @param data its payload, which Jackson must write as a JSON object: a map, a record, a bean, a tree
+     * @throws IllegalArgumentException if {@code data} is no JSON object
+     */
+    public static Message of(String job, Object data) {
+        if (!(Json.tree(data) instanceof ObjectNode payload)) {
+            throw new IllegalArgumentException("data must be a JSON object");
+        }
+        ObjectNode draft = Json.object();
+        if (job != null) {
+            draft.put("job", job);
+        }
+        draft.set("data", payload);
+        return new Message(draft, null, null);
+    }
+
+    /** Its trace, by convention a UUID. Default: the gateway makes one. */
+    public Message traceId(String traceId) {
+        return with(draft.deepCopy().put("trace_id", traceId));
+    }
+
+    /** Deliver it no sooner than after this time. */
+    public Message delay(Duration delay) {
+        return with(draft.deepCopy().put("delay_seconds", Json.seconds(delay)));
+    }
+
+    /** Messages with the same key keep their order, where the broker supports it. */
+    public Message orderingKey(String orderingKey) {
+        return with(draft.deepCopy().put("ordering_key", orderingKey));
+    }
+
+    /** Native headers, where the broker supports them. */
+    public Message headers(Map<String, String> headers) {
+        return with(draft.deepCopy().set("headers", Json.tree(headers)));
+    }
+
+    /** 1 to 255 printable ASCII characters. A message with the same key is written once. Default: the client makes one. */
+    public Message idempotencyKey(String idempotencyKey) {
+        if (!idempotencyKey.matches("[ -~]{1,255}")) {
+            throw new IllegalArgumentException("an idempotency key has 1 to 255 printable ASCII characters");
+        }
+        return new Message(draft, idempotencyKey, traceparent);
+    }
+
+    /** The W3C trace context of the caller. In a batch that of the first message counts. */
+    public Message traceparent(String traceparent) {
+        return new Message(draft, idempotencyKey, traceparent);
+    }
+
+    String idempotencyKey() {
+        return idempotencyKey;
+    }
+
+    String traceparent() {
+        return traceparent;
+    }
+
+    /** The JSON of a draft; {@code key} is the idempotency key in it, or null. */
+    byte[] draft(String key) {
+        return Json.bytes(key == null ? draft : draft.deepCopy().put("idempotency_key", key));
+    }
+
+    private Message with(ObjectNode changed) {
+        return new Message(changed, idempotencyKey, traceparent);
+    }
+}
