@@ -133,13 +133,18 @@ class DeadRecord(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class QueueStats:
-    """Counts of one queue; ``None`` for a count that the broker cannot report. ``depth``: ready messages only."""
+    """Counts of one queue; ``None`` for a count that the broker cannot report. ``depth``: ready messages only.
+
+    ``foreign``: messages of another program that the last look, at most a minute ago, has left on the queue; ``None``
+    where none are left.
+    """
 
     depth: int | None = None
     in_flight: int | None = None
     delayed: int | None = None
     dead: int | None = None
     oldest_age_seconds: float | None = None
+    foreign: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

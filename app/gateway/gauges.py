@@ -20,6 +20,7 @@ from app.observe.metrics.catalogue import (
     BROKER_UP,
     BUILD_INFO,
     DEAD_LETTERS,
+    FOREIGN,
     JOURNAL_BUFFER,
     JOURNAL_DROPPED,
     JOURNAL_ERRORS,
@@ -53,6 +54,7 @@ _COUNTS: Sequence[tuple[Metric, str]] = (
     (QUEUE_DELAYED, "delayed"),
     (DEAD_LETTERS, "dead"),
     (OLDEST_AGE, "oldest_age_seconds"),
+    (FOREIGN, "foreign"),
     (LEASES_IN_FLIGHT, "in_flight"),
 )
 

@@ -80,7 +80,7 @@ _QUEUE: Json = {
     "native_name": "emails",
     "dead_letter_queue": None,
     "stored_as": {},
-    "stats": {"depth": 12, "in_flight": 3, "delayed": 0, "dead": 1, "oldest_age_seconds": 4.2},
+    "stats": {"depth": 12, "in_flight": 3, "delayed": 0, "dead": 1, "oldest_age_seconds": 4.2, "foreign": None},
     "capabilities": _CAPABILITIES,
     "policy": {
         "lease_seconds": 60,

@@ -46,6 +46,8 @@ class StatsView(View):
     dead: int | None = Field(description="Dead letters.")
     oldest_age_seconds: float | None
     """Age of the oldest ready message in seconds; `null` without one."""
+    foreign: int | None
+    """Messages of another program that were left on the queue at the last look; `null` where none are left."""
 
 
 class CapabilitiesView(View):

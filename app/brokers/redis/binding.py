@@ -49,6 +49,8 @@ from app.brokers.redis.url import connector
 from app.brokers.redis.used_queues import UsedQueues
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
 from app.runtime import turns
 from app.runtime.background import BackgroundTasks
 
@@ -56,6 +58,11 @@ _LIST = ListLayout()
 _LARAVEL = LaravelLayout()
 
 _MAX_KNOWN_EMPTY = 10_000
+
+_FOREIGN_PAUSE_SECONDS = 0.5
+"""Between two looks at a queue on which only messages of another program lie."""
+
+_throttled = LogThrottle(get_logger("babelgate.redis"))
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> RedisBinding:
@@ -69,14 +76,16 @@ def queue_of(name: str, options: Mapping[str, Any]) -> RedisQueue:
 
     ``layout``: ``list`` (the default) or ``laravel``. In the list layout, ``frames`` (default false) lets clients
     give headers, and ``reclaim_unleased_seconds`` (default null: never) returns elements that other clients have left
-    in ``<q>:processing`` without a lease for that long. In Laravel's, ``prefix`` (default ``queues:``) precedes the
-    name. Raises ConfigError, ``key`` the option's name.
+    in ``<q>:processing`` without a lease for that long, as if a lease had expired. In Laravel's, ``prefix`` (default
+    ``queues:``) precedes the name, and ``foreign`` says what becomes of a job of Laravel itself: ``leave`` (the
+    default), where Laravel's workers find it, or ``dead_letter``. Raises ConfigError, ``key`` the option's name.
     """
     given = OptionMap(options)
     layout = given.read("layout", choice("list", "laravel"), "list")
     if layout == "laravel":
         prefix = given.read("prefix", ANY_TEXT, "queues:")
-        queue = RedisQueue(_LARAVEL, (prefix + name).encode("utf-8"))
+        leaves = given.read("foreign", choice("leave", "dead_letter"), "leave") == "leave"
+        queue = RedisQueue(_LARAVEL, (prefix + name).encode("utf-8"), leaves_foreign=leaves)
     else:
         frames = given.read("frames", BOOLEAN, False)
         patience = given.read("reclaim_unleased_seconds", optional(POSITIVE_SECONDS, "never"), None)
@@ -107,6 +116,7 @@ class RedisBinding:
         self._due_items = DueItems(self.server)
         self._clock = clock
         self._empty: set[bytes] = set()
+        self._foreign: set[bytes] = set()
         self._late: BackgroundTasks[None] = BackgroundTasks()
         self._used = UsedQueues(self.server, clock, self._late.start)
         self.keys = RedisKeys(name, self.server, self._due_items.due_in, self._used.used)
@@ -114,6 +124,8 @@ class RedisBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`queue_of`."""
         queue = queue_of(name, options)
+        if queue.reclaim_unleased_seconds is not None:
+            self._due_items.reclaims(queue)
         key, dead_key = queue.key.decode("utf-8"), queue.dead_key.decode("utf-8")
         return NativeQueue(key, queue, dead_key, {"layout": queue.layout.name})
 
@@ -218,14 +230,19 @@ class RedisBinding:
             left = deadline - loop.time()
         while left > 0:
             # DueItems makes delayed messages and expired leases ready, which ends this wait.
-            if await self.server.wait(queue.key, left) and (
-                deliveries := await self._reserve(queue, limit, lease_seconds)
-            ):
+            if await self._wait(queue, left) and (deliveries := await self._reserve(queue, limit, lease_seconds)):
                 return deliveries
             if len(self._empty) < _MAX_KNOWN_EMPTY:
                 self._empty.add(queue.key)
             left = deadline - loop.time()
         return ()
+
+    async def _wait(self, queue: RedisQueue, seconds: float) -> bool:
+        """Whether there may be a message: at once while messages of another program lie there, but for a pause."""
+        if queue.key not in self._foreign:
+            return await self.server.wait(queue.key, seconds)
+        await asyncio.sleep(min(seconds, _FOREIGN_PAUSE_SECONDS))
+        return True
 
     async def _give_back_late(self, queue: RedisQueue, call: asyncio.Task[Sequence[Delivery]]) -> None:
         """Give back, uncounted, deliveries that no consumer has seen. Where this fails too, the leases expire."""
@@ -234,7 +251,15 @@ class RedisBinding:
                 await settle.give_back(self.server, queue, [each.handle for each in deliveries], 0, late=True)
 
     async def _reserve(self, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
-        deliveries = await queue.layout.reserve(self.server, queue, limit, lease_seconds)
+        reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds)
+        deliveries = reserved.deliveries
+        if reserved.left:
+            if len(self._foreign) < _MAX_KNOWN_EMPTY:
+                self._foreign.add(queue.key)
+            name = queue.key.decode("utf-8", "replace")
+            _throttled.warning("messages of another program stay on the queue", queue=name, count=reserved.left)
+        else:
+            self._foreign.discard(queue.key)
         if deliveries:
             self._used.used(queue)
             self._empty.discard(queue.key)

@@ -28,8 +28,9 @@ async def stats(server: Server, queue: RedisQueue, clock: Clock) -> QueueStats:
         server.read(b"LLEN", queue.dead_key),
         server.read(b"LINDEX", queue.key, 0),
     )
+    foreign = int(await server.read(b"GET", queue.foreign_key) or 0) if queue.leaves_foreign else None
     age = None if head is None else await turns.run(_age, queue, head, clock, size=len(head))
-    return QueueStats(depth, in_flight, delayed, dead, age)
+    return QueueStats(depth, in_flight, delayed, dead, age, foreign)
 
 
 async def peek(server: Server, queue: RedisQueue, limit: int) -> list[Peeked]:

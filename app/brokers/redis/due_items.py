@@ -7,6 +7,7 @@ import math
 
 from app.brokers.redis.layouts.layout import RedisQueue
 from app.brokers.redis.server import Server
+from app.brokers.redis.used_queues import MAX_QUEUES
 from app.errors import BabelgateError
 from app.observe.logs import get_logger
 
@@ -62,7 +63,10 @@ class DueItems:
     def waited(self, queue: RedisQueue) -> None:
         """Note that this process waits on ``queue``, so that the leases of other programs there expire as well."""
         self._waited.add(queue.entry)
-        if queue.reclaim_unleased_seconds is not None and queue.key not in self._reclaims:
+
+    def reclaims(self, queue: RedisQueue) -> None:
+        """Note that ``queue`` is routed to, so that its elements without a lease return, with or without receivers."""
+        if queue.key in self._reclaims or len(self._reclaims) < MAX_QUEUES:
             self._reclaims[queue.key] = (queue, 0.0)
 
     async def _run(self) -> None:

@@ -93,6 +93,13 @@ QUEUE_DELAYED = _gauge("babelgate.queue_delayed", "Messages that are delayed.", 
 DEAD_LETTERS = _gauge(
     "babelgate.dead_letters", "Messages in the dead-letter queue.", "{message}", *_QUEUE, source="broker"
 )
+FOREIGN = _gauge(
+    "babelgate.foreign_messages",
+    "Messages of another program that were left on the queue at the last look.",
+    "{message}",
+    *_QUEUE,
+    source="broker",
+)
 OLDEST_AGE = _gauge("babelgate.oldest_message_age", "Age of the oldest ready message.", "s", *_QUEUE, source="broker")
 LEASES_IN_FLIGHT = _gauge("babelgate.leases_in_flight", "Messages delivered and not settled yet.", "{message}", *_QUEUE)
 BROKER_UP = _gauge("babelgate.broker_up", "Whether the broker answers: 1 or 0.", "", "broker", source="broker")

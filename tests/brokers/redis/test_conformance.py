@@ -61,9 +61,8 @@ async def test_the_element_is_the_envelope(binding: RedisBinding, plain: redis.R
         native = binding.native_queue(queue, {})
         await binding.publish(native, [Outgoing(body)])
         assert plain.lrange(queue, 0, -1) == [body]
-        assert [each.body for each in await native.options.layout.reserve(binding.server, native.options, 1, 30)] == [
-            body
-        ]
+        reserved = await native.options.layout.reserve(binding.server, native.options, 1, 30)
+        assert [each.body for each in reserved.deliveries] == [body]
 
 
 @suite.each_case("redis_delay")
@@ -145,7 +144,7 @@ class Scenario:
                 await self.binding.publish(self.native, [message])
             case "reserve":
                 lease = self.case["retry_after"]
-                taken = await self.queue.layout.reserve(server, self.queue, 1, lease)
+                taken = (await self.queue.layout.reserve(server, self.queue, 1, lease)).deliveries
                 self.last = taken[0] if taken else None
                 if self.last is not None:
                     self.held[step.get("as", "")] = self.last

@@ -119,6 +119,18 @@ class TestUnleased:
         assert await one.ack(native, [handle]) == [None]
         assert plain.llen(f"{queue}:processing") == 0
 
+    async def test_it_returns_without_a_receive_and_counts(
+        self, one: RedisBinding, queue: str, plain: redis.Redis
+    ) -> None:
+        native = one.native_queue(queue, {"reclaim_unleased_seconds": 0.05})
+        plain.rpush(queue, BODY)
+        for _ in range(2):
+            # A client that only moves elements takes it, and dies.
+            assert plain.lmove(queue, f"{queue}:processing", "LEFT", "RIGHT") == BODY
+            await eventually(lambda: plain.llen(queue) == 1)
+        (delivery,) = await one.reserve(native, 1, 0, 30)
+        assert (delivery.body, delivery.delivery_count, delivery.redelivered) == (BODY, 2, True)
+
     async def test_each_copy_has_its_own_time(self, one: RedisBinding, queue: str, plain: redis.Redis) -> None:
         async def seen_at(now: bytes) -> int:
             one.server.now = now

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from app import envelope
 from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.projection import NativeWrite
-from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
+from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Reserved, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
 
@@ -52,16 +52,16 @@ class LaravelLayout:
         """The job itself."""
         return message.body
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
-        """One script call."""
-        reply = await server.run("laravel_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE)
-        if not reply:
-            return ()
-        deadline, jobs, ids, places = int(reply[0]), reply[1], reply[2], reply[3]
-        return [
+    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
+        """One script call. Jobs of Laravel itself are left, if the route says so."""
+        leaves = b"1" if queue.leaves_foreign else b"0"
+        reply = await server.run("laravel_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE, leaves)
+        deadline, jobs, ids, places, left = int(reply[0]), reply[1], reply[2], reply[3], reply[4]
+        deliveries = [
             Delivery(job, f"{ids[i].decode('ascii')}:{deadline + i}:{places[i]}", (deadline + i) // 1000)
             for i, job in enumerate(jobs)
         ]
+        return Reserved(deliveries, left)
 
     def retried(self, stored: Stored) -> bytes:
         """The reserved member, which counts this attempt already."""

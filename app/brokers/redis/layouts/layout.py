@@ -47,6 +47,14 @@ CAPABILITIES = BrokerCapabilities(
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """The reserved messages, and how many of another program were found and left where they were."""
+
+    deliveries: Sequence[Delivery]
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Stored:
     """A leased message: the stored bytes, and how many leases on it have expired."""
 
@@ -81,7 +89,7 @@ class Layout(Protocol):
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The member of the delayed set for a message."""
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
+    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
         """Up to ``limit`` messages that are ready now."""
 
     def retried(self, stored: Stored) -> bytes:
@@ -101,13 +109,20 @@ class Layout(Protocol):
 class RedisQueue:
     """A queue with a route's options. ``key``: its ready list, from which the other keys are derived.
 
-    ``frames``: whether clients may give headers. ``reclaim_unleased_seconds``: see ``queue_of`` of the binding.
+    ``frames``: whether clients may give headers. ``reclaim_unleased_seconds`` and ``leaves_foreign``: see ``queue_of``
+    of the binding.
     """
 
     layout: Layout
     key: bytes
     frames: bool = False
     reclaim_unleased_seconds: float | None = None
+    leaves_foreign: bool = False
+
+    @property
+    def foreign_key(self) -> bytes:
+        """The number of messages of another program that were left at the last look, for a minute."""
+        return self.key + b":babelgate:foreign"
 
     @property
     def dead_key(self) -> bytes:

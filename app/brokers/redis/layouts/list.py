@@ -13,7 +13,7 @@ from dataclasses import replace
 from app import envelope
 from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.projection import NativeWrite
-from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Stored
+from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Reserved, Stored
 from app.brokers.redis.server import Server
 from app.envelope import Poison
 from app.runtime import turns
@@ -51,14 +51,14 @@ class ListLayout:
         """The element with a random prefix, so that equal bodies do not become one member."""
         return os.urandom(16).hex().encode("ascii") + b":" + self.element(message)
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
+    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
         """One script call."""
         tokens = os.urandom(16 * limit).hex()
         reply = await server.run(
             "list_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE, tokens.encode("ascii")
         )
         if not reply:
-            return ()
+            return Reserved(())
         deadline, elements, counts = int(reply[0]), reply[1], reply[2]
         deliveries = []
         for i, element in enumerate(elements):
@@ -80,7 +80,7 @@ class ListLayout:
                     expired_before=count < 0,
                 )
             )
-        return deliveries
+        return Reserved(deliveries)
 
     def retried(self, stored: Stored) -> bytes:
         """The body with the expiries counted beside the queue; a body that is not an envelope stays as it is.

@@ -69,12 +69,23 @@ function laravel.sweep(q, batch)
   return #expired
 end
 
+-- What a job says; nil if it is no JSON.
+local function decoded_of(job)
+  local ok, decoded = pcall(cjson.decode, job)
+  return ok and decoded or nil
+end
+
+-- Whether this is a job that Laravel itself has queued: Illuminate\Queue\Queue::createPayload gives each a displayName.
+local function foreign(decoded)
+  return type(decoded) == 'table' and type(decoded.job) == 'string' and type(decoded.displayName) == 'string'
+    and type(decoded.meta) ~= 'table'
+end
+
 -- The reserved member of a job, and the position of the digits of its attempts: 0 when the member is the job itself (it
 -- cannot be decoded, or not encoded again), -1 when cjson has written it. Changing only the digits keeps what cjson would
 -- damage: key order, big integers, empty arrays.
-local function counted(job)
-  local ok, decoded = pcall(cjson.decode, job)
-  if not ok or type(decoded) ~= 'table' or type(decoded.attempts) ~= 'number' then
+local function counted(job, decoded)
+  if type(decoded) ~= 'table' or type(decoded.attempts) ~= 'number' then
     return job, 0
   end
   local attempts = decoded.attempts

@@ -58,6 +58,13 @@ function list.counts(q)
   return redis.call('EXISTS', q .. ':babelgate:expired') == 1
 end
 
+-- Appends an element whose consumer has gone to the queue, and counts that.
+function list.expire(q, element)
+  redis.call('RPUSH', q, element)
+  list.set_expired(q, element, math.abs(list.expired_count(q, element)) + 1)
+  redis.call('SET', q .. ':babelgate:expired', 1, 'EX', COUNT_SECONDS)
+end
+
 function list.promote(q, batch)
   local due = redis.call('ZRANGEBYSCORE', q .. list.delayed, '-inf', score(now), 'LIMIT', 0, batch)
   for _, member in ipairs(due) do
@@ -76,9 +83,7 @@ function list.sweep(q, batch)
     if #member >= 34 and string.byte(member, 33) == 58 then
       local element = list.stored(member)
       if redis.call('LREM', q .. ':processing', 1, element) == 1 then
-        redis.call('RPUSH', q, element)
-        list.set_expired(q, element, math.abs(list.expired_count(q, element)) + 1)
-        redis.call('SET', q .. ':babelgate:expired', 1, 'EX', COUNT_SECONDS)
+        list.expire(q, element)
       end
       if extended then
         redis.call('HDEL', q .. ':babelgate:extended', string.sub(member, 1, 32))

@@ -1,5 +1,5 @@
 -- Returns elements of <q>:processing without a lease to the queue, after they have been seen there for ARGV[2] seconds.
--- Clients that only move elements leave them there. <q>:babelgate:unleased has, by the element's SHA-1, the time when each
+-- Clients that only move elements leave them there. Such a return counts like an expired lease. <q>:babelgate:unleased has, by the element's SHA-1, the time when each
 -- copy was first seen. Equal copies cannot be distinguished, so when one leaves, the oldest time is removed.
 local q, patience = KEYS[1], tonumber(ARGV[2]) * 1000000
 local seen = q .. ':babelgate:unleased'
@@ -44,7 +44,7 @@ for id, element in pairs(elements) do
   end
   while moments[1] and tonumber(moments[1]) + patience <= now do
     redis.call('LREM', q .. ':processing', 1, element)
-    redis.call('RPUSH', q, element)
+    list.expire(q, element)
     reclaimed = reclaimed + 1
     table.remove(moments, 1)
   end
