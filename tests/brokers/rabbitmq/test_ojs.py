@@ -14,10 +14,11 @@ from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import BrokerRejected
-from tests.brokers.rabbitmq.harness import browse, client
+from app.gateway.routing import Policy
+from tests.brokers.rabbitmq.harness import OjsBroker, browse, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import reserved
-from tests.harness.world import until
+from tests.harness.world import World, until
 from tests.unit.envelope.support import compact
 
 pytestmark = pytest.mark.rabbitmq
@@ -218,6 +219,35 @@ async def test_a_discarded_job_rests_with_its_error_and_comes_back_as_it_was(
     assert (await one.remove_dead(native, [resting], None))[0] == [True]
     delivery = await reserved(one, native)
     assert json.loads(delivery.body)["attempts"] == delivery.delivery_count == 0
+
+
+@pytest.mark.parametrize(
+    ("ending", "attempt"), [("rejected", 1), ("rejected again", 2), ("nacked again", 2), ("expired", 2)]
+)
+async def test_a_rejected_retry_keeps_its_attempt_and_no_time_of_its_schedule(
+    rabbit: RabbitServer, queue: str, ending: str, attempt: int
+) -> None:
+    world = World(OjsBroker(rabbit, {"profile": "ojs"}), queue)
+    try:
+        process = await world.process(policy=Policy(max_attempts=2))
+        await process.publish({"n": 1})
+        if ending != "rejected":
+            assert await process.nack(await process.one(), delay=0.1) == [None]
+        if ending == "expired":
+            await process.one(0.2)
+            assert await process.receive(wait=1) == []
+        else:
+            last = await process.one()
+            assert await (process.nack(last) if ending == "nacked again" else process.reject(last)) == [None]
+        ((properties, _),) = await asyncio.to_thread(browse, rabbit.url(), f"ojs.dead.{queue}")
+        assert properties.headers["x-ojs-attempt"] == attempt
+        assert "x-ojs-scheduled-at" not in properties.headers
+        (letter,) = await process.dead()
+        assert letter.attempts == {"rejected": 0, "rejected again": 1}.get(ending, 2)
+        assert (await process.redrive()).redriven == 1
+        assert (await process.one()).attempts == 0
+    finally:
+        await world.close()
 
 
 async def test_what_a_peer_rejects_is_a_dead_letter(
