@@ -120,6 +120,39 @@ async def test_a_job_of_a_peer_is_an_envelope(
     assert found["meta"]["ext"] == {"ojs": {"priority": 5}}
 
 
+@pytest.mark.parametrize(
+    ("properties", "created_at"),
+    [
+        ({"timestamp": 1_700_000_000}, 1_700_000_000_000),
+        ({"headers": {"x-ojs-enqueued-at": "2023-11-14T22:13:20.123Z"}}, 1_700_000_000_123),
+        ({"timestamp": 1_600_000_000, "headers": {"x-ojs-enqueued-at": "2023-11-14T22:13:20Z"}}, 1_600_000_000_000),
+        ({"headers": {"x-ojs-enqueued-at": "today"}}, None),
+        ({"headers": {"x-ojs-enqueued-at": 5}}, None),
+        ({}, None),
+    ],
+)
+async def test_a_job_without_its_time_has_that_of_its_arrival_through_every_delivery(
+    rabbit: RabbitServer, queue: str, properties: dict[str, Any], created_at: int | None
+) -> None:
+    world = World(OjsBroker(rabbit, {"profile": "ojs"}), queue)
+    try:
+        process = await world.process()
+        await process.publish({"n": 0})
+        assert await process.ack(await process.one()) == [None]
+        body = compact({"specversion": "1.0", "id": "order-1", "type": "email.send", "args": [{"n": 1}]})
+        await asyncio.to_thread(push, rabbit, queue, body, **properties)
+        for ending in ("nack", "reject", "ack"):
+            message = await process.one()
+            assert json.loads(message.body)["meta"]["created_at"] == created_at
+            if ending == "reject":
+                assert await process.reject(message) == [None]
+                assert (await process.redrive()).redriven == 1
+            else:
+                assert await (process.nack(message) if ending == "nack" else process.ack(message)) == [None]
+    finally:
+        await world.close()
+
+
 async def test_an_envelope_of_a_peer_stays_as_it_is(
     one: RabbitBinding, native: NativeQueue, queue: str, rabbit: RabbitServer
 ) -> None:
