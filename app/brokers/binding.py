@@ -59,13 +59,15 @@ class NativeQueue:
 class LastFailure(Struct, frozen=True):
     """The failed ``attempts`` of a message that is published again, and the consumer's error of the last one.
 
-    ``expired``: the last one had no report from the consumer, and its lease expired.
+    ``expired``: the last one had no report from the consumer, and its lease expired. ``deliveries`` of a dead letter:
+    see :class:`DeadLetterRequest`.
     """
 
     attempts: int
     error: str | None = None
     exception: str | None = None
     expired: bool = False
+    deliveries: int = 0
 
 
 class Outgoing(Struct, frozen=True):
@@ -116,10 +118,15 @@ class Peeked(Struct, frozen=True):
 
 
 class DeadLetterRequest(Struct, frozen=True):
-    """A reserved message to dead-letter: its ``handle``, and the ``dead_letter`` block to add to its body."""
+    """A reserved message to dead-letter: its ``handle``, and the ``dead_letter`` block to add to its body.
+
+    ``deliveries``: the number of deliveries to consumers, with the one that a consumer has just ended; a reject ends
+    one that is no failed attempt. 0 for a message that is not handed out: it had as many as failed attempts.
+    """
 
     handle: str
     block: Mapping[str, Any]
+    deliveries: int = 0
 
 
 class DeadRecord(Struct, frozen=True):

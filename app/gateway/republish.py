@@ -56,7 +56,12 @@ async def publish_dead_letters(
         return Outgoing(
             envelope.dead_letter_record(held.delivery.body, letter.block),
             held.delivery.headers,
-            failure=LastFailure(letter.block["attempts"], letter.block["error"], letter.block["exception"]),
+            failure=LastFailure(
+                letter.block["attempts"],
+                letter.block["error"],
+                letter.block["exception"],
+                deliveries=letter.deliveries,
+            ),
             carried=held.delivery.carried,
         )
 

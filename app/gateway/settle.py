@@ -127,6 +127,7 @@ class Settler:
             DeadLetterRequest(
                 lease.handle,
                 envelope.dead_letter_block("failed", route.queue, lease.attempts + counted, now, error, exception),
+                deliveries=lease.attempts + 1,
             )
             for lease in leases
         ]

@@ -58,7 +58,7 @@ class Frame(Struct, frozen=True):
 
 
 class MessageProperties(Struct, frozen=True):
-    """The properties of the message that carried a job; None if absent. ``created_at`` is Unix ms."""
+    """The properties of the message that carried a job; None if absent. Times are Unix ms."""
 
     queue: str = "default"
     id: str | None = None
@@ -66,6 +66,7 @@ class MessageProperties(Struct, frozen=True):
     traceparent: str | None = None
     created_at: int | None = None
     attempts: int = 0
+    enqueued_at: int | None = None
 
 
 def attributes_of(body: bytes, declared: bool) -> Attributes | None:
@@ -204,7 +205,11 @@ def _created_at(job: Attributes, id_: str, properties: MessageProperties) -> tup
         return ms, None if timestamp(ms) == written else job["created_at"]
     if properties.created_at is not None:
         return properties.created_at, None
-    return uuid7_ms(id_) if is_uuid7(id_) else None, None
+    if is_uuid7(id_):
+        return uuid7_ms(id_), None
+    # Nobody states when the job was made: the time of its arrival is the nearest. A retry does not change it.
+    arrived = milliseconds(value(job, "enqueued_at", str))
+    return properties.enqueued_at if arrived is None else arrived, None
 
 
 def _trace_id(meta: Attributes, properties: MessageProperties, id_: str) -> str:

@@ -88,13 +88,15 @@ class TestAttempts:
     async def test_nacks_and_expiries_count_alike(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
-        seen = []
-        for end in ("nack", "expire", "nack", "expire", "ack"):
+        in_body = 0
+        for attempts, end in enumerate(("nack", "expire", "expire", "nack", "expire", "ack")):
             message = await process.one(SHORT if end == "expire" else None)
-            seen.append(message.attempts)
+            found = (message.attempts, json.loads(message.body)["attempts"], message.redelivered)
+            assert found == (attempts, in_body, attempts > 0)
             if end == "nack":
                 assert await process.nack(message) == [None]
-        assert seen == [0, 1, 2, 3, 4]
+            if end in world.broker.counted_in_body:
+                in_body = attempts + 1
 
     async def test_a_count_in_the_body_goes_on(self, world: World) -> None:
         process = await world.process()

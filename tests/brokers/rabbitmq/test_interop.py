@@ -248,6 +248,21 @@ class TestRetries:
         assert message.body == envelope.with_attempts(body, 2)
         assert await process.ack(message) == [None]
 
+    async def test_expired_leases_still_count_after_the_sdk_has_rewritten_the_message(
+        self, world: World, sdk: PikaTransport
+    ) -> None:
+        process, queue = await world.process(), world.queue
+        body = made()
+        sdk.publish(queue, body.decode())
+        for attempts in range(2):
+            assert (await process.one(0.3)).attempts == attempts
+        message = await process.one()
+        assert await process.nack(message, failed=False) == [None]
+        worker(sdk, queue, tries=9)[0].dispatch(popped(sdk, queue))
+        message = await process.one()
+        assert (message.attempts, message.body) == (3, envelope.with_attempts(body, 3))
+        assert await process.ack(message) == [None]
+
     async def test_a_retry_keeps_all_that_the_message_came_with(
         self, rabbit: RabbitServer, world: World, queue: str
     ) -> None:

@@ -14,10 +14,11 @@ from app.brokers.rabbitmq.binding import RabbitBinding
 from app.clock import now_ms
 from app.envelope import dead_letter_block, dead_letter_record, describe_dead, redriven, with_attempts
 from app.errors import BrokerRejected
-from tests.brokers.rabbitmq.harness import browse, client
+from app.gateway.routing import Policy
+from tests.brokers.rabbitmq.harness import OjsBroker, browse, client
 from tests.brokers.rabbitmq.server import RabbitServer
 from tests.brokers.rabbitmq.wire_support import reserved
-from tests.harness.world import until
+from tests.harness.world import World, until
 from tests.unit.envelope.support import compact
 
 pytestmark = pytest.mark.rabbitmq
@@ -119,6 +120,39 @@ async def test_a_job_of_a_peer_is_an_envelope(
     assert found["meta"]["ext"] == {"ojs": {"priority": 5}}
 
 
+@pytest.mark.parametrize(
+    ("properties", "created_at"),
+    [
+        ({"timestamp": 1_700_000_000}, 1_700_000_000_000),
+        ({"headers": {"x-ojs-enqueued-at": "2023-11-14T22:13:20.123Z"}}, 1_700_000_000_123),
+        ({"timestamp": 1_600_000_000, "headers": {"x-ojs-enqueued-at": "2023-11-14T22:13:20Z"}}, 1_600_000_000_000),
+        ({"headers": {"x-ojs-enqueued-at": "today"}}, None),
+        ({"headers": {"x-ojs-enqueued-at": 5}}, None),
+        ({}, None),
+    ],
+)
+async def test_a_job_without_its_time_has_that_of_its_arrival_through_every_delivery(
+    rabbit: RabbitServer, queue: str, properties: dict[str, Any], created_at: int | None
+) -> None:
+    world = World(OjsBroker(rabbit, {"profile": "ojs"}), queue)
+    try:
+        process = await world.process()
+        await process.publish({"n": 0})
+        assert await process.ack(await process.one()) == [None]
+        body = compact({"specversion": "1.0", "id": "order-1", "type": "email.send", "args": [{"n": 1}]})
+        await asyncio.to_thread(push, rabbit, queue, body, **properties)
+        for ending in ("nack", "reject", "ack"):
+            message = await process.one()
+            assert json.loads(message.body)["meta"]["created_at"] == created_at
+            if ending == "reject":
+                assert await process.reject(message) == [None]
+                assert (await process.redrive()).redriven == 1
+            else:
+                assert await (process.nack(message) if ending == "nack" else process.ack(message)) == [None]
+    finally:
+        await world.close()
+
+
 async def test_an_envelope_of_a_peer_stays_as_it_is(
     one: RabbitBinding, native: NativeQueue, queue: str, rabbit: RabbitServer
 ) -> None:
@@ -218,6 +252,35 @@ async def test_a_discarded_job_rests_with_its_error_and_comes_back_as_it_was(
     assert (await one.remove_dead(native, [resting], None))[0] == [True]
     delivery = await reserved(one, native)
     assert json.loads(delivery.body)["attempts"] == delivery.delivery_count == 0
+
+
+@pytest.mark.parametrize(
+    ("ending", "attempt"), [("rejected", 1), ("rejected again", 2), ("nacked again", 2), ("expired", 2)]
+)
+async def test_a_rejected_retry_keeps_its_attempt_and_no_time_of_its_schedule(
+    rabbit: RabbitServer, queue: str, ending: str, attempt: int
+) -> None:
+    world = World(OjsBroker(rabbit, {"profile": "ojs"}), queue)
+    try:
+        process = await world.process(policy=Policy(max_attempts=2))
+        await process.publish({"n": 1})
+        if ending != "rejected":
+            assert await process.nack(await process.one(), delay=0.1) == [None]
+        if ending == "expired":
+            await process.one(0.2)
+            assert await process.receive(wait=1) == []
+        else:
+            last = await process.one()
+            assert await (process.nack(last) if ending == "nacked again" else process.reject(last)) == [None]
+        ((properties, _),) = await asyncio.to_thread(browse, rabbit.url(), f"ojs.dead.{queue}")
+        assert properties.headers["x-ojs-attempt"] == attempt
+        assert "x-ojs-scheduled-at" not in properties.headers
+        (letter,) = await process.dead()
+        assert letter.attempts == {"rejected": 0, "rejected again": 1}.get(ending, 2)
+        assert (await process.redrive()).redriven == 1
+        assert (await process.one()).attempts == 0
+    finally:
+        await world.close()
 
 
 async def test_what_a_peer_rejects_is_a_dead_letter(

@@ -177,6 +177,7 @@ class RedisBroker(ServerBroker):
     prefix = ""
     server: RedisServer
     header_options: Mapping[str, Any] | None = {"frames": True}
+    counted_in_body = frozenset({"nack"})
 
     @staticmethod
     def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[RedisServer]:
@@ -211,6 +212,7 @@ class LaravelBroker(RedisBroker):
 
     prefix = "queues:"
     header_options = None
+    counted_in_body = frozenset({"nack", "expire"})
     merges_equal_bodies = True
     untold = frozenset({"expiries"})
 

@@ -13,7 +13,7 @@ from babelqueue.redis_transport import RedisTransport
 from babelqueue.transport import ReceivedMessage
 
 from app import envelope
-from app.brokers.binding import DeadLetterRequest, NativeQueue, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding
 from app.clock import now_ms
 from app.errors import LeaseLost
@@ -197,6 +197,47 @@ async def test_attempts_grow_across_both(
     sdk.release(message)
     (delivery,) = await one.reserve(native, 1, 5, 30)
     assert delivery.body == envelope.with_attempts(body, 2)
+
+
+@pytest.mark.parametrize(("layout", "frames"), [("list", False), ("list", True), ("laravel", False)])
+async def test_expired_leases_still_count_after_the_sdk_has_rewritten_the_message(
+    server: RedisServer, one: RedisBinding, queue: str, layout: str, frames: bool
+) -> None:
+    native = one.native_queue(queue, {"layout": layout} | ({"frames": True} if frames else {}))
+    with connected(server, layout) as sdk:
+        await one.publish(native, [Outgoing(made(), {"tenant": "x"} if frames else {})])
+        for expired in range(2):
+            (delivery,) = await one.reserve(native, 1, 5, 0.2)
+            assert count(delivery) == expired
+        (delivery,) = await one.reserve(native, 1, 5, 30)
+        assert await one.release(native, [delivery.handle], 0, failed=False) == [None]
+        for attempts in (3, 4):
+            sdk.release(popped(sdk, queue))
+            (delivery,) = await one.reserve(native, 1, 5, 30)
+            assert count(delivery) == attempts
+            assert await one.release(native, [delivery.handle], 0, failed=False) == [None]
+        (delivery,) = await one.reserve(native, 1, 5, 30)
+        assert await one.release(native, [delivery.handle], 0, failed=True) == [None]
+        message = popped(sdk, queue)
+        assert json.loads(message.body)["attempts"] == 5, "our nack writes the whole count"
+
+
+async def test_a_message_that_differs_only_in_its_data_has_a_count_of_its_own(one: RedisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {"layout": "list"})
+    first, second = (made().replace(b'"n":0', b'"attempts":%d' % number) for number in (1, 2))
+    second = second.replace(json.loads(second)["meta"]["id"].encode(), json.loads(first)["meta"]["id"].encode())
+    await one.publish(native, [Outgoing(first)])
+    assert await one.reserve(native, 1, 5, 0.2)
+    (delivery,) = await one.reserve(native, 1, 5, 30)
+    assert delivery.delivery_count == 1
+    await one.publish(native, [Outgoing(second)])
+    (delivery,) = await one.reserve(native, 1, 5, 30)
+    assert delivery.delivery_count == 0
+
+
+def count(delivery: Delivery) -> int:
+    attempts: int = json.loads(delivery.body)["attempts"]
+    return attempts + delivery.delivery_count
 
 
 async def test_a_delay_of_ours_is_kept(one: RedisBinding, native: NativeQueue, sdk: RedisTransport, queue: str) -> None:

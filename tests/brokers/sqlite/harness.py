@@ -22,6 +22,7 @@ class SqliteBroker(EmbeddedBroker):
     sample = "sqlite:///sample.db"
     name = "local"
     header_options: Mapping[str, Any] | None = {}
+    counted_in_body = frozenset()
     impatient: Mapping[str, Any] = {"busy_timeout_seconds": 0.2}
 
     @property

@@ -265,7 +265,12 @@ def test_the_time_comes_from_the_body_or_from_beside_or_from_the_id() -> None:
     assert read(JOB)["meta"]["created_at"] == 1_749_132_727_000
     assert read(bare, MessageProperties(created_at=5))["meta"]["created_at"] == 5
     assert read(bare)["meta"]["created_at"] == int(V7.replace("-", "")[:12], 16)
-    assert read(bare | {"id": "x"})["meta"]["created_at"] is None
+    arrived = MessageProperties(enqueued_at=7)
+    assert read(bare, arrived)["meta"]["created_at"] == int(V7.replace("-", "")[:12], 16)
+    assert read(bare | {"id": "x"}, arrived)["meta"]["created_at"] == 7
+    at = {"enqueued_at": "2025-06-05T14:12:07Z"}
+    assert read(bare | {"id": "x"} | at, arrived)["meta"]["created_at"] == 1_749_132_727_000
+    assert read(bare | {"id": "x", "enqueued_at": 5})["meta"]["created_at"] is None
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,7 @@ def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str,
     ms = milliseconds(created) if isinstance(created, str) else None
     if ms is None and isinstance(properties.timestamp, datetime):
         ms = int(properties.timestamp.timestamp()) * 1000
+    arrived = headers.get(ENQUEUED_AT) if ms is None else None
     return MessageProperties(
         queue=named if isinstance(named, str) and named else queue,
         id=properties.message_id,
@@ -125,6 +126,7 @@ def beside(native: NativeMessage, queue: str, job_queue: str, seen: Mapping[str,
         traceparent=seen.get("traceparent"),
         created_at=ms,
         attempts=attempts_of(headers, job_queue),
+        enqueued_at=milliseconds(arrived) if isinstance(arrived, str) else None,
     )
 
 

@@ -129,7 +129,6 @@ class OjsProfile:
             if job is not None:
                 body = revived(job)
         headers = self._mark(properties, attempts + 1, failure)
-        headers.pop(SCHEDULED_AT, None)
         if outgoing.delay_seconds:
             headers[SCHEDULED_AT] = timestamp(now + round(outgoing.delay_seconds * 1000))
         exchange, key, needs = self._route(outgoing.delay_seconds, failed=failure is not None)
@@ -149,7 +148,8 @@ class OjsProfile:
                 body = discarded(carried.job, block)
         else:
             properties = Basic.Properties(content_type=_PLAIN, delivery_mode=2, headers=dict(record.headers))
-        self._mark(properties, max(failure.attempts, 1), failure)
+        deliveries = 0 if record.failure is None else record.failure.deliveries
+        self._mark(properties, max(failure.attempts, deliveries, 1), failure)
         return AddressedMessage(self._names.dead_exchange, self._names.dead_key, properties, body)
 
     def read(self, native: NativeMessage) -> DecodedMessage:
@@ -171,13 +171,13 @@ class OjsProfile:
         return DecodedMessage(record, found.headers, found.delivery_count, found.carried)
 
     def _mark(self, properties: Basic.Properties, attempt: int, failure: LastFailure | None) -> dict[str, Any]:
-        """Set attempt and last failure in the headers of ``properties``; these headers."""
+        """Set attempt and last failure in the headers of ``properties``, without a schedule; these headers."""
         headers: dict[str, Any] = dict(properties.headers or {})
         headers[QUEUE] = self._name
         headers[ATTEMPT] = min(attempt, _INT32_MAX)
         if "x-attempts" in headers:
             headers["x-attempts"] = headers[ATTEMPT] - 1
-        for name in (ERROR_MESSAGE, ERROR_CODE):
+        for name in (ERROR_MESSAGE, ERROR_CODE, SCHEDULED_AT):
             headers.pop(name, None)
         if failure is None:
             headers.pop(EXPIRED_HEADER, None)

@@ -40,10 +40,18 @@ function list.remove(q, member)
   redis.call('LREM', q .. ':processing', 1, list.stored(member))
 end
 
--- The number of expired leases of this element. It is negative after a process has reported the last expiry and has given
+-- The element without the digits of its attempts, which an SDK raises when it gives the message back. They are at the end
+-- of an envelope in the contract's order and of a frame around it; any other element is returned whole.
+local function lasting(element)
+  local tail = string.sub(element, -48)
+  local before, rest = string.match(tail, '^(.*"attempts\\?":)%d+(}"?}?)$')
+  return before and string.sub(element, 1, #element - #tail) .. before .. rest or element
+end
+
+-- The number of expired leases of this message. It is negative after a process has reported the last expiry and has given
 -- the element back. The bare key shows whether the queue has any count.
 function list.expired_key(q, element)
-  return q .. ':babelgate:expired:' .. redis.sha1hex(element)
+  return q .. ':babelgate:expired:' .. redis.sha1hex(lasting(element))
 end
 
 function list.expired_count(q, element)
