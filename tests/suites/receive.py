@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
 from app.clock import now_ms
-from app.errors import InvalidParameter, UnsupportedByBroker
+from app.errors import BrokerUnavailable, InvalidParameter, UnsupportedByBroker
 from app.gateway.model import Message
 from app.gateway.routing import Policy
 from tests.harness.world import PATIENCE, World, data, until
@@ -92,7 +93,9 @@ class TestReceive:
 
         async def consume(index: int) -> None:
             while len(got) < 200:
-                got.extend(numbers(await processes[index % 2].receive(7, wait=0.2)))
+                # A busy machine may keep a broker from answering within the second that a receive gives it.
+                with contextlib.suppress(BrokerUnavailable):
+                    got.extend(numbers(await processes[index % 2].receive(7, wait=0.2)))
 
         consumers = [asyncio.create_task(consume(index)) for index in range(8)]
         await processes[0].publish_all([{"n": n} for n in range(200)])

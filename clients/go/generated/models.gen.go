@@ -1454,6 +1454,9 @@ type Stats struct {
 	// Depth Ready messages.
 	Depth *int64 `json:"depth"`
 
+	// Foreign Messages of another program that were left on the queue at the last look; `null` where none are left.
+	Foreign *int64 `json:"foreign"`
+
 	// InFlight Leased messages.
 	InFlight *int64 `json:"in_flight"`
 
@@ -6697,6 +6700,14 @@ func (a *Stats) UnmarshalJSON(b []byte) error {
 		delete(object, "depth")
 	}
 
+	if raw, found := object["foreign"]; found {
+		err = json.Unmarshal(raw, &a.Foreign)
+		if err != nil {
+			return fmt.Errorf("error reading 'foreign': %w", err)
+		}
+		delete(object, "foreign")
+	}
+
 	if raw, found := object["in_flight"]; found {
 		err = json.Unmarshal(raw, &a.InFlight)
 		if err != nil {
@@ -6745,6 +6756,11 @@ func (a Stats) MarshalJSON() ([]byte, error) {
 	object["depth"], err = json.Marshal(a.Depth)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'depth': %w", err)
+	}
+
+	object["foreign"], err = json.Marshal(a.Foreign)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'foreign': %w", err)
 	}
 
 	object["in_flight"], err = json.Marshal(a.InFlight)
