@@ -7,8 +7,10 @@ laravel.check(q)
 laravel.promote(q, tonumber(ARGV[4]))
 laravel.sweep(q, tonumber(ARGV[4]))
 local jobs, contents, left = {}, {}, {}
+local asked, taken
 repeat
-  local taken = redis.call('LPOP', q, limit - #jobs) or {}
+  asked = limit - #jobs
+  taken = redis.call('LPOP', q, asked) or {}
   for _, job in ipairs(taken) do
     local decoded = decoded_of(job)
     if ARGV[5] == '1' and foreign(decoded) then
@@ -17,7 +19,7 @@ repeat
       jobs[#jobs + 1], contents[#jobs + 1] = job, decoded
     end
   end
-until #taken == 0 or #jobs == limit or #left >= LOOKED_AT
+until #taken < asked or #jobs == limit or #left >= LOOKED_AT
 if #jobs == 0 and #left >= LOOKED_AT then
   -- Ours may be behind them: the next call looks there.
   spread(left, 'RPUSH', q)
