@@ -21,6 +21,7 @@ class ToyBroker(EmbeddedBroker):
     name = "toys"
     header_options: Mapping[str, Any] | None = {}
     impatient: Mapping[str, Any] = {"timeout_seconds": 0.5}
+    counted_in_body = frozenset()
     lists_queues = False
 
     @property
