@@ -124,6 +124,7 @@ async def scene(tmp_path: Path, rabbit: RabbitServer) -> AsyncIterator[Scene]:
                 "orders": {"broker": "local"},
                 "backlog": {"broker": "local"},
                 "mails": {"broker": "cache"},
+                "shared": {"broker": "cache", "layout": "laravel"},
                 "payments": {"broker": "rabbit"},
                 "short": {"broker": "rabbit", "lease_seconds": 1},
                 "hung": {"broker": "rabbit"},
