@@ -67,6 +67,7 @@ test-deps: .venv/installed-dev
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
+	$(BIN)/python -m tests.brokers.sqs.elasticmq
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.openapi_generator
 	$(BIN)/python -m tests.harness.openapi_tools
@@ -114,7 +115,7 @@ docs: .venv/installed openapi
 
 # The lock files hold versions and hashes, and name no registry.
 lock:
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra otlp --extra journal -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt

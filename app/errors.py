@@ -36,6 +36,7 @@ The tree::
         ├── BrokerUnavailable        broker_unavailable      nothing was written
         ├── OutcomeUnknown           outcome_unknown         written but not confirmed
         ├── BrokerRejected           broker_rejected         the broker refused this message
+        ├── PurgeInProgress          purge_in_progress       the broker purged the queue within the last minute
         ├── StorageFull              storage_full            disk or memory of the broker is full
         └── StorageReadOnly          storage_read_only       the file cannot be written
 
@@ -325,6 +326,13 @@ class BrokerRejected(BrokerError):
     """The broker {broker} refused the operation: {reason}"""
 
     code = "broker_rejected"
+
+
+class PurgeInProgress(BrokerError):
+    """The broker {broker} purges a queue at most once in 60 seconds: {reason}. Nothing was removed now."""
+
+    code = "purge_in_progress"
+    retryable = True
 
 
 class StorageFull(BrokerError):

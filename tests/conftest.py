@@ -46,7 +46,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture
 def queue() -> str:
     """A queue name of this test's own."""
-    return f"test.{uuid.uuid4().hex}"
+    return f"test-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

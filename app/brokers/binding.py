@@ -73,6 +73,9 @@ class LastFailure(Struct, frozen=True):
 class Outgoing(Struct, frozen=True):
     """One message to publish. ``body`` is canonical envelope bytes; ``headers`` are native headers.
 
+    ``dedup_id``: the broker may drop a second message with it; None for a message that may repeat another one, as a
+    redriven one does.
+
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
     ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then come from
     another queue of the same broker.
@@ -97,6 +100,8 @@ class Delivery(Struct, frozen=True):
     gateway keeps the lease. ``carried``: the binding's own data, which the gateway passes back in an :class:`Outgoing`
     that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
     keeps the leases and can report that. ``expired_before``: some lease of it expired earlier and was reported then.
+    ``unsupported_version``: the schema version that a native property declares, where it is another one than 1. The
+    body is then not decoded, but dead-lettered byte for byte.
     """
 
     body: bytes
@@ -108,6 +113,7 @@ class Delivery(Struct, frozen=True):
     carried: Any = None
     expired: bool = False
     expired_before: bool = False
+    unsupported_version: str | None = None
 
 
 class Peeked(Struct, frozen=True):
@@ -158,7 +164,8 @@ class QueueStats:
 class BrokerCapabilities:
     """The features and limits of a broker for one queue.
 
-    ``max_delay_seconds`` 0: no delay; ``None``: no bound. ``delivery_count``: ``none``; ``zero_based`` and
+    ``max_delay_seconds`` of a publish, ``max_retry_delay_seconds`` of a nack. 0: no delay; ``None``: no bound.
+    ``delivery_count``: ``none``; ``zero_based`` and
     ``one_based`` are reconciled as ``max(body.attempts, count)`` (less one when one-based); ``added`` counts failed
     deliveries since the body was written and is added to ``body.attempts``.
 
@@ -173,9 +180,16 @@ class BrokerCapabilities:
 
     ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
     properties, too; ``None``: no bound but that of the body.
+
+    ``max_headers``: the most headers of a publish; ``None``: no bound.
+
+    ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
+    :class:`PublishesDeadLetters` does. Where the broker keeps the leases, the process that received a message then
+    keeps its body, too: only this process can dead-letter it, and any other one forwards the request.
     """
 
     max_delay_seconds: float | None
+    max_retry_delay_seconds: float | None
     max_lease_seconds: float
     extendable: bool
     ack_scope: Literal["anywhere", "owner", "owner_offset"]
@@ -187,6 +201,8 @@ class BrokerCapabilities:
     headers: bool
     lease_keeper: Literal["broker", "gateway"] = "broker"
     max_property_bytes: int | None = None
+    max_headers: int | None = None
+    native_dead_letter: bool = True
 
 
 class Binding(Protocol):

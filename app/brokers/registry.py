@@ -32,6 +32,7 @@ class Driver:
 
 _REDIS = Driver("redis", "redis")
 _RABBITMQ = Driver("rabbitmq", "rabbitmq")
+_SQS = Driver("sqs", "sqs")
 
 SCHEMES: Mapping[str, Driver] = {
     "sqlite": Driver("sqlite"),
@@ -39,6 +40,7 @@ SCHEMES: Mapping[str, Driver] = {
     "rediss": _REDIS,
     "amqp": _RABBITMQ,
     "amqps": _RABBITMQ,
+    "sqs": _SQS,
     "redis+sentinel": _REDIS,
     "redis+cluster": _REDIS,
 }

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from app.brokers.batcher import Batcher
 from app.brokers.errors import failure_for_each
 from app.cluster.client import ANSWER_SECONDS, Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.discovery import Addresses
@@ -14,7 +15,6 @@ from app.cluster.signing import Signer
 from app.cluster.sockets import SocketDirectory
 from app.cluster.wire import MAX_CALL_BYTES, SETTLE_PATH, Answer, decode_answers, encode_call
 from app.errors import BabelgateError, BodyTooLarge, LeaseLost, OutcomeUnknown, OwnerUnreachable
-from app.gateway.batcher import Batcher
 from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.routing import Route
 

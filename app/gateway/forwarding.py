@@ -1,7 +1,8 @@
 """Forwards settlements to the replicas that own the leases, and merges their answers.
 
 On a broker that binds a delivery to a connection, only the replica that handed it out can settle it. A token names that
-replica, its owner. Tokens of other owners are forwarded, to all owners at once.
+replica, its owner. Tokens of other owners are forwarded, to all owners at once. Where any replica can settle but a
+dead letter is a copy, only what dead-letters is forwarded: the owner has the body.
 """
 
 from __future__ import annotations
@@ -20,11 +21,14 @@ from app.gateway.ack_tokens import TokenSealer
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
-from app.gateway.settle import Settler, check
+from app.gateway.settle import Settler, check, dead_letters
 from app.observe.events import Event, Observe
 
 Answer = Sequence[SettleResult] | BabelgateError
 """The results of one owner, or an error that applies to all its tokens."""
+
+Request = Nack | Reject | Extend | None
+"""The request to which a token belongs; None for an ack."""
 
 _CLOCKS_DIFFER_MS = 60_000
 """Largest assumed difference between the clocks of two replicas."""
@@ -57,7 +61,7 @@ class NoPeers:
 class Forwarding:
     """Settles in this process what it can, and forwards the rest.
 
-    Where any replica can settle, nothing is forwarded; else the tokens of other incarnations are.
+    Nothing is forwarded where any replica can do it; else the tokens of other incarnations are.
     """
 
     def __init__(
@@ -81,7 +85,7 @@ class Forwarding:
     ) -> list[SettleResult]:
         """Settle here or through the forwarder; results and errors as of ``Settler.settle``."""
         route = runtime.route
-        if route.capabilities.ack_scope == "anywhere":
+        if not route.settles_elsewhere:
             return await self._settler.settle(runtime, settlement)
         owners, results = await self._settle(runtime, settlement, self._forwarder, traceparent)
         results = self._with_expired_as_lost(route, settlement, results)
@@ -90,7 +94,7 @@ class Forwarding:
 
     async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Settle for a peer. Leases of other replicas are LeaseLost: a settlement is forwarded only once."""
-        if runtime.route.capabilities.ack_scope == "anywhere":
+        if not runtime.route.settles_elsewhere:
             return await self._settler.settle(runtime, settlement)
         return (await self._settle(runtime, settlement, NoPeers()))[1]
 
@@ -99,11 +103,14 @@ class Forwarding:
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
 
-        def owner(token: str) -> str:
+        def owner(token: str, request: Request) -> str:
             try:
-                return self._sealer.open(token, route.queue).receiver
+                lease = self._sealer.open(token, route.queue)
             except InvalidAckToken:
                 return self._incarnation
+            if route.capabilities.ack_scope == "anywhere" and not dead_letters(route, lease, request):
+                return self._incarnation
+            return lease.receiver
 
         async def answer(owner: str, part: Settlement) -> Answer:
             try:
@@ -172,13 +179,15 @@ class Forwarding:
             self._observe(Event("forwarded", route.queue, route.broker, count=count, reason=outcome))
 
 
-def split(settlement: Settlement, owner: Callable[[str], str]) -> tuple[dict[str, Settlement], dict[Action, list[str]]]:
+def split(
+    settlement: Settlement, owner: Callable[[str, Request], str]
+) -> tuple[dict[str, Settlement], dict[Action, list[str]]]:
     """The part of each owner, with tokens in order, and per action the ``owner`` of each token."""
     acks: defaultdict[str, list[str]] = defaultdict(list)
     requests: defaultdict[str, defaultdict[Action, list[Any]]] = defaultdict(lambda: defaultdict(list))
     owners: dict[Action, list[str]] = {"ack": [], "nack": [], "reject": [], "extend": []}
     for token in settlement.acks:
-        owned_by = owner(token)
+        owned_by = owner(token, None)
         owners["ack"].append(owned_by)
         acks[owned_by].append(token)
     by_action: tuple[tuple[Action, Sequence[Nack | Reject | Extend]], ...] = (
@@ -190,7 +199,7 @@ def split(settlement: Settlement, owner: Callable[[str], str]) -> tuple[dict[str
         for request in several:
             shares: defaultdict[str, list[str]] = defaultdict(list)
             for token in request.ack_tokens:
-                owned_by = owner(token)
+                owned_by = owner(token, request)
                 owners[action].append(owned_by)
                 shares[owned_by].append(token)
             for of, tokens in shares.items():

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from functools import partial
 from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from app import envelope
-from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome, Outstanding
+from app.brokers.binding import DeadLetterRequest, DeadLetters, Delivery, LastFailure, Outcome
 from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
@@ -100,15 +99,6 @@ def facts_of(delivery: Delivery, received: Received, attempts: int) -> Facts:
     )
 
 
-def lease_manager_of(
-    route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
-) -> LeaseManager:
-    """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
-    if route.capabilities.lease_keeper == "gateway":
-        return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
-    return BrokerLeaseManager(route)
-
-
 class BrokerLeaseManager:
     """For brokers that keep deadlines and bodies: every operation is one native call, possible from any process."""
 
@@ -157,9 +147,7 @@ class GatewayLeaseManager:
         self._limits = limits
         self._clock = clock
         self._observe = observe
-        connections = offering(route, Outstanding)
-        outstanding = partial(connections.outstanding, route.native)
-        self._table = LeaseTable(broker_usage, clock, outstanding, self._due)
+        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._due)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
@@ -310,8 +298,9 @@ class GatewayLeaseManager:
         return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
 
     async def _dead_letter(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
-        if isinstance(self._binding, DeadLetters):
-            return await self._binding.dead_letter(self._native, [letter for _, letter in letters])
+        if self._route.dead_letters_natively:
+            dead_letters = offering(self._route, DeadLetters)
+            return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
         return await publish_dead_letters(self._route, letters)
 
 

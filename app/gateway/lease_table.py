@@ -16,7 +16,7 @@ from app.gateway.admission import Admission
 from app.runtime.background import BackgroundTasks
 
 REMEMBERED = 100_000
-"""Number of newest acked handles that a process remembers per broker, so that a second ack succeeds."""
+"""Number of newest ended leases that a process remembers per broker, so that a second ack succeeds."""
 
 _STALE_DEADLINES = 1_000
 """Deadlines of ended leases in the heap, beyond the number of held leases, before the heap is rebuilt."""
@@ -37,31 +37,32 @@ class BrokerUsage:
         self._admission = admission
         self.count = 0
         self.size = 0
-        self._acked: OrderedDict[str, None] = OrderedDict()
+        self._ended: OrderedDict[str, bool] = OrderedDict()
 
     def check(self) -> None:
         """Raise Overloaded when no more deliveries may be handed out."""
         self._admission.check_handing_out(self._broker, self.count, self.size)
 
-    def remember(self, handle: str) -> None:
-        """Record that ``handle`` was acked."""
-        self._acked[handle] = None
-        if len(self._acked) > REMEMBERED:
-            self._acked.popitem(last=False)
+    def remember(self, handle: str, *, acked: bool) -> None:
+        """Record that the lease of ``handle`` has ended, by an ack or otherwise."""
+        self._ended[handle] = acked
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)
 
-    def was_acked(self, handle: str) -> bool:
-        """Whether ``handle`` is among the remembered acked handles."""
-        return handle in self._acked
+    def was_acked(self, handle: str) -> bool | None:
+        """Whether the lease of ``handle`` ended by an ack; None if its end is not remembered."""
+        return self._ended.get(handle)
 
 
 class HeldLease:
     """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (Unix ms).
 
-    ``copied``: a copy of the message has been published. ``expired``: the lease is over, and ``deadline`` is the time
+    ``adopted``: another process received the delivery, so its body is not here. ``copied``: a copy of the message has
+    been published. ``expired``: the lease is over, and ``deadline`` is the time
     of the next attempt to return the delivery to the broker.
     """
 
-    __slots__ = ("acking", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
+    __slots__ = ("acking", "adopted", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
 
     def __init__(self, delivery: Delivery, number: int, since: int, deadline: int) -> None:
         self.delivery = delivery
@@ -70,6 +71,7 @@ class HeldLease:
         self.deadline = deadline
         self.claim: PendingSettle | None = None
         self.acking = False
+        self.adopted = False
         self.copied = False
         self.expired = False
 
@@ -90,6 +92,9 @@ class LeaseTable:
     that expires while it is claimed waits for the outcome of the claim. If a settle fails and the delivery is still
     outstanding, the lease continues until its deadline. After the deadline it can only expire. ``due`` is called in
     the event loop when a lease has expired, and again only after :meth:`overdue` has returned all expired leases.
+
+    ``shared``: other processes settle these leases, too, and this one settles theirs. The broker then decides whether
+    a lease is over, and the end of each lease is remembered, not only of those acked.
     """
 
     def __init__(
@@ -98,7 +103,10 @@ class LeaseTable:
         clock: Clock,
         outstanding: Callable[[Sequence[str]], Sequence[bool]],
         due: Callable[[], None],
+        *,
+        shared: bool = False,
     ) -> None:
+        self._shared = shared
         self._usage = broker_usage
         self._clock = clock
         self._outstanding = outstanding
@@ -125,6 +133,21 @@ class LeaseTable:
         """Set a new deadline, in Unix ms."""
         held.deadline = deadline
         self._watch(held)
+
+    def prolong_held(self, handle: str, deadline: int) -> None:
+        """Set a new deadline (Unix ms) if the lease of ``handle`` is held."""
+        held = self._held.get(handle)
+        if held is not None:
+            self.prolong(held, deadline)
+
+    def has_ended(self, handle: str) -> bool:
+        """Whether this process has ended the lease of ``handle``, as far as it remembers."""
+        return self._usage.was_acked(handle) is not None
+
+    def drop(self, handles: Sequence[str]) -> None:
+        """Forget these leases."""
+        for held in filter(None, map(self._held.get, handles)):
+            self._drop(held)
 
     async def find(self, handles: Sequence[str]) -> list[HeldLease | None]:
         """The live leases of ``handles``, None for all others; waits for claims in progress."""
@@ -157,11 +180,13 @@ class LeaseTable:
             for position in left:
                 handle = handles[position]
                 held = self._held.get(handle)
+                if held is None and self._shared and self._usage.was_acked(handle) is None:
+                    held = self._held[handle] = self._adopted(handle)
                 if held is None:
                     outcomes[position] = None if acking and self._usage.was_acked(handle) else LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
-                elif held.is_over(now) and not expiring:
+                elif held.is_over(now) and not expiring and not self._shared:
                     outcomes[position] = LeaseLost()
                 else:
                     held.claim, held.acking = asyncio.get_running_loop().create_future(), acking
@@ -216,10 +241,10 @@ class LeaseTable:
             for held, outcome, is_out in zip(claimed, outcomes, outstanding, strict=True):
                 claim, held.claim = held.claim, None
                 assert claim is not None
-                if outcome is None or held.copied or not is_out:
+                if outcome is None or held.copied or held.adopted or not is_out:
                     self._drop(held)
-                    if held.acking and outcome is None:
-                        self._usage.remember(held.handle)
+                    if outcome is None and (held.acking or self._shared):
+                        self._usage.remember(held.handle, acked=held.acking)
                 else:
                     self._watch(held)
                 claim.set_result(outcome)
@@ -230,10 +255,19 @@ class LeaseTable:
                 if held.claim is not None:
                     held.claim.cancel()
                     held.claim = None
-                    self._watch(held)
+                    if held.adopted:
+                        self._drop(held)
+                    else:
+                        self._watch(held)
+
+    def _adopted(self, handle: str) -> HeldLease:
+        """The lease of another process, held while it is settled here."""
+        held = HeldLease(Delivery(b"", handle, 0), next(self._numbers), 0, 0)
+        held.adopted = True
+        return held
 
     def _drop(self, held: HeldLease) -> None:
-        if self._held.pop(held.handle, None) is not None:
+        if self._held.pop(held.handle, None) is not None and not held.adopted:
             self._usage.count -= 1
             self._usage.size -= len(held.delivery.body)
 

@@ -8,6 +8,7 @@ from functools import partial
 from msgspec.structs import replace
 
 from app import envelope
+from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
 from app.brokers.errors import failure_for_each
 from app.brokers.idempotency_store import KeyClaim
@@ -16,7 +17,6 @@ from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.contract import uuid_warnings
 from app.errors import BabelgateError
-from app.gateway.batcher import BATCH_BYTES
 from app.gateway.idempotency import KeyedResult, claim, fingerprint
 from app.gateway.model import Projection, Receipt, Replay
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed

@@ -10,19 +10,20 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from app.brokers.batcher import Batcher, Budget
 from app.brokers.binding import Delivery, Outcome, Outgoing
 from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
-from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem, UnsupportedByBroker
-from app.gateway.batcher import Batcher, Budget
+from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
-from app.gateway.lease_manager import lease_manager_of
+from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.model import KeysInfo
 from app.gateway.receive import Inspector, ReadyDelivery, Receiver
 from app.gateway.routing import Route
+from app.gateway.shared_leases import SharedLeaseManager
 from app.observe.events import Call, Event, Facts, Observe, Operation
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
@@ -179,12 +180,8 @@ class QueueRuntime:
             key = route.check_ordering_key(key)
         if delay:
             route.check_delay(delay)
-        if publication.headers and not route.capabilities.headers:
-            raise UnsupportedByBroker(
-                code="headers_unsupported",
-                pointer="/headers",
-                reason=f"Messages of the queue {route.queue!r} carry no native headers on the broker {route.broker!r}.",
-            )
+        if publication.headers:
+            route.check_headers(publication.headers)
         if route.capabilities.max_property_bytes is not None:
             route.check_properties(publication.envelope, route.capabilities.max_property_bytes)
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
@@ -221,6 +218,17 @@ class QueueRuntime:
 
     async def _give_back(self, deliveries: Sequence[ReadyDelivery]) -> None:
         await self.give_back([each.delivery.handle for each in deliveries])
+
+
+def lease_manager_of(
+    route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
+) -> LeaseManager:
+    """The lease manager of ``route``. Raises UnsupportedByBroker if its binding lacks what the manager needs."""
+    if route.capabilities.lease_keeper == "gateway":
+        return GatewayLeaseManager(route, broker_usage, limits, clock, observe)
+    if route.dead_letters_by_receiver:
+        return SharedLeaseManager(route, broker_usage, clock)
+    return BrokerLeaseManager(route)
 
 
 def agreed(option: str, parameter: str, given: Given, member: Given | None) -> Given:

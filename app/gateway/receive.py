@@ -304,6 +304,8 @@ class Inspector:
         return ready
 
     def _inspected(self, delivery: Delivery) -> Received | Poison:
+        if (version := delivery.unsupported_version) is not None:
+            return Poison("unsupported_schema_version", f"A native property declares the schema version {version!r}.")
         try:
             return envelope.inspect(delivery.body, self._limits)
         except Poison as poison:

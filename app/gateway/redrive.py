@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 from app import envelope
+from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
 from app.brokers.binding import NO_HEADERS, DeadStore, Outcome, Outgoing
 from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison
 from app.errors import BabelgateError, UnknownDeadLetter
-from app.gateway.batcher import BATCH_BYTES
 from app.gateway.dead_letters import Letter, Walk, matches
 from app.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
 from app.gateway.routing import Route, offering
@@ -208,7 +208,7 @@ def unchanged(letter: Letter, source: Route, target: Route, now: int, force: boo
         )
     carried = record.carried if is_home(source, target) else None
     headers = headers_for(letter, source, target)
-    outgoing = Outgoing(body, headers, dedup_id=letter.summary.id, carried=carried)
+    outgoing = Outgoing(body, headers, carried=carried)
     return ReadyLetter(letter, outgoing, _facts(letter, outgoing))
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from app import envelope
+from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
-from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome, Outgoing, Outstanding, PublishesDeadLetters
+from app.brokers.binding import DeadLetterRequest, Delivery, LastFailure, Outcome, Outgoing, PublishesDeadLetters
 from app.brokers.errors import failure_for_each
 from app.errors import BabelgateError, LeaseLost
-from app.gateway.batcher import BATCH_BYTES
 from app.gateway.lease_table import HeldLease
 from app.gateway.routing import Route, offering
 from app.runtime import turns
@@ -54,7 +54,7 @@ async def publish_dead_letters(
     def record(each: tuple[HeldLease, DeadLetterRequest]) -> Outgoing:
         held, letter = each
         return Outgoing(
-            envelope.dead_letter_record(held.delivery.body, letter.block),
+            _recorded(held.delivery, letter),
             held.delivery.headers,
             failure=LastFailure(
                 letter.block["attempts"],
@@ -66,6 +66,12 @@ async def publish_dead_letters(
         )
 
     return await _replace_all(route, letters, record, to_dead=True)
+
+
+def _recorded(delivery: Delivery, letter: DeadLetterRequest) -> bytes:
+    if delivery.unsupported_version is not None:
+        return delivery.body
+    return envelope.dead_letter_record(delivery.body, letter.block)
 
 
 async def _replace_all(
@@ -98,7 +104,7 @@ async def _replace(
     write = offering(route, PublishesDeadLetters).publish_dead_letters if to_dead else route.binding.publish
     outcomes: list[Outcome] = [LeaseLost()] * len(originals)
     # A delivery that the broker has taken back will be delivered again: a copy would be a second message.
-    outstanding = offering(route, Outstanding).outstanding(route.native, [held.handle for held in originals])
+    outstanding = route.outstanding([held.handle for held in originals])
     written = [position for position, is_out in enumerate(outstanding) if is_out]
     if not written:
         return outcomes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import DeadLetters, DeadStore, Outstanding, PublishesDeadLetters
+from app.brokers.binding import DeadStore, Outstanding, PublishesDeadLetters
 from app.errors import ConfigError
 from app.gateway.routing import Route, Router, Rule
 
@@ -53,9 +53,10 @@ def _route(key: str, rule: Rule) -> Route:
         reason = f"{configured:.15g} is more than the {maximum:.15g} seconds that {name!r} leases for"
         raise ConfigError(key=f"{key}.lease_seconds", reason=reason)
     longest = max(policy.backoff_seconds, default=0)
-    if capabilities.max_delay_seconds is not None and longest > capabilities.max_delay_seconds:
+    if capabilities.max_retry_delay_seconds is not None and longest > capabilities.max_retry_delay_seconds:
         reason = (
-            f"{longest:.15g} is more than the {capabilities.max_delay_seconds:.15g} seconds that {name!r} delays by"
+            f"{longest:.15g} is more than the {capabilities.max_retry_delay_seconds:.15g} seconds that {name!r} "
+            "delays by"
         )
         raise ConfigError(key=f"{key}.backoff_seconds", reason=reason)
     if policy.dead_letter_retention_seconds is not None and not isinstance(route.binding, DeadStore):
@@ -73,11 +74,8 @@ def _missing_capability(route: Route) -> str | None:
     if capabilities.lease_keeper == "broker":
         if not capabilities.native_release:
             return "keeps its leases but does not count failed deliveries"
-        if not isinstance(binding, DeadLetters):
-            return "keeps its leases but cannot dead-letter in one step"
-    else:
-        if not isinstance(binding, Outstanding):
-            return "leaves its leases to the gateway but does not report which deliveries are outstanding"
-        if not isinstance(binding, DeadLetters | PublishesDeadLetters):
-            return "has no dead-letter queue"
+    elif not isinstance(binding, Outstanding):
+        return "leaves its leases to the gateway but does not report which deliveries are outstanding"
+    if not route.dead_letters_natively and not isinstance(binding, PublishesDeadLetters):
+        return "has no dead-letter queue"
     return None

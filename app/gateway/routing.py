@@ -89,9 +89,38 @@ class Route:
         """The broker's configured name."""
         return self.binding.name
 
+    @property
+    def dead_letters_natively(self) -> bool:
+        """Whether the broker dead-letters in one step, for which it needs no body."""
+        return self.capabilities.native_dead_letter and isinstance(self.binding, DeadLetters)
+
+    @property
+    def dead_letters_by_receiver(self) -> bool:
+        """Whether the broker keeps the leases, and only the process that received a message can dead-letter it."""
+        publishes = isinstance(self.binding, PublishesDeadLetters) and not self.dead_letters_natively
+        return publishes and self.capabilities.lease_keeper == "broker"
+
+    @property
+    def settles_elsewhere(self) -> bool:
+        """Whether some settles of a delivery need the process that received it."""
+        return self.capabilities.ack_scope != "anywhere" or self.dead_letters_by_receiver
+
+    def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
+        """Whether this process can still settle each delivery, as far as that is known here."""
+        if isinstance(self.binding, Outstanding):
+            return self.binding.outstanding(self.native, handles)
+        return [True] * len(handles)
+
     def check_delay(self, delay_seconds: float) -> None:
-        """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay the broker cannot keep."""
-        maximum = self.capabilities.max_delay_seconds
+        """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker
+        cannot keep."""
+        self._check_delay(delay_seconds, self.capabilities.max_delay_seconds)
+
+    def check_retry_delay(self, delay_seconds: float) -> None:
+        """The same for the delay of a nack."""
+        self._check_delay(delay_seconds, self.capabilities.max_retry_delay_seconds)
+
+    def _check_delay(self, delay_seconds: float, maximum: float | None) -> None:
         if not 0 <= delay_seconds < math.inf:
             raise InvalidParameter(name="delay_seconds", reason="must be 0 or more")
         if maximum is not None and delay_seconds > maximum:
@@ -120,6 +149,24 @@ class Route:
             reason=f"The queue {self.queue!r} on the broker {self.broker!r} keeps no order of messages. Leave out "
             "ordering_key, or set ordering_key: ignore for the route.",
         )
+
+    def check_headers(self, headers: Mapping[str, str]) -> None:
+        """Raise UnsupportedByBroker for headers of a publish that the broker cannot carry."""
+        maximum = self.capabilities.max_headers
+        if not self.capabilities.headers:
+            raise UnsupportedByBroker(
+                code="headers_unsupported",
+                pointer="/headers",
+                reason=f"Messages of the queue {self.queue!r} carry no native headers on the broker {self.broker!r}.",
+            )
+        if maximum is not None and len(headers) > maximum:
+            raise UnsupportedByBroker(
+                code="too_many_headers",
+                pointer="/headers",
+                reason=f"The broker {self.broker!r} carries at most {maximum} headers of a message, not "
+                f"{len(headers)}.",
+                maximum=maximum,
+            )
 
     def check_properties(self, envelope: Envelope, maximum: int) -> None:
         """Raise UnsupportedByBroker for a ``job`` or ``trace_id`` of more than ``maximum`` bytes of UTF-8."""

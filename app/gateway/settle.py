@@ -97,11 +97,10 @@ class Settler:
         exhausted: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
         for position, lease in enumerate(leases):
-            attempts = lease.attempts + 1
-            if attempts >= route.policy.max_attempts:
+            if dead_letters(route, lease, nack):
                 exhausted.append(position)
             else:
-                delay = route.policy.backoff(attempts) if nack.delay_seconds is None else nack.delay_seconds
+                delay = route.policy.backoff(lease.attempts + 1) if nack.delay_seconds is None else nack.delay_seconds
                 by_delay[delay].append(position)
         by_position: dict[int, TokenOutcome] = {}
         for delay, positions in by_delay.items():
@@ -169,9 +168,16 @@ def check(route: Route, settlement: Settlement) -> None:
     """Raise InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep."""
     for nack in settlement.nacks:
         if nack.delay_seconds is not None:
-            route.check_delay(nack.delay_seconds)
+            route.check_retry_delay(nack.delay_seconds)
     for extend in settlement.extends:
         route.lease_seconds(extend.lease_seconds)
+
+
+def dead_letters(route: Route, lease: Lease, request: Nack | Reject | Extend | None) -> bool:
+    """Whether ``request`` (None: an ack) dead-letters the message: a reject, or a nack of the last attempt."""
+    if isinstance(request, Nack):
+        return request.failed and lease.attempts + 1 >= route.policy.max_attempts
+    return isinstance(request, Reject)
 
 
 def _handles(leases: Sequence[Lease]) -> list[str]:

@@ -64,6 +64,7 @@ _LOST: Json = {
 _BODY = json.dumps(ENVELOPE_EXAMPLE, separators=(",", ":"))
 _CAPABILITIES: Json = {
     "max_delay_seconds": 31_536_000,
+    "max_retry_delay_seconds": 31_536_000,
     "max_lease_seconds": 43_200,
     "extendable": True,
     "ack_scope": "anywhere",
@@ -73,6 +74,7 @@ _CAPABILITIES: Json = {
     "max_body_bytes": None,
     "max_batch": 1000,
     "headers": True,
+    "max_headers": None,
 }
 _QUEUE: Json = {
     "queue": "emails",
@@ -186,6 +188,7 @@ _FACTS: Json = {"queue": "emails", "broker": "local", "path": "/queue/emails", "
 _SPECIAL: dict[str, Json] = {
     "invalid_filter": {"name": "reason", "reason": "must be failed, unknown_urn or poison"},
     "not_redrivable": {"letter_id": LETTER_ID, "reason": "its record contains no valid envelope"},
+    "purge_in_progress": {"reason": "the service ended the last purge 20 seconds ago"},
     "redrive_running": {"id": JOB_ID},
     "state_unavailable": {"reason": "No space left on device"},
     "too_many_redrives": {"limit": 4},
@@ -222,6 +225,7 @@ _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "job_too_long": ("/job", "job has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "trace_id_too_long": ("/trace_id", "trace_id has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
+    "too_many_headers": ("/headers", "The broker aws carries at most 4 headers, not 5.", {"maximum": 4}),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
     "unsupported_by_broker": ("", "The broker local cannot peek.", {}),
 }

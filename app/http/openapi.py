@@ -116,8 +116,8 @@ _VIEW = "View"
 _EVERYWHERE = (400, 408, 431, 500)
 _GUARDED = (401, 403)
 _WITH_BODY = (413, 415)
-_EXCLUSIVE = {"redrive_dead_letters", "resume_redrive"}
-"""Operations that are refused while a redrive job of the queue runs."""
+_EXCLUSIVE = {"redrive_dead_letters", "resume_redrive", "purge_queue", "purge_dead_letters"}
+"""Operations that are refused while a redrive job of the queue runs, or soon after another purge."""
 _WITH_BROKER = (404, 422, 429, 502, 503, 504)
 
 

@@ -128,6 +128,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.BrokerUnavailable: Meaning(503, "Broker unavailable", 2),
     errors.OutcomeUnknown: Meaning(504, "Outcome unknown"),
     errors.BrokerRejected: Meaning(502, "Refused by the broker"),
+    errors.PurgeInProgress: Meaning(409, "Purged a moment ago", 60),
     errors.StorageFull: Meaning(503, "Storage full", 10),
     errors.StorageReadOnly: Meaning(503, "Storage read-only"),
     HttpError: Meaning(400, "Invalid request"),

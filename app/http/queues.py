@@ -46,8 +46,9 @@ def routes(gateway: Gateway) -> APIRouter:
         """List the known queues on which the caller has any right, by name.
 
         A queue is known if it is configured by name, if its broker lists it, or if the process that answers has used
-        it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, and
-        RabbitMQ all queues of the virtual host, where the broker is configured with its management API.
+        it; `source` says which. SQLite lists the queues of its file, Redis the queues that gateways have used, RabbitMQ
+        all queues of the virtual host, where the broker is configured with its management API, and Amazon SQS those of
+        the account and region.
         """
         infos, cursor = await gateway.overview.queues(caller, parameters.limit, parameters.cursor)
         tail = f'],"next_cursor":{msgspec.json.encode(cursor).decode()}}}'
@@ -61,7 +62,10 @@ def routes(gateway: Gateway) -> APIRouter:
         dependencies=NO_PARAMETERS,
     )
     async def purge_queue(caller: CallerOf, queue: QueueName) -> views.PurgedView:
-        """Remove ready and delayed messages, but not leased ones. Requires the right `manage`."""
+        """Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
+
+        Amazon SQS removes leased messages, too.
+        """
         return views.PurgedView(removed=await gateway.purge(caller, queue))
 
     @router.get(

@@ -96,6 +96,8 @@ _OF_OPERATION: dict[tuple[str, int], str] = {
     ("resume_redrive", 404): "The queue is unknown, or no job of this host has this id.",
     ("redrive_dead_letters", 409): "A redrive of this queue is running in the background. Nothing was changed.",
     ("resume_redrive", 409): "A redrive of this queue is running in the background. Nothing was changed.",
+    ("purge_queue", 409): "The broker purges a queue at most once in 60 seconds. Nothing was removed." + _LATER,
+    ("purge_dead_letters", 409): "The broker purges a queue at most once in 60 seconds. Nothing was removed." + _LATER,
     ("cancel_redrive", 409): "The job cannot be cancelled. Nothing was changed.",
     ("redrive_dead_letter", 422): "The dead letter, or its edit, is no valid message, or the broker does not support "
     "the operation. `errors` gives each defect with its pointer. The dead letter stays.",

@@ -54,6 +54,9 @@ class CapabilitiesView(View):
     """What the broker of a queue can do."""
 
     max_delay_seconds: float | None = Field(description="Maximum delay in seconds. `0`: no delays; `null`: no bound.")
+    max_retry_delay_seconds: float | None = Field(
+        description="Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound."
+    )
     max_lease_seconds: float
     """Maximum lease in seconds."""
     extendable: bool
@@ -72,6 +75,7 @@ class CapabilitiesView(View):
     max_batch: int
     """Maximum number of messages in one call to the broker. The gateway splits larger batches."""
     headers: bool = Field(description="Whether messages can have native headers.")
+    max_headers: int | None = Field(description="Maximum number of native headers of a message; `null`: no bound.")
 
 
 class PolicyView(View):

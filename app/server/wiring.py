@@ -196,7 +196,7 @@ def peers_directory(settings: Settings) -> Path:
 
 def _is_owned(routes: Iterable[tuple[str, Route]]) -> bool:
     """Whether some route has messages that only the process that delivered them can settle."""
-    return any(route.capabilities.ack_scope != "anywhere" for _, route in routes)
+    return any(route.settles_elsewhere for _, route in routes)
 
 
 def needs_directory(settings: Settings, routes: Iterable[tuple[str, Route]]) -> bool:

@@ -5,11 +5,20 @@ from __future__ import annotations
 import asyncio
 import resource
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 import aio_pika
+import aioboto3
 import redis.asyncio
+from aiobotocore.config import AioConfig
 
+from app.brokers.binding import Outgoing
+from app.brokers.sqs.message import entry
+from app.brokers.sqs.queue import SqsQueue
+from app.clock import now_ms
+from app.envelope import Limits, read_publication
 from tests.bench.cases import ENVELOPE, queue
 from tests.bench.load import Measured
 
@@ -40,9 +49,67 @@ async def aio_pika_(port: int, at_a_time: int, operations: int) -> tuple[Measure
         return await _timed([lambda: exchange.publish(message, key, mandatory=True)] * at_a_time, operations)
 
 
+async def aioboto3_single(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """``SendMessage`` with the attributes of the contract, so many at a time."""
+    async with _sqs(port, at_a_time) as (client, url):
+        return await _timed([lambda: client.send_message(QueueUrl=url, **_ENTRY)] * at_a_time, operations)
+
+
+async def aioboto3_batch(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """``SendMessageBatch`` of ten messages, so many at a time."""
+    entries = [{"Id": str(n), **_ENTRY} for n in range(10)]
+    async with _sqs(port, at_a_time) as (client, url):
+        send = [lambda: client.send_message_batch(QueueUrl=url, Entries=entries)] * at_a_time
+        return _of_ten(await _timed(send, operations // 10))
+
+
+async def aioboto3_consume(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """``ReceiveMessage`` of ten, then ``DeleteMessageBatch``, so many at a time."""
+    entries = [{"Id": str(n), **_ENTRY} for n in range(10)]
+    async with _sqs(port, at_a_time) as (client, url):
+        for _ in range(operations // 10 + at_a_time):
+            await client.send_message_batch(QueueUrl=url, Entries=entries)
+
+        async def consume() -> None:
+            answer = await client.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=10,
+                MessageAttributeNames=["All"],
+                AttributeNames=["ApproximateReceiveCount"],
+            )
+            handles = [each["ReceiptHandle"] for each in answer["Messages"]]
+            done = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(handles)]
+            await client.delete_message_batch(QueueUrl=url, Entries=done)
+
+        return _of_ten(await _timed([consume] * at_a_time, operations // 10))
+
+
+_BODY = read_publication(ENVELOPE, "bench", Limits(), now_ms).envelope.body
+_ENTRY: dict[str, Any] = entry(SqsQueue("bench"), Outgoing(_BODY))
+"""What the gateway sends for the same draft, with the attributes of the contract."""
+
+
+@asynccontextmanager
+async def _sqs(port: int, at_a_time: int) -> AsyncIterator[tuple[Any, str]]:
+    config = AioConfig(max_pool_connections=at_a_time)
+    address = f"http://127.0.0.1:{port}"
+    async with aioboto3.Session().client("sqs", "us-east-1", endpoint_url=address, config=config) as client:
+        yield client, (await client.create_queue(QueueName=queue()))["QueueUrl"]
+
+
+def _of_ten(timed: tuple[Measured, float]) -> tuple[Measured, float]:
+    """Figures per message of operations that move ten."""
+    measured, cpu = timed
+    measured.messages = measured.operations * 10
+    return measured, cpu
+
+
 LIBRARIES: Mapping[str, tuple[str, Callable[[int, int, int], Awaitable[tuple[Measured, float]]]]] = {
     "raw redis-py: RPUSH": ("redis-server", redis_py),
     "raw aio-pika: publish": ("rabbitmq-server", aio_pika_),
+    "raw aioboto3: SendMessage": ("sqs-server", aioboto3_single),
+    "raw aioboto3: SendMessageBatch of ten": ("sqs-server", aioboto3_batch),
+    "raw aioboto3: receive ten + delete batch": ("sqs-server", aioboto3_consume),
 }
 """By the name of the case: the server, and what publishes to it."""
 

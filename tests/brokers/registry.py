@@ -42,19 +42,20 @@ class Servers:
     def __init__(self, stack: ExitStack, directory: Callable[[str], Path]) -> None:
         self._stack = stack
         self._directory = directory
-        self._running: dict[str, Any] = {}
+        self._running: dict[Callable[..., Any], Any] = {}
+        """The server of each ``serve``: variants of a broker may be served differently."""
 
     def server(self, broker: type[Broker]) -> Any:
         """The running server of a broker that is not embedded. What it confirmed survives a kill."""
-        if broker.kind not in self._running:
+        if broker.serve not in self._running:
             serving = broker.serve(self._directory(broker.kind), durable=True)
-            self._running[broker.kind] = self._stack.enter_context(serving)
-        self._running[broker.kind].ensure()
-        return self._running[broker.kind]
+            self._running[broker.serve] = self._stack.enter_context(serving)
+        self._running[broker.serve].ensure()
+        return self._running[broker.serve]
 
     def running(self, broker: type[Broker]) -> Any:
         """The server of a broker as the last test left it; None before its first use."""
-        return self._running.get(broker.kind)
+        return self._running.get(broker.serve)
 
     def broker(self, variant: Variant, directory: Path) -> Broker:
         """A running broker. An embedded one keeps its data in ``directory``."""

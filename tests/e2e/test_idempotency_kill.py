@@ -192,8 +192,9 @@ async def test_key_and_message_in_one_transaction(
 @pytest.mark.parametrize("variant", registry.params(KEYLESS))
 async def test_keys_beside_the_queue(variant: Variant, servers: registry.Servers, tmp_path: Path, queue: str) -> None:
     store = servers.broker(KEEPERS[-1], tmp_path)
-    brokers = {"main": servers.broker(variant, tmp_path).url, "keys": store.url}
-    config = {"brokers": brokers, "default": {"broker": "main"}, "idempotency": {"store": "keys"}}
+    broker = servers.broker(variant, tmp_path)
+    brokers = {"main": broker.url, "keys": store.url}
+    config = {"brokers": brokers, "default": broker.route(), "idempotency": {"store": "keys"}}
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, config)
         clients = await blows(gateways, queue, restarts(store))

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import registry
+from tests.harness.broker import Broker
 from tests.harness.gateway import ForkedGateway, GatewayProcess
 from tests.harness.traffic import Tally, Traffic
 
@@ -23,12 +24,12 @@ LEASE = 3.0
 
 
 @pytest.fixture(params=registry.params(registry.ORDINARY))
-def broker_url(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> str:
+def broker(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> Broker:
     """A broker that outlives the gateways."""
-    return servers.broker(request.param, tmp_path).url
+    return servers.broker(request.param, tmp_path)
 
 
-def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *arguments: str) -> list[GatewayProcess]:
+def replicas(stack: ExitStack, directory: Path, broker: Broker, count: int, *arguments: str) -> list[GatewayProcess]:
     """Ready gateways on one broker that share their token key."""
     started = []
     for index in range(count):
@@ -36,8 +37,8 @@ def replicas(stack: ExitStack, directory: Path, broker_url: str, count: int, *ar
         home.mkdir()
         config: dict[str, Any] = {
             # A write that a busy machine delays is not refused.
-            "brokers": {"main": {"url": broker_url, "timeout_seconds": 30}},
-            "default": {"broker": "main", "lease_seconds": LEASE},
+            "brokers": {"main": {"url": broker.url, "timeout_seconds": 30}},
+            "default": {"lease_seconds": LEASE, **broker.route()},
             "state_dir": str(directory),
         }
         replica = ForkedGateway(home, config)
@@ -71,22 +72,22 @@ def check(tally: Tally, count: int) -> None:
     assert len(tally.acked) > count // 2
 
 
-async def test_one_gateway(tmp_path: Path, broker_url: str, queue: str) -> None:
+async def test_one_gateway(tmp_path: Path, broker: Broker, queue: str) -> None:
     count = 5_000
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, broker_url, 1)
+        gateways = replicas(stack, tmp_path, broker, 1)
         check(await kill_in_the_middle(gateways, queue=queue, count=count), count)
 
 
-async def test_a_gateway_with_two_workers(tmp_path: Path, broker_url: str, queue: str) -> None:
+async def test_a_gateway_with_two_workers(tmp_path: Path, broker: Broker, queue: str) -> None:
     count, workers = 3_000, ("--workers", "2")
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, broker_url, 1, *workers)
+        gateways = replicas(stack, tmp_path, broker, 1, *workers)
         check(await kill_in_the_middle(gateways, *workers, queue=queue, count=count), count)
 
 
-async def test_two_replicas_that_settle_what_the_other_handed_out(tmp_path: Path, broker_url: str, queue: str) -> None:
+async def test_two_replicas_that_settle_what_the_other_handed_out(tmp_path: Path, broker: Broker, queue: str) -> None:
     count = 3_000
     with ExitStack() as stack:
-        gateways = replicas(stack, tmp_path, broker_url, 2)
+        gateways = replicas(stack, tmp_path, broker, 2)
         check(await kill_in_the_middle(gateways, queue=queue, count=count), count)

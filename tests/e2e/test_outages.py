@@ -76,7 +76,7 @@ class Load:
 
 async def outage(directory: Path, broker: Broker, queue: str, *, hung: bool) -> list[dict[str, Any]]:
     """What was logged while ``broker`` was gone under load, until it was back."""
-    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 2}}, "default": {"broker": "main"}}
+    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 2}}, "default": broker.route()}
     with gateway(directory, config) as process:
         async with httpx.AsyncClient(base_url=process.url, timeout=120) as client:
             load = Load(client, queue)

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from app.brokers.binding import DeadLetters
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd
@@ -42,6 +43,7 @@ class Scene:
     def __init__(self, stack: ExitStack, directory: Path, broker: Broker, queue: str) -> None:
         binding = broker.connect()
         scope = binding.capabilities(binding.native_queue(queue, broker.queue_options)).ack_scope
+        copies = scope == "anywhere" and not isinstance(binding, DeadLetters)
         route = {"broker": broker.name, "lease_seconds": LEASE, "max_attempts": 1000, **broker.queue_options}
         config = {"brokers": {broker.name: broker.url}, "default": route, "state_dir": str(directory)}
         self.seed = random.randrange(2**32)
@@ -53,7 +55,13 @@ class Scene:
             gateway = ForkedGateway(home, config)
             stack.callback(self.end, gateway)
             self.gateways.append(gateway.start())
-        self.ledger = Ledger(LEASE, owned=scope != "anywhere")
+        self.ledger = Ledger(
+            LEASE,
+            owned=scope != "anywhere",
+            copies=copies,
+            old_receipts=broker.takes_old_receipts,
+            acks_repeat=broker.repeats_acks,
+        )
         self.crowd = Crowd([gateway.url for gateway in self.gateways], queue, self.ledger, LEASE, self.seed)
 
     def end(self, gateway: GatewayProcess) -> None:

@@ -40,6 +40,14 @@ class Broker(ABC):
     - ``timed_members``: the members of a stored body that state the time of its publishing.
     - ``lists_queues``: whether it lists the queues that another process has used.
     - ``purges_delayed``: a purge removes the delayed messages of a queue too.
+    - ``counts_give_backs``: it counts each receive, also of a message that is given back.
+    - ``settles_late``: it lets a lease be settled after its deadline, until the message is delivered again.
+    - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
+    - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
+    - ``purges_leased``: a purge removes leased messages too.
+    - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
+    - ``crowd``: the most waiting clients that it serves in the time of a test.
+    - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
     - ``queue_options``: the options of an ordinary route.
     - ``header_options``: the options of a route whose messages carry native headers; None if there is none.
     - ``impatient``: broker options that shorten its time-outs.
@@ -55,6 +63,14 @@ class Broker(ABC):
     timed_members: ClassVar[Sequence[str]] = ()
     lists_queues: ClassVar[bool] = True
     purges_delayed: ClassVar[bool] = True
+    counts_give_backs: ClassVar[bool] = False
+    settles_late: ClassVar[bool] = False
+    repeats_acks: ClassVar[bool] = True
+    takes_old_receipts: ClassVar[bool] = False
+    purges_leased: ClassVar[bool] = False
+    hides_delayed_retries: ClassVar[bool] = False
+    crowd: ClassVar[int] = 1000
+    far_delay: ClassVar[float] = 3600.5
     queue_options: Mapping[str, Any] = {}
     header_options: Mapping[str, Any] | None = None
     impatient: Mapping[str, Any] = {}
@@ -75,6 +91,10 @@ class Broker(ABC):
     @abstractmethod
     def url(self) -> str:
         """The URL of the broker."""
+
+    def route(self, broker: str = "main") -> Mapping[str, Any]:
+        """An ordinary route in a configuration that calls it ``broker``."""
+        return {"broker": broker, **self.queue_options}
 
     def connect(self, options: Mapping[str, Any] | None = None) -> Binding:
         """A binding of its own, as another process would have it; not yet open."""
@@ -104,6 +124,10 @@ class Broker(ABC):
     @abstractmethod
     async def inject(self, queue: str, *bodies: bytes) -> None:
         """Put ``bodies`` on the queue as a foreign program would, unchecked."""
+
+    def carries(self, body: bytes) -> bool:
+        """Whether any client could put ``body`` on a queue."""
+        return True
 
     @abstractmethod
     async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:

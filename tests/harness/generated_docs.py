@@ -14,7 +14,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.brokers.binding import Binding, BrokerCapabilities, DeadLetters, DeadStore, Lists, Peeks, Purges
+from app.brokers.binding import Binding, BrokerCapabilities, DeadLetters, DeadStore, Lists, Outstanding, Peeks, Purges
 from app.brokers.idempotency_store import KeepsKeys
 from app.config.settings import Settings
 from app.errors import BabelgateError
@@ -51,6 +51,7 @@ def capabilities() -> str:
 def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
     yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
     yield "longest delay", _duration(can.max_delay_seconds)
+    yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
     yield "longest lease", _duration(can.max_lease_seconds)
     yield "extend a lease", _mark(can.extendable)
     yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
@@ -64,8 +65,9 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
-    foreign = isinstance(binding, Lists) and binding.lists_foreign
-    yield "lists its queues", "with its management API" if foreign else _mark(isinstance(binding, Lists))
+    # RabbitMQ lists queues by an API of its own, which a broker may be configured without.
+    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding)
+    yield "lists its queues", "with its management API" if managed else _mark(isinstance(binding, Lists))
     yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
 
 
@@ -89,7 +91,9 @@ def _duration(seconds: float | None) -> str:
 
 
 def _size(count: int | None) -> str:
-    return "no bound" if count is None else f"{count / 2**20:g} MiB"
+    if count is None:
+        return "no bound"
+    return f"{count / 2**20:g} MiB" if count % 2**20 == 0 else f"{count / 2**10:,g} KiB"
 
 
 def settings() -> str:

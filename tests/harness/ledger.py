@@ -62,6 +62,12 @@ class Ledger:
     twice. Neither may be lost, and every other message is held to all the rules. Where the broker ends, this goes
     for what is settled meanwhile, or was a moment before: it answers settles for as long as its connections last, and
     its queues end before these.
+
+    ``copies``: a dead letter is a copy that the process makes which received the message. A message that was out while
+    a process or the broker ended is *orphaned*: its reject may be refused. One that was being rejected is forked.
+
+    ``acks_repeat``: a second ack is done again, also by another process. ``old_receipts``: the broker settles by the
+    receipt of an earlier delivery, too.
     """
 
     def __init__(
@@ -69,6 +75,9 @@ class Ledger:
         lease_seconds: float,
         *,
         owned: bool,
+        copies: bool = False,
+        old_receipts: bool = False,
+        acks_repeat: bool = True,
         clock: Callable[[], float] = time.monotonic,
         unix: Callable[[], float] = time.time,
     ) -> None:
@@ -82,12 +91,16 @@ class Ledger:
         self._unix = unix
         self._lease = lease_seconds
         self._owned = owned
+        self._copies = copies
+        self._old_receipts = old_receipts
+        self._acks_repeat = acks_repeat
         self._published: set[int] = set()
         self._refused: set[int] = set()
         self._doubtful: set[int] = set()
         self._rejected: set[int] = set()
         self._handed: defaultdict[int, list[Handed]] = defaultdict(list)
         self._freed: set[int] = set()
+        self._orphaned: set[int] = set()
         self._forked: set[int] = set()
         self._shaking = 0
         self._broker_ends = 0
@@ -121,8 +134,11 @@ class Ledger:
         return "; ".join(sorted(told, key=lambda line: float(line.partition(" ")[0])))
 
     def _shake(self) -> None:
+        out = [one for each in self._handed.values() for one in each if one.open or one.asking]
+        if self._copies:
+            self._orphaned.update(one.number for one in out)
+            self._forked.update(one.number for one in out if "reject" in one.sent)
         if self._owned:
-            out = [one for each in self._handed.values() for one in each if one.open or one.asking]
             self._freed.update(one.number for one in out)
             expired = (one for one in out if one.expired(self.now()))
             self._forked.update(one.number for one in (*expired, *(one for one in out if one.copying)))
@@ -149,8 +165,15 @@ class Ledger:
         self.told["delivery"] += 1
         left = expires_at - self._unix()
         self._tell(number, f"delivered, asked for {now - asked:.3f} s before, {left:.3f} s left, {token[-12:]}")
-        if self._owned and (self._shaking or asked <= self._calm_since):
-            self._freed.add(number)
+        if self._old_receipts and self._handed[number]:
+            # A settle by an old receipt may do anything to the message.
+            for several in (self._freed, self._forked, self._orphaned):
+                several.add(number)
+        if self._shaking or asked <= self._calm_since:
+            if self._owned:
+                self._freed.add(number)
+            if self._copies:
+                self._orphaned.add(number)
         if number in self._refused:
             self._wrong(number, "delivered, though its publish was refused")
         for old in self._handed[number]:
@@ -180,6 +203,8 @@ class Ledger:
         self._tell(number, f"{verb} sent, {handed.token[-12:]}")
         if verb == "reject":
             self._rejected.add(number)
+            if self._copies and self._shaking:
+                self._forked.add(number)
         copying = verb in ("nack", "reject")
         handed.copying += copying
         handed.asking += 1
@@ -202,7 +227,10 @@ class Ledger:
                     number, f"{verb}: done by the token of a lease that somebody else has had since", self._forked
                 )
             elif outcome == "lost" and judged and left > 0:
-                self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", self._freed)
+                pardoned = self._orphaned if verb == "reject" else self._freed
+                if not self._acks_repeat and handed.sent.count("ack") > 1:
+                    pardoned = {number}
+                self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", self._freed | pardoned)
             if outcome == "settled":
                 self.settled[verb].add(number)
                 if verb == "extend":

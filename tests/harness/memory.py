@@ -27,6 +27,7 @@ from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, Config
 
 CAPABLE = BrokerCapabilities(
     max_delay_seconds=None,
+    max_retry_delay_seconds=None,
     max_lease_seconds=3600,
     extendable=True,
     ack_scope="anywhere",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -37,9 +38,9 @@ class Proxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def start(self) -> None:
-        """Listen."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+    async def start(self, port: int = 0) -> None:
+        """Listen, on any free port unless one is given."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
 
     async def stop(self) -> None:
         """Refuse new connections and cut those that are open."""
@@ -96,6 +97,37 @@ class Proxy:
             await writer.drain()
         writer.transport.abort()
         upstream.transport.abort()
+
+
+class Relay:
+    """A proxy in a thread of its own: a service on ``port`` that goes and comes back while its server runs."""
+
+    def __init__(self, port: int, server_port: int) -> None:
+        self._port = port
+        self._loop = asyncio.new_event_loop()
+        self._proxy = Proxy("127.0.0.1", server_port)
+        self._serving = False
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+
+    def start(self) -> None:
+        """Serve; idempotent."""
+        if not self._serving:
+            asyncio.run_coroutine_threadsafe(self._proxy.start(self._port), self._loop).result(60)
+            self._serving = True
+
+    def stop(self) -> None:
+        """Refuse new connections and cut those that are open; idempotent."""
+        if self._serving:
+            asyncio.run_coroutine_threadsafe(self._proxy.stop(), self._loop).result(60)
+            self._serving = False
+
+    def close(self) -> None:
+        """Stop for good."""
+        self.stop()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(60)
+        self._loop.close()
 
 
 @asynccontextmanager

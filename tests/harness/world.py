@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -90,6 +90,10 @@ class Process:
     def capabilities(self) -> BrokerCapabilities:
         """What the broker can do for the queue."""
         return self.gateway.router.route(self.queue).capabilities
+
+    def in_order(self, values: Iterable[int]) -> list[int]:
+        """``values`` as they came; sorted where the broker keeps no order."""
+        return sorted(values) if self.capabilities.ordering == "none" else list(values)
 
     async def start(self) -> None:
         await self.gateway.start()

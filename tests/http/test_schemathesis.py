@@ -20,8 +20,9 @@ CONFIG = Path(__file__).with_name("schemathesis.toml")
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", registry.params(registry.ORDINARY))
 def test_the_service_keeps_its_document(variant, servers, tmp_path):
-    broker = {"url": servers.broker(variant, tmp_path).url, "timeout_seconds": 30}
-    with gateway(tmp_path, {"brokers": {"tested": broker}, "default": {"broker": "tested"}}) as server:
+    broker = servers.broker(variant, tmp_path)
+    brokers = {"tested": {"url": broker.url, "timeout_seconds": 30}}
+    with gateway(tmp_path, {"brokers": brokers, "default": broker.route("tested")}) as server:
         command = [
             *(
                 sys.executable,

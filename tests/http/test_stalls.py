@@ -49,8 +49,8 @@ def over_a_server(
     """All queues in a broker with a server."""
     directory = tmp_path_factory.mktemp("gateway")
     # A busy machine takes seconds to receive 24 MiB.
-    broker = {"url": servers.broker(request.param, directory).url, "timeout_seconds": 30}
-    config = {"brokers": {"b": broker}, "default": {"broker": "b"}}
+    broker = servers.broker(request.param, directory)
+    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": broker.route()}
     with _watched(directory, config) as gateway:
         yield gateway
 
@@ -61,7 +61,7 @@ def _stall(gateway: WatchedGateway, case: Case) -> Stall:
     with gateway.client() as client:
         client.timeout = httpx.Timeout(120)
         for number in range(TRIES):
-            queue = f"q{CASES.index(case)}.{number}"
+            queue = f"q{CASES.index(case)}-{number}"
             case.prepare(client, queue)
             gateway.stall()
             assert 0 < case.run(client, queue).status < 500

@@ -32,11 +32,12 @@ class TestAttempts:
         assert json.loads(second.body)["meta"] == json.loads(first.body)["meta"]
 
     async def test_what_was_not_attempted_comes_back_at_once_and_uncounted(self, world: World) -> None:
-        process = await world.process(policy=Policy(max_attempts=2))
+        process = await world.process(policy=Policy(max_attempts=10 if world.broker.counts_give_backs else 2))
         await process.publish({"n": 1})
         for _ in range(4):
             message = await process.one()
-            assert (data(message), message.attempts) == ({"n": 1}, 0)
+            assert data(message) == {"n": 1}
+            assert message.attempts == 0 or world.broker.counts_give_backs
             assert await process.nack(message, failed=False) == [None]
         message = await process.one()
         assert await process.ack(message) == [None]
@@ -48,7 +49,8 @@ class TestAttempts:
         loop = asyncio.get_running_loop()
         started = loop.time()
         await process.nack(await process.one(), delay=0.5)
-        assert world.broker.tells(await process.stats(), depth=0, in_flight=0, delayed=1)
+        hidden = world.broker.hides_delayed_retries
+        assert world.broker.tells(await process.stats(), depth=0, in_flight=hidden, delayed=not hidden)
         assert await process.receive() == []
         message = await process.one()
         assert loop.time() - started >= 0.49
@@ -60,7 +62,7 @@ class TestAttempts:
         loop = asyncio.get_running_loop()
         for attempts, delay in enumerate([0.2, 0.6, 0.6]):
             message = await process.one()
-            assert message.attempts == attempts
+            assert message.attempts == attempts * (1 + world.broker.counts_give_backs)
             started = loop.time()
             await process.nack(message, delay=None)
             assert await process.receive() == []
@@ -76,7 +78,7 @@ class TestAttempts:
 
     async def test_a_delay_beyond_the_broker_is_refused_and_the_lease_goes_on(self, world: World) -> None:
         process = await world.process()
-        maximum = process.capabilities.max_delay_seconds
+        maximum = process.capabilities.max_retry_delay_seconds
         if maximum is None:
             pytest.skip("this broker delays without bound")
         await process.publish({"n": 1})
@@ -109,7 +111,9 @@ class TestAttempts:
         message = await process.one()
         assert (message.attempts, message.body) == (3, body)
         await process.nack(message)
-        assert (await process.one()).attempts == 4
+        # Where the broker counts and the body stays as it is, the larger of the two counts.
+        one_based = process.capabilities.delivery_count == "one_based"
+        assert (await process.one()).attempts == (3 if one_based else 4)
 
     async def test_a_negative_count_in_the_body_puts_nothing_off(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=2))
@@ -160,7 +164,7 @@ class TestAttempts:
         assert await process.extend(*messages, lease=60) == [None] * 3
         outcomes = await process.ack(acked) + await process.nack(nacked) + await process.reject(rejected)
         assert outcomes == [None] * 3
-        assert [data(message)["n"] for message in await process.take(1)] == [1]
+        assert [data(message)["n"] for message in await process.take(1)] == [data(nacked)["n"]]
         assert len(await process.dead()) == 1
         assert await process.ack(acked) == [None]
 

@@ -76,9 +76,10 @@ class TestIdempotency:
         others: list[tuple[bytes, dict[str, Any]]] = [
             (draft({"n": 2}), {}),
             (draft({"n": 1}), {"delay_seconds": 3}),
-            (draft({"n": 1}), {"ordering_key": "o"}),
             (b" " + draft({"n": 1}, trace_id="t"), {}),
         ]
+        if process.capabilities.ordering != "none":
+            others.append((draft({"n": 1}), {"ordering_key": "o"}))
         for body, how in others:
             with pytest.raises(IdempotencyKeyReused):
                 await process.gateway.publish(ANYONE, world.queue, body, idempotency_key="k", **how)
@@ -88,7 +89,7 @@ class TestIdempotency:
     async def test_a_key_is_of_one_queue(self, world: World) -> None:
         process = await world.process()
         await once(process, "k", {"n": 1})
-        receipt = await process.gateway.publish(ANYONE, f"{world.queue}.other", draft({"n": 2}), idempotency_key="k")
+        receipt = await process.gateway.publish(ANYONE, f"{world.queue}-other", draft({"n": 2}), idempotency_key="k")
         assert type(receipt) is Receipt
 
     async def test_entries_have_keys_of_their_own(self, world: World) -> None:
@@ -107,7 +108,7 @@ class TestIdempotency:
         assert [type(result) for result in results] == kinds
         first, again = results[0], results[3]
         assert isinstance(first, Receipt) and isinstance(again, Receipt) and same(again, first)
-        assert await numbers(process, 5) == [0, 1, 2, 4, 5]
+        assert process.in_order(await numbers(process, 5)) == [0, 1, 2, 4, 5]
         repeated = await process.gateway.publish_many(ANYONE, world.queue, [b"\t" + bodies[0] + b" ", bodies[6]])
         assert [type(result) for result in repeated] == [Replay, Replay]
         with pytest.raises(EnvelopeError) as refusal:
@@ -247,7 +248,7 @@ class TestIdempotency:
         assert await store_of(process, world).sweep() == 0
 
     async def test_a_full_store_takes_no_new_keys_and_forgets_none(self, world: World) -> None:
-        other = await world.process(queue=f"{world.queue}.other", terms=Terms(retention_seconds=2))
+        other = await world.process(queue=f"{world.queue}-other", terms=Terms(retention_seconds=2))
         await once(other, "counts as well")
         process = await world.process(terms=Terms(retention_seconds=2, max_keys=4))
         results = await process.gateway.publish_many(ANYONE, world.queue, [entry(f"k{n}", {"n": n}) for n in range(5)])
@@ -318,7 +319,7 @@ class TestIdempotency:
         await process.reopen()
         results = await process.gateway.publish_many(ANYONE, world.queue, bodies)
         assert [type(result) for result in results] == [Replay] * count
-        assert await numbers(process, count) == list(range(count))
+        assert process.in_order(await numbers(process, count)) == list(range(count))
 
     async def test_keys_survive_a_restart_of_everything(self, world: World) -> None:
         process = await world.process()

@@ -25,7 +25,7 @@ from app.gateway.model import DeadLetter, DeadLetterFilter
 from app.gateway.routing import Policy
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, data, until
-from tests.suites.redrive import StopsBeforeRemoval, dead_numbers, numbers, publish_dead_letters
+from tests.suites.redrive import StopsBeforeRemoval, dead_numbers, number, numbers, publish_dead_letters
 
 POISON = [b"poison", b"\xff\xfe", b"[1]", b'{"job":"App\\\\Jobs\\\\Mail","data":[1.10]}']
 """Bodies that are no envelopes: not JSON, not UTF-8, no object, and an object that another program understands."""
@@ -58,13 +58,14 @@ class TestLetters:
     async def test_each_has_an_id_of_its_own_and_is_read_by_it(self, world: World) -> None:
         process = await world.process()
         await publish_dead_letters(process, 3)
-        await poisoned_beside(world, process, 3, *POISON)
+        poison = [body for body in POISON if world.broker.carries(body)]
+        await poisoned_beside(world, process, 3, *poison)
         listed = await process.dead()
-        assert len({letter.letter_id for letter in listed}) == len(listed) == 7
+        assert len({letter.letter_id for letter in listed}) == len(listed) == 3 + len(poison)
         for letter in listed:
             assert letter.letter_id.isalnum()
             assert await process.gateway.letters.get(ANYONE, world.queue, letter.letter_id) == letter
-        assert [letter.letter_id for letter in await process.dead()] == [letter.letter_id for letter in listed]
+        assert {letter.letter_id for letter in await process.dead()} == {letter.letter_id for letter in listed}
         with pytest.raises(UnknownDeadLetter):
             await process.gateway.letters.get(ANYONE, world.queue, "0" * 32)
 
@@ -79,7 +80,7 @@ class TestLetters:
             ("unknown", UnknownDeadLetter),
             (ids[2], type(None)),
         ]
-        assert await dead_numbers(process) == [0, 2, 4]
+        assert set(await dead_numbers(process)) == {number(listed[n]) for n in (0, 2, 4)}
         assert await process.is_empty()
 
     async def test_one_beyond_the_first_page(self, world: World) -> None:
@@ -89,7 +90,7 @@ class TestLetters:
         last = page[-1].letter_id
         assert (await process.gateway.letters.get(ANYONE, world.queue, last)).record == page[-1].record
         assert (await process.redrive_one(last)).removed
-        assert await numbers(process) == [129]
+        assert await numbers(process) == [number(page[-1])]
 
     async def test_one_goes_back_as_it_was(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=2))
@@ -125,7 +126,7 @@ class TestLetters:
         assert redriven_as(process) == [("edited", receipt.id)]
 
     async def test_one_goes_back_with_another_body(self, world: World, queue: str) -> None:
-        process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
+        process, elsewhere = await world.process(), await world.process(queue=f"{queue}-other")
         await publish_dead_letters(process, 2)
         whole = json.loads(await record_of(process, 0))
         del whole["dead_letter"]
@@ -167,6 +168,8 @@ class TestLetters:
 
     @pytest.mark.parametrize("body", POISON)
     async def test_poison_goes_back_once_it_is_repaired(self, world: World, body: bytes) -> None:
+        if not world.broker.carries(body):
+            pytest.skip("no client can put this body on a queue")
         process = await world.process()
         (letter,) = await poisoned(world, process, body)
         with pytest.raises(NotRedrivable):
@@ -180,7 +183,9 @@ class TestLetters:
 
     @pytest.mark.parametrize("body", POISON)
     async def test_poison_goes_unchanged_to_another_queue_by_force(self, world: World, queue: str, body: bytes) -> None:
-        process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
+        if not world.broker.carries(body):
+            pytest.skip("no client can put this body on a queue")
+        process, elsewhere = await world.process(), await world.process(queue=f"{queue}-other")
         (letter,) = await poisoned(world, process, body)
         for to_queue in (None, world.queue):
             with pytest.raises(ForceNeedsOtherQueue):
@@ -196,7 +201,7 @@ class TestLetters:
         assert redriven_as(process) == [("forced", None)]
 
     async def test_force_concerns_invalid_messages_only(self, world: World, queue: str) -> None:
-        process, elsewhere = await world.process(), await world.process(queue=f"{queue}.other")
+        process, elsewhere = await world.process(), await world.process(queue=f"{queue}-other")
         await publish_dead_letters(process, 2)
         await poisoned_beside(world, process, 2, b"poison")
         result = await process.redrive(to_queue=elsewhere.queue, force=True)
@@ -221,14 +226,14 @@ class TestLetters:
         listed = await process.dead()
         result = await process.redrive(ids=[listed[4].letter_id, listed[1].letter_id])
         assert (result.matched, result.redriven, result.failed, result.complete) == (2, 2, 0, True)
-        assert await numbers(process) == [1, 4]
+        assert set(await numbers(process)) == {number(listed[1]), number(listed[4])}
         result = await process.redrive(ids=[listed[4].letter_id, listed[5].letter_id])
         assert (result.matched, result.redriven, result.failed, result.complete) == (1, 1, 1, False)
         assert [(error.letter_id, error.code) for error in result.errors] == [
             (listed[4].letter_id, "unknown_dead_letter")
         ]
-        assert await numbers(process) == [5]
-        assert await dead_numbers(process) == [0, 2, 3]
+        assert await numbers(process) == [number(listed[5])]
+        assert set(await dead_numbers(process)) == {number(listed[n]) for n in (0, 2, 3)}
 
     async def test_a_redrive_keeps_to_its_rate(self, world: World) -> None:
         process = await world.process()
@@ -237,19 +242,19 @@ class TestLetters:
         result = await process.redrive(per_second=10, limit=12)
         assert time.monotonic() - began >= 1.0, "the last page goes out when the others' time is over"
         assert result.redriven == 12
-        assert await numbers(process) == list(range(12))
+        assert process.in_order(await numbers(process)) == list(range(12))
 
     async def test_a_slow_rate_skips_nothing(self, world: World) -> None:
         process = await world.process()
         for n in range(4):
             await process.publish({"n": n})
         await process.reject(*await process.take(4))
-        skipped = (await process.dead())[0].letter_id
-        ids = [letter.letter_id for letter in await process.dead() if letter.letter_id != skipped]
+        skipped, *others = await process.dead()
+        ids = [letter.letter_id for letter in others]
         result = await process.redrive(ids=ids, per_second=0.7)
         assert (result.redriven, result.complete) == (3, True)
-        assert await numbers(process) == [1, 2, 3]
-        assert await dead_numbers(process) == [0]
+        assert set(await numbers(process)) == set(map(number, others))
+        assert await dead_numbers(process) == [number(skipped)]
 
     async def test_a_rate_that_takes_too_long_for_a_request_is_refused(self, world: World) -> None:
         process = await world.process()

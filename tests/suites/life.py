@@ -9,7 +9,7 @@ import json
 import pytest
 
 from app.brokers.binding import Peeks
-from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, UnsupportedByBroker
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown, PurgeInProgress, UnsupportedByBroker
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Settlement
 from tests.harness.world import Process, World, data, kinds, until
@@ -75,7 +75,7 @@ class TestLife:
         publisher = await world.process()
         await publisher.publish({"n": 1}, delay_seconds=0.3)
         await publisher.gateway.close()
-        stranger = await world.process(queue=f"{world.queue}.other")
+        stranger = await world.process(queue=f"{world.queue}-other")
         await asyncio.sleep(0.3)
 
         async def is_ready() -> bool:
@@ -89,7 +89,7 @@ class TestLife:
         owner = process.capabilities.ack_scope != "anywhere"
         await process.publish_all([{"n": "dead"}, {"n": "leased"}, {"n": "lost"}])
         # Where a process keeps its leases, one that ran out before the broker has stopped would be a failure.
-        dead, leased, _ = await process.take(3, 30 if owner else 1.5)
+        dead, leased, lost = await process.take(3, 30 if owner else 1.5)
         await process.reject(dead)
         await process.extend(leased, lease=60)
         await process.publish({"n": "ready"})
@@ -105,7 +105,7 @@ class TestLife:
             expected = {"leased": 0, "lost": 0, "ready": 0, "delayed": 0}
         else:
             assert await process.ack(leased) == [None], "a lease outlives the broker's restart"
-            expected = {"ready": 0, "lost": 1, "delayed": 0}
+            expected = {"ready": 0, data(lost)["n"]: 1, "delayed": 0}
         rest = await process.take(len(expected))
         assert loop.time() - started >= 1.4
         assert {data(message)["n"]: message.attempts for message in rest} == expected
@@ -237,13 +237,14 @@ class TestLife:
     async def test_counts(self, world: World) -> None:
         process = await world.process()
         await process.publish_all([{"n": n} for n in range(6)])
-        await process.publish({"n": 6}, delay_seconds=3600)
+        await process.publish({"n": 6}, delay_seconds=900)
         acked, nacked, rejected, _ = await process.take(4)
         await process.settle(Settlement(acks=[acked.ack_token]))
         await process.nack(nacked, delay=3600)
         await process.reject(rejected)
         stats = await process.stats()
-        assert world.broker.tells(stats, depth=2, in_flight=1, delayed=2, dead=1)
+        hidden = world.broker.hides_delayed_retries
+        assert world.broker.tells(stats, depth=2, in_flight=1 + hidden, delayed=2 - hidden, dead=1)
         assert stats.oldest_age_seconds is None or 0 <= stats.oldest_age_seconds < 60
 
     async def test_a_peek_shows_the_oldest_and_takes_nothing(self, world: World) -> None:
@@ -251,7 +252,7 @@ class TestLife:
         await process.publish({"n": 0})
         await process.one()
         await process.publish_all([{"n": n} for n in range(1, 6)])
-        await process.publish({"n": 6}, delay_seconds=3600)
+        await process.publish({"n": 6}, delay_seconds=900)
         if not isinstance(process.gateway.bindings[world.broker.name], Peeks):
             with pytest.raises(UnsupportedByBroker):
                 await process.gateway.peek(ANYONE, world.queue, 3)
@@ -267,16 +268,18 @@ class TestLife:
         await process.publish_all([{"n": n} for n in range(4)])
         leased, rejected = await process.take(2)
         await process.reject(rejected)
-        await process.publish({"n": 4}, delay_seconds=3600)
+        await process.publish({"n": 4}, delay_seconds=900)
         assert await process.gateway.purge(ANYONE, world.queue) == 2 + world.broker.purges_delayed
-        assert await process.gateway.purge(ANYONE, world.queue) == 0
+        with contextlib.suppress(PurgeInProgress):
+            assert await process.gateway.purge(ANYONE, world.queue) == 0
         assert world.broker.tells(await process.stats(), depth=0, delayed=0)
         assert len(await process.dead()) == 1
-        assert await process.nack(leased) == [None]
-        assert data(await process.one()) == {"n": 0}
+        if not world.broker.purges_leased:
+            assert await process.nack(leased) == [None]
+            assert data(await process.one()) == {"n": 0}
 
     async def test_queues_do_not_mix(self, world: World, queue: str) -> None:
-        process, other = await world.process(), await world.process(queue=f"{queue}.other")
+        process, other = await world.process(), await world.process(queue=f"{queue}-other")
         await process.publish({"n": 1})
         await other.publish({"n": 2})
         await other.reject(await other.one())

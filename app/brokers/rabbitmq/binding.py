@@ -49,6 +49,7 @@ _CLOSE_SECONDS = 0.5
 
 _CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
+    max_retry_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
     extendable=True,
     ack_scope="owner",

@@ -436,8 +436,14 @@ type Capabilities struct {
 	// MaxDelaySeconds Maximum delay in seconds. `0`: no delays; `null`: no bound.
 	MaxDelaySeconds *float64 `json:"max_delay_seconds"`
 
+	// MaxHeaders Maximum number of native headers of a message; `null`: no bound.
+	MaxHeaders *int64 `json:"max_headers"`
+
 	// MaxLeaseSeconds Maximum lease in seconds.
 	MaxLeaseSeconds float64 `json:"max_lease_seconds"`
+
+	// MaxRetryDelaySeconds Maximum delay of a nack in seconds. `0`: no delays; `null`: no bound.
+	MaxRetryDelaySeconds *float64 `json:"max_retry_delay_seconds"`
 
 	// NativeRelease Whether the broker itself can return a message to the queue.
 	NativeRelease bool `json:"native_release"`
@@ -2234,12 +2240,28 @@ func (a *Capabilities) UnmarshalJSON(b []byte) error {
 		delete(object, "max_delay_seconds")
 	}
 
+	if raw, found := object["max_headers"]; found {
+		err = json.Unmarshal(raw, &a.MaxHeaders)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_headers': %w", err)
+		}
+		delete(object, "max_headers")
+	}
+
 	if raw, found := object["max_lease_seconds"]; found {
 		err = json.Unmarshal(raw, &a.MaxLeaseSeconds)
 		if err != nil {
 			return fmt.Errorf("error reading 'max_lease_seconds': %w", err)
 		}
 		delete(object, "max_lease_seconds")
+	}
+
+	if raw, found := object["max_retry_delay_seconds"]; found {
+		err = json.Unmarshal(raw, &a.MaxRetryDelaySeconds)
+		if err != nil {
+			return fmt.Errorf("error reading 'max_retry_delay_seconds': %w", err)
+		}
+		delete(object, "max_retry_delay_seconds")
 	}
 
 	if raw, found := object["native_release"]; found {
@@ -2312,9 +2334,19 @@ func (a Capabilities) MarshalJSON() ([]byte, error) {
 		return nil, fmt.Errorf("error marshaling 'max_delay_seconds': %w", err)
 	}
 
+	object["max_headers"], err = json.Marshal(a.MaxHeaders)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_headers': %w", err)
+	}
+
 	object["max_lease_seconds"], err = json.Marshal(a.MaxLeaseSeconds)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'max_lease_seconds': %w", err)
+	}
+
+	object["max_retry_delay_seconds"], err = json.Marshal(a.MaxRetryDelaySeconds)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'max_retry_delay_seconds': %w", err)
 	}
 
 	object["native_release"], err = json.Marshal(a.NativeRelease)

@@ -23,7 +23,7 @@ def swept(request: pytest.FixtureRequest, servers: Servers) -> Iterator[None]:
     if not _OF_A_SERVER.isdisjoint(request.fixturenames):
         server: RabbitServer | None = servers.running(RabbitBroker)
         if server is not None and server.is_running and server.answers():
-            server.delete_queues("test.")
+            server.delete_queues("test-")
 
 
 @pytest.fixture(scope="module")

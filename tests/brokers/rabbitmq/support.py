@@ -95,7 +95,7 @@ async def lined(url: str, queue: str, timeout_seconds: float = 30, **options: An
 @contextmanager
 def virtual_host(rabbit: RabbitServer) -> Iterator[str]:
     """The name of a new virtual host, for tests of what all queues of a virtual host share."""
-    name = f"test.{uuid.uuid4().hex}"
+    name = f"test-{uuid.uuid4().hex}"
     rabbit.add_vhost(name)
     try:
         yield name

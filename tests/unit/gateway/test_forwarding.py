@@ -10,7 +10,7 @@ import pytest
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable, UnsupportedByBroker
 from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.authorization import ANYONE
-from app.gateway.forwarding import merge, split
+from app.gateway.forwarding import Request, merge, split
 from app.gateway.gateway import Gateway
 from app.gateway.model import Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.routing import Route, Router, Rule
@@ -24,7 +24,7 @@ from tests.harness.world import KEYS, draft, kinds
 QUEUE = "q"
 
 
-def first(token: str) -> str:
+def first(token: str, request: Request) -> str:
     """The owner of a token of these tests: its first letter."""
     return token[0]
 

@@ -24,7 +24,7 @@ def code(error: BaseException | None) -> str:
 
 
 async def test_without_delays_any_delay_is_refused(queue: str) -> None:
-    process = Setting(queue, lacking(max_delay_seconds=0)).process
+    process = Setting(queue, lacking(max_delay_seconds=0, max_retry_delay_seconds=0)).process
     with pytest.raises(UnsupportedByBroker) as refusal:
         await process.publish(delay_seconds=1)
     assert (code(refusal.value), refusal.value.maximum) == ("delay_too_long", 0)

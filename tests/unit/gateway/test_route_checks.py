@@ -19,8 +19,8 @@ from tests.harness.memory import (
     lacking,
 )
 
-LIMITED = MovingMemory("limited", replace(CAPABLE, max_delay_seconds=900, max_lease_seconds=300))
-NO_DELAY = MovingMemory("none", replace(CAPABLE, max_delay_seconds=0))
+LIMITED = MovingMemory("limited", replace(CAPABLE, max_retry_delay_seconds=900, max_lease_seconds=300))
+NO_DELAY = MovingMemory("none", replace(CAPABLE, max_retry_delay_seconds=0))
 ABLE = MovingMemory("able")
 
 
@@ -86,8 +86,7 @@ def test_a_pattern_needs_a_native_name_per_queue():
     ("binding", "lack"),
     [
         (MovingMemory("m", lacking(native_release=False)), "does not count failed deliveries"),
-        (MemoryBinding("m"), "cannot dead-letter in one step"),
-        (DeadLetterPublishingMemory("m"), "cannot dead-letter in one step"),
+        (MemoryBinding("m"), "no dead-letter queue"),
         (MemoryBinding("m", OWNED), "does not report which deliveries are outstanding"),
         (ConnectedMemory("m", OWNED), "no dead-letter queue"),
     ],
@@ -98,5 +97,6 @@ def test_what_no_fallback_serves_is_refused(binding, lack):
     assert refusal(default=Rule("*", binding)).key == "default.broker"
 
 
-def test_a_broker_that_buries_needs_no_more_where_the_gateway_keeps_the_leases():
-    assert len(check(Router([Rule("a", DeadLetterPublishingMemory("m", OWNED))]))) == 1
+@pytest.mark.parametrize("capabilities", [OWNED, CAPABLE], ids=["leases of the gateway", "leases of the broker"])
+def test_a_broker_whose_dead_letters_are_published_needs_no_more(capabilities):
+    assert len(check(Router([Rule("a", DeadLetterPublishingMemory("m", capabilities))]))) == 1

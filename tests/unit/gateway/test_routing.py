@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
 from app.brokers.binding import NativeQueue
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from app.gateway.batcher import BATCH_BYTES
 from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
 from tests.harness.memory import MemoryBinding, lacking
 

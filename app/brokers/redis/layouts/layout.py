@@ -33,6 +33,7 @@ NO_LIMITS = Limits(max_message_bytes=MAX_ELEMENT_BYTES)
 
 CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=MAX_DELAY_SECONDS,
+    max_retry_delay_seconds=MAX_DELAY_SECONDS,
     max_lease_seconds=MAX_LEASE_SECONDS,
     extendable=True,
     ack_scope="anywhere",

@@ -33,6 +33,7 @@ from app.errors import BabelgateError, BrokerUnavailable, LeaseLost
 
 CAPABILITIES = BrokerCapabilities(
     max_delay_seconds=None,
+    max_retry_delay_seconds=None,
     max_lease_seconds=86_400,
     extendable=True,
     ack_scope="anywhere",

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.brokers.batcher import BATCH_BYTES, Batcher, Budget
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
-from app.gateway.batcher import BATCH_BYTES, Batcher, Budget
 
 
 class Flusher:

@@ -1,0 +1,244 @@
+"""The Amazon SQS binding: standard and FIFO queues, as the BabelQueue SDKs use them.
+
+SQS keeps the leases, as visibility timeouts, so any process settles a message by its receipt handle. It shows no body
+by a handle: the process that received a message dead-letters it, by a copy. Every receive is counted, also one whose
+message is given back. https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.brokers.binding import (
+    BrokerCapabilities,
+    DeadRecord,
+    Delivery,
+    NativeQueue,
+    Outcome,
+    Outgoing,
+    QueueStats,
+)
+from app.brokers.bounded import WARNINGS_SECONDS, within
+from app.brokers.options import timeout_of
+from app.brokers.projection import NativeHeader, NativeWrite
+from app.brokers.sqs.client import SqsClient
+from app.brokers.sqs.dead_letters import SqsDeadLetters
+from app.brokers.sqs.message import MAX_HEADERS, dead_entry, entry
+from app.brokers.sqs.publish import publish
+from app.brokers.sqs.queue import SqsQueue, dead_name, queue_of
+from app.brokers.sqs.receive import SqsReceiver
+from app.brokers.sqs.settle import MAX_LEASE_SECONDS, SqsSettler
+from app.brokers.sqs.url import SqsSettings, settings_of
+from app.brokers.sqs.warnings import warnings_of
+from app.clock import Clock
+from app.errors import BabelgateError, BrokerRejected, ConfigError
+from app.runtime import turns
+
+_MAX_DELAY_SECONDS = 900
+"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-timers.html. A FIFO queue has
+a delay for all its messages, and none for a single one."""
+
+_ATTRIBUTES_BYTES = 4_096
+"""Of the largest message, left for the attributes. A message with larger ones may still be refused when it is sent."""
+
+_MAX_BATCH = 100
+"""Of one call of a method; it is split into native batches."""
+
+_COUNTS = (
+    "ApproximateNumberOfMessages",
+    "ApproximateNumberOfMessagesNotVisible",
+    "ApproximateNumberOfMessagesDelayed",
+)
+_MAX_LISTED = 10_000
+_MAX_USED = 10_000
+
+
+def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqsBinding:
+    """The binding of the broker ``name``; no I/O. Raises ConfigError, ``key`` "url" or the option's name."""
+    timeout_seconds, others = timeout_of(options)
+    return SqsBinding(name, settings_of(url, others), clock, timeout_seconds)
+
+
+def _queue(queue: NativeQueue) -> SqsQueue:
+    return queue.options_as(SqsQueue)
+
+
+class SqsBinding:
+    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists and Projects."""
+
+    lists_foreign = True
+
+    def __init__(self, name: str, settings: SqsSettings, clock: Clock, timeout_seconds: float) -> None:
+        self.name = name
+        self.timeout_seconds = timeout_seconds
+        self._settings = settings
+        self._client = SqsClient(name, settings, timeout_seconds)
+        self._settler = SqsSettler(self._client, clock)
+        self._receiver = SqsReceiver(self._client, self._settler, clock, settings.long_poll_seconds)
+        self._dead_letters = SqsDeadLetters(self._client)
+        self._used: dict[str, SqsQueue] = {}
+
+    def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
+        """See :func:`app.brokers.sqs.queue.queue_of`."""
+        queue = queue_of(name, options)
+        region = self._settings.region
+        if queue.region is not None and region is not None and queue.region != region:
+            raise ConfigError(key="native_name", reason=f"the ARN is of the region {queue.region}, not of {region}")
+        stored_as = {"queue_type": "fifo" if queue.fifo else "standard"}
+        return NativeQueue(queue.name, queue, dead_name(queue.name), stored_as)
+
+    def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
+        """A FIFO queue keeps the order by message group, and has no delay of a single message."""
+        fifo = _queue(queue).fifo
+        return BrokerCapabilities(
+            max_delay_seconds=0 if fifo else _MAX_DELAY_SECONDS,
+            max_retry_delay_seconds=MAX_LEASE_SECONDS,
+            max_lease_seconds=MAX_LEASE_SECONDS,
+            extendable=True,
+            ack_scope="anywhere",
+            ordering="key" if fifo else "none",
+            native_release=True,
+            delivery_count="one_based",
+            max_body_bytes=self._settings.max_body_bytes - _ATTRIBUTES_BYTES,
+            max_batch=_MAX_BATCH,
+            headers=True,
+            max_headers=MAX_HEADERS,
+        )
+
+    async def open(self) -> None:
+        """Raises BrokerUnavailable when the service does not answer, and ConfigError without a region."""
+        await self._client.open()
+
+    async def close(self) -> None:
+        """Wait up to 4 s for the long polls in flight, show again what they returned, and disconnect. Leases stay."""
+        await self._receiver.close()
+        await self._settler.idle()
+        await self._dead_letters.close()
+        await self._client.close()
+
+    async def ping(self) -> None:
+        """``ListQueues``; also where it is denied, the service has answered."""
+        await self._client.ping()
+
+    async def warnings(self) -> Sequence[str]:
+        """On the redrive policies, and on the region of the queues in use."""
+        return await within(WARNINGS_SECONDS, self.name, warnings_of(self._client, list(self._used.values())))
+
+    async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """``SendMessageBatch``, ten messages a call and several calls at once."""
+        return await publish(self._client, self._use(queue), messages, entry, self._settings.max_body_bytes)
+
+    async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
+        """To ``<queue>-dlq``; otherwise like :meth:`publish`."""
+        return await publish(self._client, _queue(queue).dead, records, dead_entry, self._settings.max_body_bytes)
+
+    async def projection(self, queue: NativeQueue, message: Outgoing) -> Sequence[NativeWrite]:
+        """The entry of :meth:`publish`, without its id."""
+        target = _queue(queue)
+        try:
+            made = await turns.run(entry, target, message, size=len(message.body))
+        except ValueError as error:
+            raise BrokerRejected(self.name, str(error)) from error
+        body = made.pop("MessageBody").encode()
+        attributes = made.pop("MessageAttributes", {})
+        headers = {
+            name: NativeHeader(each["DataType"], each.get("StringValue", each.get("BinaryValue")))
+            for name, each in attributes.items()
+        }
+        assigned = ["MessageDeduplicationId"] if target.fifo and message.dedup_id is None else []
+        return [NativeWrite("SendMessageBatch", {"queue": target.name}, made, headers, body, assigned)]
+
+    async def reserve(
+        self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
+    ) -> Sequence[Delivery]:
+        """Short polls, or the long poll of the queue. An empty result of a call with a wait says nothing of the queue:
+        its long poll may still be in flight."""
+        return await self._receiver.reserve(self._use(queue), limit, wait_seconds, lease_seconds)
+
+    async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+        """``DeleteMessageBatch``."""
+        return await self._settler.ack(_queue(queue), handles)
+
+    async def release(
+        self, queue: NativeQueue, handles: Sequence[str], delay_seconds: float, failed: bool
+    ) -> Sequence[Outcome]:
+        """``ChangeMessageVisibilityBatch``. SQS counts receives, so one that is given back is counted, too."""
+        return await self._settler.release(_queue(queue), handles, delay_seconds)
+
+    async def extend(
+        self, queue: NativeQueue, handles: Sequence[str], lease_seconds: float
+    ) -> Sequence[int | BabelgateError]:
+        """``ChangeMessageVisibilityBatch``; the handles stay valid."""
+        return await self._settler.extend(_queue(queue), handles, lease_seconds)
+
+    async def queues(self) -> Sequence[str]:
+        """The queues of the account and region, at most 10,000, without those of dead letters; none if denied."""
+        found: list[str] = []
+        page: Mapping[str, Any] = {}
+        try:
+            while not page or page.get("NextToken"):
+                token = {"NextToken": page["NextToken"]} if page else {}
+                page = await self._client.call("ListQueues", writes=False, MaxResults=1000, **token)
+                found += [str(url).rpartition("/")[2] for url in page.get("QueueUrls", ())]
+                if len(found) >= _MAX_LISTED or not page:
+                    break
+        except BrokerRejected:
+            return ()
+        dead = {dead_name(name) for name in found}
+        return [name for name in found if name not in dead]
+
+    async def stats(self, queue: NativeQueue) -> QueueStats:
+        """``GetQueueAttributes`` of the queue and of its dead letters. Amazon's counts lag by up to a minute."""
+        target = _queue(queue)
+        (depth, in_flight, delayed), dead = await asyncio.gather(self._counts(target), self._counts(target.dead))
+        return QueueStats(depth, in_flight, delayed, sum(dead[:2]))
+
+    async def purge(self, queue: NativeQueue) -> int:
+        """``PurgeQueue``; leased messages are removed, too. Raises PurgeInProgress within 60 s of the last one."""
+        return await self._purge(_queue(queue))
+
+    async def read_dead(
+        self, queue: NativeQueue, cursor: str | None, limit: int
+    ) -> tuple[Sequence[DeadRecord], str | None]:
+        """A page; the cursor is a position. Between pages, other readers do not see the records that were read."""
+        return await self._dead_letters.read(_queue(queue).dead, cursor, limit)
+
+    async def remove_dead(
+        self, queue: NativeQueue, records: Sequence[DeadRecord], cursor: str | None
+    ) -> tuple[Sequence[bool], str | None]:
+        """Remove each record once, also when it was shown again in between."""
+        return await self._dead_letters.remove(_queue(queue).dead, records, cursor)
+
+    async def purge_dead(self, queue: NativeQueue, before_ms: int | None = None) -> int:
+        """``PurgeQueue``, or a removal of those that are older than ``before_ms``."""
+        dead = _queue(queue).dead
+        if before_ms is not None:
+            return await self._dead_letters.purge_old(dead, before_ms)
+        await self._dead_letters.show_all(dead)
+        return await self._purge(dead)
+
+    async def _purge(self, queue: SqsQueue) -> int:
+        url = await self._client.existing_url(queue)
+        if url is None:
+            return 0
+        depth, _, delayed = await self._counts(queue)
+        await self._client.call("PurgeQueue", QueueUrl=url)
+        return depth + delayed
+
+    async def _counts(self, queue: SqsQueue) -> tuple[int, int, int]:
+        """Ready, in flight and delayed messages; zeros for a missing queue."""
+        url = await self._client.existing_url(queue)
+        if url is None:
+            return 0, 0, 0
+        answer = await self._client.call("GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=_COUNTS)
+        found = answer.get("Attributes", {})
+        depth, in_flight, delayed = (int(found.get(name, 0)) for name in _COUNTS)
+        return depth, in_flight, delayed
+
+    def _use(self, queue: NativeQueue) -> SqsQueue:
+        target = _queue(queue)
+        if len(self._used) < _MAX_USED:
+            self._used[queue.name] = target
+        return target

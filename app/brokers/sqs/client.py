@@ -1,0 +1,232 @@
+"""Calls Amazon SQS, and finds or creates queues."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+from aioboto3 import Session
+from aiobotocore.config import AioConfig
+from aiobotocore.credentials import AioDeferredRefreshableCredentials
+from aiobotocore.parsers import AioResponseParserFactory
+from aiobotocore.session import get_session
+from botocore import xform_name
+from botocore.exceptions import BotoCoreError, NoRegionError
+
+from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, within
+from app.brokers.connect import CONNECT_SECONDS, SharedConnect
+from app.brokers.sqs.errors import MISSING_QUEUE, error_code, translate
+from app.brokers.sqs.queue import SqsQueue
+from app.brokers.sqs.url import SqsSettings
+from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.runtime import turns
+
+_MAX_CONNECTIONS = 10_000
+"""More than the queues of a process and its calls in flight: each waited queue occupies a connection."""
+
+_READ_SECONDS = 60
+"""Longer than a long poll. Every call has a bound of its own."""
+
+_DEAD_RETENTION_SECONDS = 1_209_600
+"""14 days, the longest: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html"""
+
+_SESSION_NAME = "babelgate"
+_MAX_URLS = 10_000
+
+Answer = Mapping[str, Any]
+
+
+class SqsClient:
+    """One connection pool to the service, made at the first call. No call is ever repeated by the client."""
+
+    def __init__(self, broker: str, settings: SqsSettings, timeout_seconds: float) -> None:
+        self.broker = broker
+        self.timeout_seconds = timeout_seconds
+        self._settings = settings
+        self._stack = AsyncExitStack()
+        self._client: Any = None
+        self._connect: SharedConnect[Any] = SharedConnect(broker, self._make)
+        self._urls: dict[str, str] = {}
+        self._searches: dict[str, asyncio.Future[str]] = {}
+
+    async def open(self) -> None:
+        """Check that the service answers. Raises BrokerUnavailable; ConfigError without a region."""
+        await self.ping(min(CONNECT_SECONDS, OPEN_SECONDS))
+
+    async def ping(self, seconds: float = PING_SECONDS) -> None:
+        """One round trip within ``seconds``. A service that denies the call answers, too."""
+        try:
+            await self.call("ListQueues", seconds=seconds, writes=False, MaxResults=1)
+        except BrokerRejected:
+            return
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._connect.cancel(1)
+        self._client = None
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+    async def call(
+        self, operation: str, *, writes: bool = True, seconds: float | None = None, **parameters: Any
+    ) -> Answer:
+        """The answer to ``operation``, by Amazon's name, within ``seconds`` (default: the broker's time-out).
+
+        Raises BrokerError. ``writes``: without an answer the outcome is unknown.
+        """
+        late = OutcomeUnknown if writes else BrokerUnavailable
+        bound = self.timeout_seconds if seconds is None else seconds
+        return await within(bound, self.broker, self.unbounded(operation, writes=writes, **parameters), late)
+
+    async def unbounded(self, operation: str, *, writes: bool = True, **parameters: Any) -> Answer:
+        """Like :meth:`call`, without a bound."""
+        client = self._client or await self._connect.connected()
+        try:
+            answer: Answer = await getattr(client, xform_name(operation))(**parameters)
+        except Exception as error:
+            if error_code(error) in MISSING_QUEUE and (url := parameters.get("QueueUrl")) is not None:
+                self._forget(url)
+            raise translate(error, self.broker, written=writes) from error
+        return answer
+
+    async def url(self, queue: SqsQueue) -> str:
+        """The URL of ``queue``, which is created if it is missing and its route says so.
+
+        Raises BrokerError: BrokerRejected for a missing queue.
+        """
+        if queue.url is not None:
+            return queue.url
+        key = f"{queue.account}/{queue.name}"
+        if (known := self._urls.get(key)) is not None:
+            return known
+        search = self._searches.get(key)
+        if search is None:
+            search = self._searches[key] = asyncio.ensure_future(self._find(queue))
+            search.add_done_callback(lambda done: self._found(key, done))
+        return await asyncio.shield(search)
+
+    async def existing_url(self, queue: SqsQueue) -> str | None:
+        """The URL of ``queue``; None if it is missing. Creates nothing."""
+        return queue.url or await self._look_up(queue)
+
+    def _forget(self, url: str) -> None:
+        self._urls = {key: each for key, each in self._urls.items() if each != url}
+
+    def _found(self, key: str, search: asyncio.Future[str]) -> None:
+        self._searches.pop(key, None)
+        if not search.cancelled() and search.exception() is None:
+            self._remember(key, search.result())
+
+    def _remember(self, key: str, url: str) -> str:
+        if len(self._urls) >= _MAX_URLS:
+            self._urls.clear()
+        self._urls[key] = url
+        return url
+
+    async def _find(self, queue: SqsQueue) -> str:
+        if (found := await self._look_up(queue)) is not None:
+            return found
+        if not queue.create:
+            reason = f"the queue {queue.name} does not exist. Create it, or set create: missing for its route"
+            raise BrokerRejected(self.broker, reason)
+        attributes = dict(queue.attributes)
+        if queue.fifo:
+            attributes["FifoQueue"] = "true"
+            if queue.content_based:
+                attributes["ContentBasedDeduplication"] = "true"
+        if queue.for_dead_letters:
+            attributes["MessageRetentionPeriod"] = str(_DEAD_RETENTION_SECONDS)
+        made = await self.call("CreateQueue", QueueName=queue.name, Attributes=attributes)
+        return str(made["QueueUrl"])
+
+    async def _look_up(self, queue: SqsQueue) -> str | None:
+        key = f"{queue.account}/{queue.name}"
+        if (known := self._urls.get(key)) is not None:
+            return known
+        owner: dict[str, Any] = {} if queue.account is None else {"QueueOwnerAWSAccountId": queue.account}
+        try:
+            found = await self.call("GetQueueUrl", writes=False, QueueName=queue.name, **owner)
+        except BrokerRejected as error:
+            if error_code(error.__cause__ or error) in MISSING_QUEUE:
+                return None
+            raise
+        return self._remember(key, str(found["QueueUrl"]))
+
+    async def _make(self) -> Any:
+        session = get_session()
+        session.register_component("response_parser_factory", _ParserFactory())
+        settings = self._settings
+        if settings.assume_role_arn is not None:
+            role = _Role(settings.assume_role_arn, settings.region)
+            session.get_component("credential_provider").providers.insert(0, role)
+        config = AioConfig(
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            connect_timeout=CONNECT_SECONDS,
+            read_timeout=_READ_SECONDS,
+            max_pool_connections=_MAX_CONNECTIONS,
+            # The entries are made here, and the service checks them again.
+            parameter_validation=False,
+            user_agent_extra="babelgate",
+        )
+        made = Session(botocore_session=session).client(
+            "sqs", region_name=settings.region, endpoint_url=settings.endpoint_url, config=config
+        )
+        try:
+            self._client = await self._stack.enter_async_context(made)
+        except NoRegionError as error:
+            reason = "no region is given, neither here nor in the AWS environment"
+            raise ConfigError(key="region", reason=reason) from error
+        except BotoCoreError as error:
+            raise translate(error, self.broker, written=False) from error
+        return self._client
+
+
+class _ParserFactory(AioResponseParserFactory):  # type: ignore[misc]  # botocore has no types.
+    """Parsers that read a large answer in a thread: ten messages of 1 MiB would stop the event loop for 20 ms."""
+
+    def create_parser(self, protocol_name: str) -> Any:
+        parser = super().create_parser(protocol_name)
+        parse = parser.parse
+
+        async def parse_in_turn(response: Mapping[str, Any], shape: object) -> Any:
+            return await turns.run(_finish, parse(response, shape), size=len(response["body"]))
+
+        parser.parse = parse_in_turn
+        return parser
+
+
+def _finish(parsing: Coroutine[Any, Any, Any]) -> Any:
+    """The result of a coroutine that waits for nothing."""
+    try:
+        parsing.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("a parser waits")
+
+
+class _Role:
+    """A provider of credentials: those of a role, assumed with the credentials of the default chain."""
+
+    METHOD = "babelgate-assume-role"
+    CANONICAL_NAME = METHOD
+
+    def __init__(self, arn: str, region: str | None) -> None:
+        self._arn = arn
+        self._region = region
+
+    async def load(self) -> AioDeferredRefreshableCredentials:
+        return AioDeferredRefreshableCredentials(self._refresh, self.METHOD)
+
+    async def _refresh(self) -> Mapping[str, str]:
+        config = AioConfig(retries={"total_max_attempts": 1, "mode": "standard"}, connect_timeout=CONNECT_SECONDS)
+        async with Session().client("sts", region_name=self._region, config=config) as client:
+            answer = await client.assume_role(RoleArn=self._arn, RoleSessionName=_SESSION_NAME)
+        given = answer["Credentials"]
+        return {
+            "access_key": given["AccessKeyId"],
+            "secret_key": given["SecretAccessKey"],
+            "token": given["SessionToken"],
+            "expiry_time": given["Expiration"].isoformat(),
+        }

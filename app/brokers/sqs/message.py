@@ -1,0 +1,236 @@
+"""Writes and reads SQS messages: the contract's message attributes beside an envelope, and native headers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+
+from app.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
+from app.brokers.sqs.queue import SqsQueue
+
+MAX_ATTRIBUTES = 10
+"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html"""
+
+CONTRACT = frozenset({"bq-job", "bq-trace-id", "bq-message-id", "bq-schema-version", "bq-source-lang", "bq-created-at"})
+MAX_HEADERS = MAX_ATTRIBUTES - len(CONTRACT)
+
+GROUP_ATTRIBUTE = "babelgate-group"
+"""The message group of the original, on a record in a FIFO queue of dead letters."""
+
+VERSION_ATTRIBUTE = "bq-schema-version"
+
+SYSTEM_ATTRIBUTES = ("ApproximateReceiveCount", "SentTimestamp", "MessageGroupId")
+"""The system attributes that a receive asks for."""
+
+_NAME = re.compile(r"(?!AWS\.|Amazon\.)(?!.*\.\.)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}(?<!\.)", re.IGNORECASE)
+FORBIDDEN = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+"""Outside XML 1.0: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
+
+_IDENTIFIER = re.compile(r"[!-~]{1,128}")
+"""Of a message group or for deduplication: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html"""
+_BLANK = " \t\n\v\f\r"
+
+Attributes = dict[str, dict[str, Any]]
+
+
+class NativeParts(Struct, frozen=True):
+    """Native parts of a message that a copy of it keeps: its message group, and attributes that are no texts."""
+
+    group: str | None
+    attributes: Mapping[str, Mapping[str, Any]]
+
+
+class Read(Struct, frozen=True):
+    """A received message: ``count`` receives so far; ``version``: see Delivery.unsupported_version."""
+
+    message_id: str
+    receipt: str
+    body: bytes
+    headers: Mapping[str, str]
+    count: int
+    sent_at: int
+    version: str | None
+    carried: NativeParts | None
+
+
+class _ContractMeta(Struct):
+    id: Any = None
+    lang: Any = None
+    schema_version: Any = None
+    created_at: Any = None
+
+
+class _ContractFields(Struct):
+    job: Any = None
+    trace_id: Any = None
+    meta: _ContractMeta | None = None
+
+
+_decode = msgspec.json.Decoder(_ContractFields).decode
+
+
+def entry(queue: SqsQueue, message: Outgoing) -> dict[str, Any]:
+    """The message as an entry of ``SendMessageBatch``, without its id. Raises ValueError for one that SQS refuses.
+
+    The message group is the ordering key, else that of the original, else the route's. A key or an id with characters
+    that SQS refuses is replaced by its SHA-256.
+    """
+    made = _entry(message)
+    if message.delay_seconds > 0:
+        # Whole seconds, and never too early.
+        made["DelaySeconds"] = -int(-message.delay_seconds // 1)
+    if queue.fifo:
+        carried = message.carried if isinstance(message.carried, NativeParts) else None
+        key = message.ordering_key
+        made["MessageGroupId"] = _identifier(key) if key else (carried and carried.group) or queue.group
+        if message.dedup_id is None:
+            made["MessageDeduplicationId"] = uuid4().hex
+        elif not queue.content_based:
+            made["MessageDeduplicationId"] = _identifier(message.dedup_id)
+    return made
+
+
+def dead_entry(queue: SqsQueue, record: Outgoing) -> dict[str, Any]:
+    """A record in the queue of dead letters ``queue``. In a FIFO queue each has a message group of its own, because a
+    received message hides the others of its group."""
+    made = _entry(record)
+    if queue.fifo:
+        carried = record.carried if isinstance(record.carried, NativeParts) else None
+        attributes = made.setdefault("MessageAttributes", {})
+        if carried is not None and carried.group and len(attributes) < MAX_ATTRIBUTES:
+            attributes[GROUP_ATTRIBUTE] = _text(carried.group)
+        made["MessageGroupId"] = made["MessageDeduplicationId"] = uuid4().hex
+    return made
+
+
+def size_of(made: Mapping[str, Any]) -> int:
+    """The bytes of an entry by which Amazon bounds messages: the body, and names, types and values of attributes."""
+    total = len(made["MessageBody"].encode())
+    for name, attribute in made.get("MessageAttributes", {}).items():
+        value = attribute.get("StringValue")
+        size = len(attribute.get("BinaryValue", b"")) if value is None else len(value.encode())
+        total += len(name.encode()) + len(attribute["DataType"]) + size
+    return total
+
+
+def read(message: Mapping[str, Any]) -> Read:
+    """A message as ``ReceiveMessage`` returns it."""
+    system: Mapping[str, str] = message.get("Attributes") or {}
+    attributes: Mapping[str, Mapping[str, Any]] = message.get("MessageAttributes") or {}
+    headers: Mapping[str, str] = NO_HEADERS
+    others: Mapping[str, Mapping[str, Any]] = NO_OTHERS
+    group = system.get("MessageGroupId")
+    if attributes:
+        headers, others = {}, {}
+        for name, attribute in attributes.items():
+            kind = str(attribute.get("DataType", ""))
+            if name in CONTRACT:
+                continue
+            if name == GROUP_ATTRIBUTE:
+                group = attribute.get("StringValue")
+            elif kind.partition(".")[0] == "String":
+                headers[name] = str(attribute.get("StringValue", ""))
+            else:
+                others[name] = _sendable(attribute)
+    return Read(
+        message["MessageId"],
+        message["ReceiptHandle"],
+        message["Body"].encode("utf-8", "surrogatepass"),
+        headers,
+        _whole(system.get("ApproximateReceiveCount")),
+        _whole(system.get("SentTimestamp")),
+        _unsupported(attributes.get(VERSION_ATTRIBUTE)),
+        NativeParts(group, others) if group is not None or others else None,
+    )
+
+
+def record(key: Any, found: Read) -> DeadRecord:
+    """A dead letter as it was read."""
+    return DeadRecord(key, found.body, found.headers, found.carried)
+
+
+NO_OTHERS: Mapping[str, Mapping[str, Any]] = {}
+
+
+def _entry(message: Outgoing) -> dict[str, Any]:
+    body = message.body.decode()
+    if (found := FORBIDDEN.search(body)) is not None:
+        raise ValueError(f"Amazon SQS does not carry the character U+{ord(found[0]):04X}")
+    attributes = _contract(message) if message.is_envelope else {}
+    _add_headers(attributes, message.headers.items(), strict=message.failure is None and message.carried is None)
+    if isinstance(message.carried, NativeParts):
+        for name, attribute in message.carried.attributes.items():
+            if len(attributes) < MAX_ATTRIBUTES:
+                attributes.setdefault(name, dict(attribute))
+    return {"MessageBody": body, "MessageAttributes": attributes} if attributes else {"MessageBody": body}
+
+
+def _contract(message: Outgoing) -> Attributes:
+    try:
+        frame = _decode(message.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    meta = frame.meta or _ContractMeta()
+    made: Attributes = {}
+    for name, value in (
+        ("bq-job", frame.job),
+        ("bq-trace-id", frame.trace_id),
+        ("bq-message-id", meta.id),
+        ("bq-source-lang", meta.lang),
+    ):
+        if isinstance(value, str) and value and not FORBIDDEN.search(value):
+            made[name] = _text(value)
+    for name, value in (("bq-schema-version", meta.schema_version), ("bq-created-at", meta.created_at)):
+        if type(value) is int:
+            made[name] = {"DataType": "Number", "StringValue": str(value)}
+    return made
+
+
+def _add_headers(attributes: Attributes, headers: Any, *, strict: bool) -> None:
+    """Add headers as far as there is room; a copy (not ``strict``) leaves out those that SQS refuses."""
+    for name, value in headers:
+        if name in CONTRACT or len(attributes) >= MAX_ATTRIBUTES:
+            continue
+        if not _NAME.fullmatch(name) or not value or FORBIDDEN.search(value):
+            if strict:
+                raise ValueError(
+                    f"the header {name} is not one that Amazon SQS carries: a name has letters, digits, _, - and "
+                    "dots, and a value is not empty"
+                )
+            continue
+        attributes[name] = _text(value)
+
+
+def _text(value: str) -> dict[str, Any]:
+    return {"DataType": "String", "StringValue": value}
+
+
+def _sendable(attribute: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: attribute[name] for name in ("DataType", "StringValue", "BinaryValue") if name in attribute}
+
+
+def _identifier(text: str) -> str:
+    return text if _IDENTIFIER.fullmatch(text) else sha256(text.encode()).hexdigest()
+
+
+def _unsupported(attribute: Mapping[str, Any] | None) -> str | None:
+    """The declared schema version, unless it is 1 or blank; see babelqueue's version gate."""
+    value = None if attribute is None else attribute.get("StringValue")
+    if value is None or not str(value).strip(_BLANK) or value == "1":
+        return None
+    return str(value)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+
+
+def entries(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Entries of one batch, each with its position as its id."""
+    return [{"Id": str(position), **made} for position, made in enumerate(messages)]

@@ -1,0 +1,123 @@
+"""Sends messages in native batches, several at once; those of one message group one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from app.brokers.batching import batches, send_batches
+from app.brokers.binding import Outcome, Outgoing
+from app.brokers.sqs.client import SqsClient
+from app.brokers.sqs.errors import entry_error
+from app.brokers.sqs.message import entries, size_of
+from app.brokers.sqs.queue import SqsQueue
+from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.runtime import turns
+
+MAX_ENTRIES = 10
+"""https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessageBatch.html"""
+
+MAX_CALLS = 4
+"""Calls in flight of one publish or one settle. More do not raise the rate: the time goes into their CPU."""
+
+_LEAST_SECONDS = 0.05
+
+Entry = dict[str, Any]
+_Made = tuple[int, Entry]
+"""The position of a message, and its entry."""
+
+
+async def publish(
+    client: SqsClient,
+    queue: SqsQueue,
+    messages: Sequence[Outgoing],
+    make: Callable[[SqsQueue, Outgoing], Entry],
+    max_bytes: int,
+) -> list[Outcome]:
+    """Write ``messages``, each as ``make`` makes it; one outcome per message, in order.
+
+    A FIFO queue gets at most one message of a group in a call. When it fails, no later message of the group is
+    written, so that none overtakes it.
+    """
+    outcomes: list[Outcome] = [None] * len(messages)
+    ready: list[_Made] = []
+    for position, made in enumerate(await turns.mapped(lambda each: _made(client, queue, each, make), messages, _size)):
+        if isinstance(made, BabelgateError):
+            outcomes[position] = made
+        elif (size := size_of(made)) > max_bytes:
+            outcomes[position] = BodyTooLarge(actual=size, limit=max_bytes)
+        else:
+            ready.append((position, made))
+    if not ready:
+        return outcomes
+    until = asyncio.get_running_loop().time() + client.timeout_seconds
+    url = await client.url(queue)
+
+    async def send(batch: Sequence[_Made]) -> list[Outcome]:
+        return await _send(client, url, [made for _, made in batch], until)
+
+    if queue.fifo:
+        await _send_in_order(client.broker, ready, send, max_bytes, outcomes)
+        return outcomes
+    parts = list(batches(ready, MAX_ENTRIES, max_bytes, lambda each: size_of(each[1])))
+    for (position, _), outcome in zip(ready, await send_batches(parts, send, MAX_CALLS), strict=True):
+        outcomes[position] = outcome
+    return outcomes
+
+
+async def _send_in_order(
+    broker: str, ready: Sequence[_Made], send: Any, max_bytes: int, outcomes: list[Outcome]
+) -> None:
+    """Send in rounds. A round has the next message of each group whose messages were all written so far."""
+    groups: dict[str, deque[_Made]] = {}
+    for each in ready:
+        groups.setdefault(each[1]["MessageGroupId"], deque()).append(each)
+    while groups:
+        heads = [waiting.popleft() for waiting in groups.values()]
+        parts = list(batches(heads, MAX_ENTRIES, max_bytes, lambda each: size_of(each[1])))
+        results = await send_batches(parts, send, MAX_CALLS)
+        for (position, made), outcome in zip(heads, results, strict=True):
+            outcomes[position] = outcome
+            group = made["MessageGroupId"]
+            if outcome is not None:
+                reason = "an earlier message of the same message group failed, so this one was not sent"
+                for later, _ in groups[group]:
+                    outcomes[later] = BrokerUnavailable(broker, reason)
+                groups[group].clear()
+            if not groups[group]:
+                del groups[group]
+
+
+async def _send(client: SqsClient, url: str, made: Sequence[Entry], until: float) -> list[Outcome]:
+    left = until - asyncio.get_running_loop().time()
+    if left < _LEAST_SECONDS:
+        reason = f"the calls before this one took the {client.timeout_seconds:g} s of the whole publish"
+        raise BrokerUnavailable(client.broker, reason)
+    answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=entries(made))
+    return outcomes_of(client.broker, answer, len(made))
+
+
+def outcomes_of(broker: str, answer: Mapping[str, Any], count: int) -> list[Outcome]:
+    """The outcomes of the ``count`` entries of a batch, by their ids."""
+    missing = OutcomeUnknown(broker, "the answer does not name this entry of the batch")
+    outcomes: list[Outcome] = [missing] * count
+    for each in answer.get("Successful", ()):
+        outcomes[int(each["Id"])] = None
+    for each in answer.get("Failed", ()):
+        outcomes[int(each["Id"])] = entry_error(each, broker)
+    return outcomes
+
+
+def _made(
+    client: SqsClient, queue: SqsQueue, message: Outgoing, make: Callable[[SqsQueue, Outgoing], Entry]
+) -> Entry | BabelgateError:
+    try:
+        return make(queue, message)
+    except ValueError as error:
+        return BrokerRejected(client.broker, str(error))
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body)

@@ -1,0 +1,208 @@
+"""Ends and changes leases by receipt handle, in native batches that concurrent callers share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from app.brokers.batcher import Batcher
+from app.brokers.batching import batches, send_batches
+from app.brokers.binding import Delivery, Outcome
+from app.brokers.sqs.client import SqsClient
+from app.brokers.sqs.message import Read
+from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
+from app.brokers.sqs.queue import SqsQueue
+from app.clock import Clock
+from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
+
+MAX_LEASE_SECONDS = 43_200
+"""12 hours from the first receive, all extends included:
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html"""
+
+_PROOF_SECONDS = 30
+"""The visibility that proves a lease before the message is deleted."""
+
+_REMEMBERED = 100_000
+_MAX_BATCHERS = 10_000
+_COALESCED = 100
+_BEYOND = "beyond the limit"
+"""In Amazon's error of a visibility past the 12 hours: "Total VisibilityTimeout … is beyond the limit"."""
+
+
+class ReceiptHandle(Struct, frozen=True):
+    """What a handle holds: the id of the message, the receipt handle, the deadline of the lease in Unix ms, and the
+    number of the receive.
+
+    Extends move the deadline; the handle stays.
+    """
+
+    message_id: str
+    receipt: str
+    deadline: int
+    count: int
+
+    @property
+    def handle(self) -> str:
+        """The text form: deadline and number in hexadecimal, message id and receipt handle."""
+        return f"{self.deadline:x} {self.count:x} {self.message_id} {self.receipt}"
+
+
+def receipt_of(handle: str) -> ReceiptHandle | None:
+    """The receipt in ``handle``; None for a malformed one."""
+    parts = handle.split(" ", 3)
+    try:
+        return ReceiptHandle(parts[2], parts[3], int(parts[0], 16), int(parts[1], 16))
+    except (ValueError, IndexError):
+        return None
+
+
+class SqsSettler:
+    """Settles the messages of one broker.
+
+    A handle of a message that this process has received again is lost. After the deadline that this process knows, the
+    lease may have been extended by another one: only a change of the visibility, which Amazon refuses for a message
+    that is not in flight, proves it.
+    """
+
+    def __init__(self, client: SqsClient, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._latest: OrderedDict[str, ReceiptHandle] = OrderedDict()
+        self._changes: dict[str, Batcher[tuple[str, int], Outcome]] = {}
+
+    def delivery(self, found: Read, lease_seconds: int, received_at: int) -> Delivery:
+        """The delivery of a message that was received at ``received_at`` (Unix ms), hidden for ``lease_seconds``."""
+        deadline = received_at + lease_seconds * 1000
+        receipt = ReceiptHandle(found.message_id, found.receipt, deadline, found.count)
+        self._remember(receipt)
+        return Delivery(
+            found.body,
+            receipt.handle,
+            deadline,
+            found.headers,
+            found.count,
+            found.count > 1,
+            found.carried,
+            unsupported_version=found.version,
+        )
+
+    async def ack(self, queue: SqsQueue, handles: Sequence[str]) -> list[Outcome]:
+        """Delete the messages, after a proof of the leases whose deadline has passed."""
+
+        async def delete(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
+            url = await self._client.url(queue)
+            entries = [{"Id": str(n), "ReceiptHandle": each.receipt} for n, each in enumerate(receipts)]
+            answer = await self._client.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)
+            return outcomes_of(self._client.broker, answer, len(receipts))
+
+        async def delete_all(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
+            parts = list(batches(receipts, MAX_ENTRIES))
+            return await send_batches(parts, delete, MAX_CALLS)
+
+        now = self._clock()
+
+        async def prove_and_delete(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
+            late = [each for each in receipts if each.deadline <= now]
+            proofs = await self._change(queue, [(each.receipt, _PROOF_SECONDS) for each in late]) if late else ()
+            lost = {each: proof for each, proof in zip(late, proofs, strict=True) if proof is not None}
+            alive = [each for each in receipts if each not in lost]
+            done = dict(zip(alive, await delete_all(alive) if alive else (), strict=True))
+            return [lost.get(each) or done.get(each) for each in receipts]
+
+        return await self._each(handles, prove_and_delete)
+
+    async def release(self, queue: SqsQueue, handles: Sequence[str], delay_seconds: float) -> list[Outcome]:
+        """Show the messages again after ``delay_seconds``, rounded up to whole seconds."""
+        seconds = whole_seconds(delay_seconds)
+
+        async def show(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
+            outcomes = await self._change(queue, [(each.receipt, seconds) for each in receipts])
+            return [_in_words(each, "delay_too_long", "/delay_seconds") for each in outcomes]
+
+        return await self._each(handles, show)
+
+    async def extend(self, queue: SqsQueue, handles: Sequence[str], lease_seconds: float) -> list[int | BabelgateError]:
+        """Hide the messages for ``lease_seconds`` from now, rounded up to whole seconds; the new deadlines."""
+        seconds = max(whole_seconds(lease_seconds), 1)
+        deadline = self._clock() + seconds * 1000
+
+        async def hide(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
+            outcomes = await self._change(queue, [(each.receipt, seconds) for each in receipts])
+            return [_in_words(each, "lease_too_long", "/lease_seconds") for each in outcomes]
+
+        outcomes = await self._each(handles, hide)
+        for handle, outcome in zip(handles, outcomes, strict=True):
+            if outcome is None and (found := receipt_of(handle)) is not None:
+                self._remember(replace(found, deadline=deadline))
+        return [deadline if each is None else each for each in outcomes]
+
+    async def show_again(self, queue: SqsQueue, receipts: Sequence[str]) -> list[Outcome]:
+        """Make messages visible now."""
+        return await self._change(queue, [(receipt, 0) for receipt in receipts])
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        for batcher in list(self._changes.values()):
+            await batcher.idle()
+
+    async def _each(
+        self, handles: Sequence[str], act: Callable[[Sequence[ReceiptHandle]], Awaitable[Sequence[Outcome]]]
+    ) -> list[Outcome]:
+        """One outcome per handle: LeaseLost for those that are malformed or outdated. A repeated handle acts once."""
+        receipts = [self._current(handle) for handle in handles]
+        unique = list(dict.fromkeys(each for each in receipts if each is not None))
+        outcomes = dict(zip(unique, await act(unique) if unique else (), strict=True))
+        return [LeaseLost() if each is None else outcomes[each] for each in receipts]
+
+    def _current(self, handle: str) -> ReceiptHandle | None:
+        """The receipt in ``handle`` as it is known here; None for a malformed one, or that of an earlier receive."""
+        found = receipt_of(handle)
+        if found is None or (known := self._latest.get(found.message_id)) is None:
+            return found
+        if known.receipt == found.receipt:
+            return known
+        return found if found.count > known.count else None
+
+    def _remember(self, receipt: ReceiptHandle) -> None:
+        self._latest[receipt.message_id] = receipt
+        self._latest.move_to_end(receipt.message_id)
+        if len(self._latest) > _REMEMBERED:
+            self._latest.popitem(last=False)
+
+    async def _change(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
+        """Set the visibility of messages: receipt handle and seconds each. Shares calls with other callers."""
+        batcher = self._changes.get(queue.name)
+        if batcher is None:
+            if len(self._changes) >= _MAX_BATCHERS:
+                self._changes = {name: each for name, each in self._changes.items() if each.busy}
+            batcher = self._changes[queue.name] = Batcher(lambda several: self._write(queue, several), _COALESCED)
+        return list(await asyncio.gather(*(batcher.submit(change) for change in changes)))
+
+    async def _write(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
+        url = await self._client.url(queue)
+
+        async def write(several: Sequence[tuple[str, int]]) -> list[Outcome]:
+            entries = [
+                {"Id": str(n), "ReceiptHandle": receipt, "VisibilityTimeout": seconds}
+                for n, (receipt, seconds) in enumerate(several)
+            ]
+            answer = await self._client.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)
+            return outcomes_of(self._client.broker, answer, len(several))
+
+        return await send_batches(list(batches(changes, MAX_ENTRIES)), write, MAX_CALLS)
+
+
+def whole_seconds(seconds: float) -> int:
+    """``seconds`` rounded up: SQS counts whole seconds, and a message must not come too early."""
+    return -int(-seconds // 1)
+
+
+def _in_words(outcome: Outcome, code: str, pointer: str) -> Outcome:
+    if outcome is None or _BEYOND not in str(outcome):
+        return outcome
+    reason = "Amazon SQS hides a message for at most 12 hours after it was received, all extends included."
+    return UnsupportedByBroker(code=code, pointer=pointer, reason=reason, maximum=MAX_LEASE_SECONDS)

@@ -1,0 +1,169 @@
+"""Amazon SQS as the tests have it: ElasticMQ and moto, two servers of its protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from app.brokers.projection import NativeHeader, NativeWrite
+from app.brokers.sqs.binding import SqsBinding, connect
+from app.brokers.sqs.message import FORBIDDEN
+from app.brokers.sqs.queue import SqsQueue, queue_of
+from app.clock import now_ms
+from tests.brokers.sqs.elasticmq import ElasticMq, elasticmq
+from tests.brokers.sqs.moto_server import MotoServer, moto_server
+from tests.harness.broker import ServerBroker, Variant
+
+# The credentials that every client of a local server finds in its environment.
+os.environ.setdefault("AWS_ACCESS_KEY_ID", "id")
+os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "a secret key")
+os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
+
+STANDARD = {"create": "missing"}
+
+
+@asynccontextmanager
+async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[SqsBinding]:
+    """An open binding, as one process has it."""
+    opened = connect("aws", url, {"timeout_seconds": 30} | dict(options or {}), now_ms)
+    try:
+        await opened.open()
+        yield opened
+    finally:
+        await opened.close()
+
+
+def client(port: int) -> Any:
+    """A plain client, as a foreign program or an operator would use."""
+    config = Config(retries={"total_max_attempts": 1}, read_timeout=60)
+    return boto3.client("sqs", endpoint_url=f"http://127.0.0.1:{port}", region_name="us-east-1", config=config)
+
+
+def url_of(sqs: Any, queue: SqsQueue) -> str:
+    """The URL of a queue, which is created if it is missing."""
+    try:
+        return str(sqs.get_queue_url(QueueName=queue.name)["QueueUrl"])
+    except ClientError:
+        attributes = {"FifoQueue": "true"} if queue.fifo else {}
+        return str(sqs.create_queue(QueueName=queue.name, Attributes=attributes)["QueueUrl"])
+
+
+def take_all(sqs: Any, url: str) -> list[dict[str, Any]]:
+    """All visible messages of a queue, oldest first; they are visible again afterwards."""
+    taken: dict[str, dict[str, Any]] = {}
+    while found := sqs.receive_message(
+        QueueUrl=url,
+        MaxNumberOfMessages=10,
+        VisibilityTimeout=60,
+        WaitTimeSeconds=0,
+        AttributeNames=["All"],
+        MessageAttributeNames=["All"],
+    ).get("Messages"):
+        taken |= {each["MessageId"]: each for each in found}
+    for each in taken.values():
+        sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=each["ReceiptHandle"], VisibilityTimeout=0)
+    return sorted(taken.values(), key=lambda each: int(each["Attributes"]["SentTimestamp"]))
+
+
+class SqsBroker(ServerBroker):
+    """Standard queues on ElasticMQ."""
+
+    kind = "sqs"
+    sample = "sqs://us-east-1"
+    name = "aws"
+    untold = frozenset({"expiries"})
+    counted_in_body = frozenset()
+    counts_give_backs = True
+    settles_late = True
+    repeats_acks = False
+    purges_leased = True
+    hides_delayed_retries = True
+    far_delay = 1.5
+    server: ElasticMq
+
+    def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
+        super().__init__(server, queue_options)
+        self.header_options = self.queue_options
+
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:
+        return elasticmq()
+
+    def carries(self, body: bytes) -> bool:
+        """A body is a text of at least one character, without most control characters."""
+        with contextlib.suppress(UnicodeDecodeError):
+            return bool(body) and not FORBIDDEN.search(body.decode())
+        return False
+
+    async def inject(self, queue: str, *bodies: bytes) -> None:
+        await asyncio.to_thread(self._inject, queue, bodies)
+
+    async def stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        return await asyncio.to_thread(self._stored, queue, delayed)
+
+    async def dead(self, queue: str) -> Sequence[bytes]:
+        return await asyncio.to_thread(self._dead, queue)
+
+    def _queue(self, queue: str) -> SqsQueue:
+        return queue_of(queue, self.queue_options)
+
+    def _inject(self, queue: str, bodies: Sequence[bytes]) -> None:
+        sqs = client(self.server.port)
+        url = url_of(sqs, self._queue(queue))
+        for body in bodies:
+            sqs.send_message(QueueUrl=url, MessageBody=body.decode())
+
+    def _stored(self, queue: str, delayed: bool) -> Sequence[NativeWrite]:
+        target = self._queue(queue)
+        sqs = client(self.server.port)
+        url = url_of(sqs, target)
+        fields: dict[str, Any] = {}
+        if delayed:
+            # SQS shows no delayed message.
+            fields["DelaySeconds"] = math.ceil(self.far_delay)
+            count = "ApproximateNumberOfMessagesDelayed"
+            while int(sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[count])["Attributes"][count]):
+                time.sleep(0.05)
+        return [_write(target.name, fields, each) for each in take_all(sqs, url)]
+
+    def _dead(self, queue: str) -> Sequence[bytes]:
+        sqs = client(self.server.port)
+        return [each["Body"].encode() for each in take_all(sqs, url_of(sqs, self._queue(queue).dead))]
+
+
+def _write(queue: str, fields: Mapping[str, Any], message: Mapping[str, Any]) -> NativeWrite:
+    headers = {
+        name: NativeHeader(each["DataType"], each.get("StringValue"))
+        for name, each in message.get("MessageAttributes", {}).items()
+    }
+    return NativeWrite("SendMessageBatch", {"queue": queue}, fields, headers, message["Body"].encode())
+
+
+class MotoBroker(SqsBroker):
+    """Standard queues on moto."""
+
+    repeats_acks = True
+    takes_old_receipts = True
+    crowd = 190
+    server: MotoServer  # type: ignore[assignment]
+
+    @staticmethod
+    def serve(directory: Path, *, durable: bool = False) -> AbstractContextManager[Any]:
+        return moto_server()
+
+
+VARIANTS = (
+    Variant("sqs", SqsBroker, STANDARD, "Amazon SQS"),
+    Variant("sqs-moto", MotoBroker, STANDARD),
+)
