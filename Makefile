@@ -115,7 +115,7 @@ docs: .venv/installed openapi
 
 # The lock files hold versions and hashes, and name no registry.
 lock:
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra otlp --extra journal -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
