@@ -1,0 +1,41 @@
+"""Runs the emulator: ``python -m tests.brokers.servicebus.emulator --port P --control C --data FILE``."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import signal
+from pathlib import Path
+
+import uvloop
+
+from tests.brokers.servicebus.emulator.broker import Broker
+from tests.brokers.servicebus.emulator.connection import Connection
+
+
+async def _serve(port: int, control: int, data: Path) -> None:
+    loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    broker = Broker(data)
+    gc.freeze()
+    server = await loop.create_server(lambda: Connection(broker), "127.0.0.1", port, reuse_address=True, backlog=1024)
+    await stopped.wait()
+    server.close()
+    broker.store.close()
+
+
+def main() -> None:
+    """Serve until SIGTERM."""
+    parser = argparse.ArgumentParser(prog="python -m tests.brokers.servicebus.emulator")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--control", type=int, required=True)
+    parser.add_argument("--data", type=Path, required=True)
+    arguments = parser.parse_args()
+    uvloop.run(_serve(arguments.port, arguments.control, arguments.data))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The parts of qpid-proton's C engine that the emulator uses, without the Python objects around them.
+
+proton's Python classes decode delivery tags as UTF-8 and cost most of the time of a transfer; the C functions below are
+the same engine.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cproton  # type: ignore[import-untyped]
+
+from tests.brokers.servicebus.emulator.codec import NULL, Value, decode, encode
+
+lib: Any = cproton.lib
+ffi: Any = cproton.ffi
+
+_from_buffer = ffi.from_buffer
+_buffer = ffi.buffer
+_NULL = ffi.NULL
+_INFO = encode(("map", [(("symbol", "emulator"), ("boolean", True))]))
+
+ACCEPTED, REJECTED = cproton.PN_ACCEPTED, cproton.PN_REJECTED
+RELEASED, MODIFIED = cproton.PN_RELEASED, cproton.PN_MODIFIED
+SETTLED_BY_SENDER = cproton.PN_SND_SETTLED
+
+
+def events(collector: Any) -> Any:
+    """The next event; None if there is none. It is valid until :func:`pop`."""
+    event = lib.pn_collector_peek(collector)
+    return None if event == _NULL else event
+
+
+def push(transport: Any, data: bytes) -> int:
+    """Give received bytes to the engine; returns how many it took, negative when it takes no more."""
+    capacity = lib.pn_transport_capacity(transport)
+    if capacity <= 0:
+        return -1 if capacity < 0 else 0
+    part = data[:capacity]
+    taken: int = lib.pn_transport_push(transport, _from_buffer(part), len(part))
+    return taken
+
+
+def pull(transport: Any) -> bytes | None:
+    """Bytes to send; None at the end of the stream."""
+    pending = lib.pn_transport_pending(transport)
+    if pending <= 0:
+        return None if pending < 0 else b""
+    room = bytearray(pending)
+    size = lib.pn_transport_peek(transport, _from_buffer(room), pending)
+    lib.pn_transport_pop(transport, size)
+    return bytes(room[:size])
+
+
+def receive(link: Any, delivery: Any) -> bytes:
+    """The bytes of a complete delivery; the link goes on to the next one."""
+    room = bytearray(max(1, lib.pn_delivery_pending(delivery)))
+    size = lib.pn_link_recv(link, _from_buffer(room), len(room))
+    lib.pn_link_advance(link)
+    return bytes(room[:size]) if size > 0 else b""
+
+
+def send(link: Any, tag: bytes, data: bytes, *, settled: bool) -> None:
+    """Transfer a message."""
+    delivery = lib.pn_delivery(link, (len(tag), _from_buffer(tag)))
+    lib.pn_link_send(link, _from_buffer(data), len(data))
+    lib.pn_link_advance(link)
+    if settled:
+        lib.pn_delivery_settle(delivery)
+
+
+def tag(delivery: Any) -> bytes:
+    """A delivery's tag."""
+    raw = lib.pn_delivery_tag(delivery)
+    return bytes(_buffer(raw.start, raw.size))
+
+
+def text(pointer: Any) -> str:
+    """A C string; empty for none."""
+    return "" if pointer == _NULL else ffi.string(pointer).decode()
+
+
+def read(data: Any) -> Value:
+    """The value that the engine decoded into ``data``."""
+    size = lib.pn_data_encoded_size(data)
+    if size <= 0:
+        return NULL
+    room = bytearray(size)
+    lib.pn_data_encode(data, _from_buffer(room), size)
+    return decode(bytes(room))[0]
+
+
+def write(data: Any, value: Value) -> None:
+    """Set what the engine is to encode."""
+    raw = encode(value)
+    lib.pn_data_clear(data)
+    lib.pn_data_decode(data, _from_buffer(raw), len(raw))
+
+
+def set_condition(condition: Any, name: str, description: str) -> None:
+    """Set an error; with an info map, which the SDK requires."""
+    lib.pn_condition_set_name(condition, name.encode())
+    lib.pn_condition_set_description(condition, description.encode())
+    info = lib.pn_condition_info(condition)
+    lib.pn_data_clear(info)
+    lib.pn_data_decode(info, _from_buffer(_INFO), len(_INFO))
+
+
+def accept(delivery: Any) -> None:
+    """Settle a received delivery as accepted."""
+    lib.pn_delivery_update(delivery, ACCEPTED)
+    lib.pn_delivery_settle(delivery)
+
+
+def reject(delivery: Any, name: str, description: str) -> None:
+    """Settle a delivery as rejected with an error."""
+    set_condition(lib.pn_disposition_condition(lib.pn_delivery_local(delivery)), name, description)
+    lib.pn_delivery_update(delivery, REJECTED)
+    lib.pn_delivery_settle(delivery)
+
+
+def echo(delivery: Any, outcome: int, *, failed: bool, undeliverable: bool) -> None:
+    """Settle a delivery with the outcome that the receiver named."""
+    if outcome == MODIFIED:
+        local = lib.pn_delivery_local(delivery)
+        lib.pn_disposition_set_failed(local, failed)
+        lib.pn_disposition_set_undeliverable(local, undeliverable)
+    lib.pn_delivery_update(delivery, outcome)
+    lib.pn_delivery_settle(delivery)
