@@ -10,8 +10,10 @@ from pathlib import Path
 
 import uvloop
 
+from tests.brokers.servicebus.emulator import web
 from tests.brokers.servicebus.emulator.broker import Broker
 from tests.brokers.servicebus.emulator.connection import Connection
+from tests.brokers.servicebus.emulator.control import Control
 
 
 async def _serve(port: int, control: int, data: Path) -> None:
@@ -22,7 +24,9 @@ async def _serve(port: int, control: int, data: Path) -> None:
     broker = Broker(data)
     gc.freeze()
     server = await loop.create_server(lambda: Connection(broker), "127.0.0.1", port, reuse_address=True, backlog=1024)
+    described = await web.serve(control, Control(broker).answer)
     await stopped.wait()
+    described.close()
     server.close()
     broker.store.close()
 

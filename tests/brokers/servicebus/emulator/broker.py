@@ -280,5 +280,6 @@ class Broker:
         return False
 
     def _window_ends(self, queue: Queue, key: str) -> None:
-        if queue.duplicates.get(key, 0) <= self.now() and queue.duplicates.pop(key, None):
+        if 0 < queue.duplicates.get(key, 0) <= self.now():
+            del queue.duplicates[key]
             self.store.remove_duplicate(queue, key)

@@ -154,15 +154,6 @@ def skip(data: bytes, position: int) -> int:
     return position + 1 + width
 
 
-def elements(data: bytes, position: int) -> tuple[int, int]:
-    """The number of elements of the list or map at ``position``, and where the first one begins."""
-    code = data[position]
-    if code == 0x45:
-        return 0, position + 1
-    _, position = _size(data, position + 1, code)
-    return _size(data, position, code)
-
-
 def _encode_bytes(short: int, long: int) -> Callable[[bytes], bytes]:
     def encoder(raw: bytes) -> bytes:
         if len(raw) < 256:

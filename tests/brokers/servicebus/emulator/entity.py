@@ -128,11 +128,11 @@ class Entity:
                         break
                     self._deliver(link, message, now)
         else:
-            while self.ready and (link := self._with_credit()) is not None:
+            while self.ready and (ready := self._with_credit()) is not None:
                 message = self._take(self.ready, now)
                 if message is None:
                     break
-                self._deliver(link, message, now)
+                self._deliver(ready, message, now)
         for link in self.receivers:
             link.end_drain()
 

@@ -60,6 +60,14 @@ class Link:
             refuse(self.impl, condition, description)
             self.connection.touch()
 
+    def attach(self) -> None:
+        """Answer the attach, or refuse it."""
+        raise NotImplementedError
+
+    def told(self) -> dict[str, Any]:
+        """The link as the control API reports it."""
+        raise NotImplementedError
+
     def closed(self) -> None:
         """The link is no more."""
         self.open = False

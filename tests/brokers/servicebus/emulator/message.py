@@ -7,7 +7,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.brokers.servicebus.emulator.codec import Malformed, Value, compound, decode, elements, encode, skip
+from tests.brokers.servicebus.emulator.codec import Malformed, Value, compound, decode, encode, skip
 
 if TYPE_CHECKING:
     from tests.brokers.servicebus.emulator.entity import Entity
@@ -59,9 +59,9 @@ _BROKERS = frozenset(
 class Message:
     """One stored message. Times are milliseconds of the broker's clock.
 
-    ``raw`` is the encoded message as its sender wrote it. ``due`` is when a scheduled message becomes active, ``expires``
-    when its time to live ends; 0 is never. ``token`` is the lock token while it is locked, and ``holder`` the link that
-    locked it.
+    ``raw`` is the encoded message as its sender wrote it. ``due`` is when a scheduled message becomes active,
+    ``expires`` when its time to live ends; 0 is never. ``token`` is the lock token while it is locked, and ``holder``
+    the link that locked it.
     """
 
     __slots__ = (
