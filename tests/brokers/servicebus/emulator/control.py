@@ -163,6 +163,7 @@ class Control:
             "links": [link.told() for link in self._links(entity)],
             "counters": dict(entity.counts),
             "locks": len(entity.tokens),
+            "held": len(entity.held),
         }
 
     def _add_fault(self, given: Mapping[str, Any]) -> Any:
