@@ -23,6 +23,7 @@ _INFO = encode(("map", [(("symbol", "emulator"), ("boolean", True))]))
 ACCEPTED, REJECTED = cproton.PN_ACCEPTED, cproton.PN_REJECTED
 RELEASED, MODIFIED = cproton.PN_RELEASED, cproton.PN_MODIFIED
 SETTLED_BY_SENDER = cproton.PN_SND_SETTLED
+NO_TERMINUS = cproton.PN_UNSPECIFIED
 
 
 def events(collector: Any) -> Any:
@@ -78,6 +79,11 @@ def tag(delivery: Any) -> bytes:
 def text(pointer: Any) -> str:
     """A C string; empty for none."""
     return "" if pointer == _NULL else ffi.string(pointer).decode()
+
+
+def is_open(link: Any) -> bool:
+    """Whether this end has attached the link."""
+    return bool(lib.pn_link_state(link) & cproton.PN_LOCAL_ACTIVE)
 
 
 def read(data: Any) -> Value:

@@ -79,6 +79,9 @@ class Link:
 def refuse(impl: Any, condition: str, description: str) -> None:
     """Close a link with an error; without a source and a target if it is not open."""
     engine.set_condition(lib.pn_link_condition(impl), condition, description)
+    for terminus in (lib.pn_link_source(impl), lib.pn_link_target(impl)):
+        if not engine.is_open(impl):
+            lib.pn_terminus_set_type(terminus, engine.NO_TERMINUS)
     lib.pn_link_open(impl)
     lib.pn_link_close(impl)
 
