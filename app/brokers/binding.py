@@ -76,6 +76,9 @@ class Outgoing(Struct, frozen=True):
     ``dedup_id``: the broker may drop a second message with it; None for a message that may repeat another one, as a
     redriven one does.
 
+    ``properties``: broker properties to set, all of them among ``BrokerCapabilities.broker_properties``, in the types
+    of :func:`app.envelope.broker_properties.read_properties`. A copy has none: ``carried`` keeps those of the delivery.
+
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
     ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then come from
     another queue of the same broker.
@@ -89,6 +92,7 @@ class Outgoing(Struct, frozen=True):
     failure: LastFailure | None = None
     carried: Any = None
     is_envelope: bool = True
+    properties: Mapping[str, Any] = {}
 
 
 class Delivery(Struct, frozen=True):
@@ -101,7 +105,8 @@ class Delivery(Struct, frozen=True):
     that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
     keeps the leases and can report that. ``expired_before``: some lease of it expired earlier and was reported then.
     ``unsupported_version``: the schema version that a native property declares, where it is another one than 1. The
-    body is then not decoded, but dead-lettered byte for byte.
+    body is then not decoded, but dead-lettered byte for byte. ``properties``: broker properties of the message, by
+    Microsoft's names and as JSON values; times as :func:`app.envelope.broker_properties.http_date` formats them.
     """
 
     body: bytes
@@ -114,6 +119,7 @@ class Delivery(Struct, frozen=True):
     expired: bool = False
     expired_before: bool = False
     unsupported_version: str | None = None
+    properties: Mapping[str, Any] = {}
 
 
 class Peeked(Struct, frozen=True):
@@ -171,10 +177,12 @@ class BrokerCapabilities:
 
     ``native_release``: ``release`` supports delays and counts failures. Without it, ``release`` gives back at once and
     uncounted; for the rest the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
+    ``native_release_delays`` False: so it does for a release with a delay alone.
 
-    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection as long as it is open. The
-    receiver then keeps deadline and body, the gateway never calls ``extend``, ``max_lease_seconds`` bounds a lease with
-    all its extends, and the binding is :class:`Outstanding`.
+    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection as long as it is open, or
+    where the broker locks a message for a time of its own. The receiver then keeps deadline and body,
+    ``max_lease_seconds`` bounds a lease with all its extends, and the binding is :class:`Outstanding`. The gateway
+    calls ``extend`` only where ``ack_scope`` is ``anywhere``, and only for a lease of a process that has ended.
 
     ``max_batch``: the most items of one call of any method that takes a sequence.
 
@@ -182,6 +190,8 @@ class BrokerCapabilities:
     properties, too; ``None``: no bound but that of the body.
 
     ``max_headers``: the most headers of a publish; ``None``: no bound.
+
+    ``broker_properties``: the names of :data:`app.envelope.broker_properties.WRITABLE` that a publish may set.
 
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
     :class:`PublishesDeadLetters` does. Where the broker keeps the leases, the process that received a message then
@@ -203,6 +213,8 @@ class BrokerCapabilities:
     max_property_bytes: int | None = None
     max_headers: int | None = None
     native_dead_letter: bool = True
+    native_release_delays: bool = True
+    broker_properties: frozenset[str] = frozenset()
 
 
 class Binding(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from app.errors import BrokerError, BrokerUnavailable
@@ -29,7 +29,10 @@ async def finished(future: asyncio.Future[Any], seconds: float) -> bool:
 
 
 async def within(
-    seconds: float, broker: str, call: Coroutine[Any, Any, Result], late: type[BrokerError] = BrokerUnavailable
+    seconds: float,
+    broker: str,
+    call: Coroutine[Any, Any, Result],
+    late: Callable[[str, str], BrokerError] = BrokerUnavailable,
 ) -> Result:
     """The result of ``call``, or its error. Raises ``late`` when it has none within ``seconds``.
 
@@ -43,7 +46,7 @@ async def within(
             return task.result()
     finally:
         task.cancel()
-    raise late(broker=broker, reason=f"no answer within {seconds:g} s")
+    raise late(broker, f"no answer within {seconds:g} s")
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

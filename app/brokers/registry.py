@@ -41,6 +41,7 @@ SCHEMES: Mapping[str, Driver] = {
     "amqp": _RABBITMQ,
     "amqps": _RABBITMQ,
     "sqs": _SQS,
+    "servicebus": Driver("servicebus", "servicebus"),
     "redis+sentinel": _REDIS,
     "redis+cluster": _REDIS,
 }

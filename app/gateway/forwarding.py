@@ -1,8 +1,8 @@
 """Forwards settlements to the replicas that own the leases, and merges their answers.
 
 On a broker that binds a delivery to a connection, only the replica that handed it out can settle it. A token names that
-replica, its owner. Tokens of other owners are forwarded, to all owners at once. Where any replica can settle but a
-dead letter is a copy, only what dead-letters is forwarded: the owner has the body.
+replica, its owner. Tokens of other owners are forwarded, to all owners at once. Where any replica can settle, only what
+needs the body, or the lease that the owner keeps, is forwarded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from app.gateway.ack_tokens import TokenSealer
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
-from app.gateway.settle import Settler, check, dead_letters
+from app.gateway.settle import Settler, check, needs_receiver
 from app.observe.events import Event, Observe
 
 Answer = Sequence[SettleResult] | BabelgateError
@@ -102,13 +102,14 @@ class Forwarding:
         self, runtime: QueueRuntime, settlement: Settlement, forwarder: Forwarder, traceparent: str | None = None
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
+        is_anywhere = route.capabilities.ack_scope == "anywhere"
 
         def owner(token: str, request: Request) -> str:
             try:
                 lease = self._sealer.open(token, route.queue)
             except InvalidAckToken:
                 return self._incarnation
-            if route.capabilities.ack_scope == "anywhere" and not dead_letters(route, lease, request):
+            if is_anywhere and not needs_receiver(route, lease, request):
                 return self._incarnation
             return lease.receiver
 
@@ -118,7 +119,10 @@ class Forwarding:
                     return await self._settler.settle(runtime, part)
                 return await forwarder.settle(owner, route, part, traceparent)
             except LeaseLost as error:
-                # The owner does not exist, so this process reports the lost leases.
+                # The owner does not exist.
+                if is_anywhere:
+                    return await self._settled_for(runtime, part)
+                # So this process reports the lost leases.
                 self._report_lost(route, sum(of.count(owner) for of in owners.values()))
                 return error
             except BabelgateError as error:
@@ -131,6 +135,13 @@ class Forwarding:
         check(route, settlement)
         answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
         return owners, merge(owners, answers)
+
+    async def _settled_for(self, runtime: QueueRuntime, part: Settlement) -> Answer:
+        """Settle here what an owner that has ended would have settled, as far as that needs no body."""
+        try:
+            return await self._settler.settle(runtime, part)
+        except BabelgateError as error:
+            return error
 
     def _with_expired_as_lost(
         self, route: Route, settlement: Settlement, results: list[SettleResult]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,6 +30,9 @@ ATTEMPTS_EXHAUSTED = "attempts exhausted"
 them from another program, or the queue's ``max_attempts`` is lower than before."""
 
 log = get_logger("babelgate.keeping")
+
+Request = TypeVar("Request", LastFailure, DeadLetterRequest)
+"""Why a message is replaced by a copy."""
 
 EXPIRING = 100
 """Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
@@ -135,10 +138,11 @@ class BrokerLeaseManager:
 
 
 class GatewayLeaseManager:
-    """For brokers that bind a delivery to a connection: this process keeps deadlines and bodies.
+    """For brokers that keep no lease of a given duration: this process keeps deadlines and bodies.
 
     An operation that the broker lacks is replaced by a copy: publish it, wait for the confirm, ack the original. A
     process that stops before the ack leaves the message twice; it is never lost. An expired lease is a failed attempt.
+    Where the broker lets any process settle, this one settles for the others, too, as far as that needs no body.
     """
 
     def __init__(self, route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe) -> None:
@@ -147,7 +151,8 @@ class GatewayLeaseManager:
         self._limits = limits
         self._clock = clock
         self._observe = observe
-        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._due)
+        self._shared = route.capabilities.ack_scope == "anywhere"
+        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._due, shared=self._shared)
         self._expiring: asyncio.Task[None] | None = None
 
     @property
@@ -193,7 +198,13 @@ class GatewayLeaseManager:
     async def extend(self, handles: Sequence[str], lease_seconds: float) -> Sequence[int | BabelgateError]:
         found = await self._table.find(handles)
         deadline = self._clock() + round(lease_seconds * 1000)
-        return [LeaseLost() if held is None else self._prolong(held, deadline) for held in found]
+        elsewhere = [handle for handle in handles if self._shared and not self._table.is_known(handle)]
+        ends = iter(await self._binding.extend(self._native, elsewhere, lease_seconds) if elsewhere else ())
+        others = dict(zip(elsewhere, ends, strict=True))
+        return [
+            others.get(handle) or LeaseLost() if held is None else self._prolong(held, deadline)
+            for handle, held in zip(handles, found, strict=True)
+        ]
 
     async def idle(self) -> None:
         if self._expiring is not None:
@@ -261,10 +272,10 @@ class GatewayLeaseManager:
         return await self._binding.release(self._native, [held.handle for held in claimed], 0, failed=False)
 
     async def _again(self, failed: Sequence[tuple[HeldLease, LastFailure]], delay_seconds: float) -> Sequence[Outcome]:
-        if self._route.capabilities.native_release:
+        if self._route.releases_natively(delay_seconds):
             handles = [held.handle for held, _ in failed]
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
-        return await publish_again(self._route, failed, delay_seconds)
+        return await _of_those_held(failed, lambda several: publish_again(self._route, several, delay_seconds))
 
     async def _end_expired(self, claimed: Sequence[HeldLease], attempts: Sequence[int | None]) -> Sequence[Outcome]:
         """End expired leases: by a counted copy, else by returning the original uncounted.
@@ -301,7 +312,17 @@ class GatewayLeaseManager:
         if self._route.dead_letters_natively:
             dead_letters = offering(self._route, DeadLetters)
             return await dead_letters.dead_letter(self._native, [letter for _, letter in letters])
-        return await publish_dead_letters(self._route, letters)
+        return await _of_those_held(letters, lambda several: publish_dead_letters(self._route, several))
+
+
+async def _of_those_held(
+    requests: Sequence[tuple[HeldLease, Request]],
+    act: Callable[[Sequence[tuple[HeldLease, Request]]], Awaitable[Sequence[Outcome]]],
+) -> Sequence[Outcome]:
+    """One outcome each: that of ``act``, which needs the body, and LeaseLost where another process has it."""
+    held = [each for each in requests if not each[0].adopted]
+    outcomes = iter(await act(held) if held else ())
+    return [LeaseLost() if lease.adopted else next(outcomes) for lease, _ in requests]
 
 
 async def _outcomes_by_handle(held: Sequence[HeldLease], call: Awaitable[Sequence[Outcome]]) -> dict[str, Outcome]:

@@ -93,8 +93,8 @@ class LeaseTable:
     outstanding, the lease continues until its deadline. After the deadline it can only expire. ``due`` is called in
     the event loop when a lease has expired, and again only after :meth:`overdue` has returned all expired leases.
 
-    ``shared``: other processes settle these leases, too, and this one settles theirs. The broker then decides whether
-    a lease is over, and the end of each lease is remembered, not only of those acked.
+    ``shared``: other processes settle these leases, too, and this one settles theirs. The end of each lease is then
+    remembered, not only of those acked. ``late``: the broker decides whether a lease is over.
     """
 
     def __init__(
@@ -105,8 +105,10 @@ class LeaseTable:
         due: Callable[[], None],
         *,
         shared: bool = False,
+        late: bool = False,
     ) -> None:
         self._shared = shared
+        self._late = late
         self._usage = broker_usage
         self._clock = clock
         self._outstanding = outstanding
@@ -140,6 +142,10 @@ class LeaseTable:
         if held is not None:
             self.prolong(held, deadline)
 
+    def is_known(self, handle: str) -> bool:
+        """Whether this process holds the lease of ``handle``, or remembers its end."""
+        return handle in self._held or self.has_ended(handle)
+
     def has_ended(self, handle: str) -> bool:
         """Whether this process has ended the lease of ``handle``, as far as it remembers."""
         return self._usage.was_acked(handle) is not None
@@ -167,8 +173,8 @@ class LeaseTable:
     ) -> list[Outcome]:
         """One outcome per handle: that of ``act`` for held leases, LeaseLost for all others.
 
-        A lease past its deadline is LeaseLost unless ``expiring`` is set. Leases claimed by another settle are waited
-        for. ``act`` runs to its end even if the caller is cancelled.
+        A lease past its deadline is LeaseLost unless ``expiring`` is set, or the broker decides. Leases claimed by
+        another settle are waited for. ``act`` runs to its end even if the caller is cancelled.
         """
         outcomes: list[Outcome] = [None] * len(handles)
         left = list(range(len(handles)))
@@ -186,7 +192,7 @@ class LeaseTable:
                     outcomes[position] = None if acking and self._usage.was_acked(handle) else LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
-                elif held.is_over(now) and not expiring and not self._shared:
+                elif held.is_over(now) and not (expiring or self._late or held.adopted):
                     outcomes[position] = LeaseLost()
                 else:
                     held.claim, held.acking = asyncio.get_running_loop().create_future(), acking

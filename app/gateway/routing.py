@@ -103,7 +103,13 @@ class Route:
     @property
     def settles_elsewhere(self) -> bool:
         """Whether some settles of a delivery need the process that received it."""
-        return self.capabilities.ack_scope != "anywhere" or self.dead_letters_by_receiver
+        keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_keeper == "gateway"
+        return keeps or self.dead_letters_by_receiver
+
+    def releases_natively(self, delay_seconds: float) -> bool:
+        """Whether the broker itself makes a message available again after ``delay_seconds``, and counts the attempt."""
+        capabilities = self.capabilities
+        return capabilities.native_release and (capabilities.native_release_delays or delay_seconds <= 0)
 
     def outstanding(self, handles: Sequence[str]) -> Sequence[bool]:
         """Whether this process can still settle each delivery, as far as that is known here."""

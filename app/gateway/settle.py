@@ -100,8 +100,7 @@ class Settler:
             if dead_letters(route, lease, nack):
                 exhausted.append(position)
             else:
-                delay = route.policy.backoff(lease.attempts + 1) if nack.delay_seconds is None else nack.delay_seconds
-                by_delay[delay].append(position)
+                by_delay[_delay(route, lease, nack)].append(position)
         by_position: dict[int, TokenOutcome] = {}
         for delay, positions in by_delay.items():
             release = partial(_release, runtime, nack, delay)
@@ -178,6 +177,22 @@ def dead_letters(route: Route, lease: Lease, request: Nack | Reject | Extend | N
     if isinstance(request, Nack):
         return request.failed and lease.attempts + 1 >= route.policy.max_attempts
     return isinstance(request, Reject)
+
+
+def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend | None) -> bool:
+    """Whether ``request`` (None: an ack) needs the process that received the message, on a broker on which any process
+    can settle: it has the body, and where the gateway keeps the leases, the lease."""
+    if dead_letters(route, lease, request):
+        return not route.dead_letters_natively
+    if route.capabilities.lease_keeper == "broker":
+        return False
+    if isinstance(request, Nack):
+        return not request.failed or not route.releases_natively(_delay(route, lease, request))
+    return isinstance(request, Extend)
+
+
+def _delay(route: Route, lease: Lease, nack: Nack) -> float:
+    return route.policy.backoff(lease.attempts + 1) if nack.delay_seconds is None else nack.delay_seconds
 
 
 def _handles(leases: Sequence[Lease]) -> list[str]:

@@ -29,7 +29,7 @@ class SharedLeaseManager:
     def __init__(self, route: Route, broker_usage: BrokerUsage, clock: Clock) -> None:
         self._route = route
         self._binding, self._native = route.binding, route.native
-        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._drop_overdue, shared=True)
+        self._table = LeaseTable(broker_usage, clock, route.outstanding, self._drop_overdue, shared=True, late=True)
 
     @property
     def busy(self) -> bool:

@@ -45,6 +45,8 @@ class Broker(ABC):
     - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
+    - ``counts_leased``: the depth that it reports has the leased messages in it.
+    - ``peeks_leased``: a peek shows leased messages, too.
     - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
     - ``crowd``: the most waiting clients that it serves in the time of a test.
     - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
@@ -68,6 +70,8 @@ class Broker(ABC):
     repeats_acks: ClassVar[bool] = True
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False
+    counts_leased: ClassVar[bool] = False
+    peeks_leased: ClassVar[bool] = False
     hides_delayed_retries: ClassVar[bool] = False
     crowd: ClassVar[int] = 1000
     far_delay: ClassVar[float] = 3600.5
@@ -102,6 +106,8 @@ class Broker(ABC):
 
     def tells(self, stats: QueueStats, **counts: int) -> bool:
         """Whether ``stats`` says so, and nothing of what the broker cannot tell."""
+        if self.counts_leased and "depth" in counts:
+            counts["depth"] += counts.get("in_flight", 0)
         expected = {name: None if name in self.untold else count for name, count in counts.items()}
         return expected == {name: getattr(stats, name) for name in counts}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.clock import now_ms
+from app.clock import Clock, now_ms
 from app.errors import PurgeInProgress
 from app.gateway.authorization import ANYONE
 from app.gateway.maintenance import Maintenance
@@ -73,7 +73,7 @@ async def is_dead(process: Process, count: int = 1) -> list[DeadLetter]:
     return await process.dead()
 
 
-def keeper(process: Process, world: World) -> Maintenance:
+def keeper(process: Process, world: World, clock: Clock = now_ms) -> Maintenance:
     """The maintenance of the queue under test."""
 
     async def routes() -> list[Route]:
@@ -82,7 +82,7 @@ def keeper(process: Process, world: World) -> Maintenance:
     async def no_keys() -> None:
         """There are none."""
 
-    return Maintenance(routes, now_ms, no_keys)
+    return Maintenance(routes, clock, no_keys)
 
 
 class TestDeadLetters:
@@ -294,14 +294,14 @@ class TestDeadLetters:
         assert data(await process.one()) not in [data(message) for message in rejected]
 
     async def test_dead_letters_past_their_retention_go(self, world: World) -> None:
-        process = await world.process(policy=Policy(dead_letter_retention_seconds=0.4))
-        retention = keeper(process, world)
+        process = await world.process(policy=Policy(dead_letter_retention_seconds=3600))
         await process.publish_all([{"n": n} for n in range(2)])
         await process.reject(*await process.take(1), error="old")
-        assert await retention.expire() == 0
-        await asyncio.sleep(0.45)
+        assert await keeper(process, world).expire() == 0
+        await asyncio.sleep(0.01)
         await process.reject(*await process.take(1), error="new")
-        assert await retention.expire() == 1
+        newest = max(letter.failed_at or 0 for letter in await process.dead())
+        assert await keeper(process, world, lambda: newest + 3_600_000).expire() == 1
         assert [letter.error for letter in await process.dead()] == ["new"]
 
     async def test_without_a_retention_they_stay(self, world: World) -> None:

@@ -1,0 +1,275 @@
+"""Connects to Azure Service Bus. Each sender and each receiver of the client library is a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from azure.servicebus import ServiceBusReceiveMode, TransportType
+from azure.servicebus.aio import ServiceBusClient
+
+from app.brokers.bounded import within
+from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.servicebus.errors import HARMLESS, translate
+from app.brokers.servicebus.url import ServiceBusSettings
+from app.errors import BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.runtime.background import BackgroundTasks
+
+IDLE_SECONDS = 240.0
+"""An unused connection is closed before Service Bus detaches its link, after ten minutes:
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot"""
+
+_CLOSE_SECONDS = 3.0
+_SOCKET_SECONDS = 0.2
+"""How long the client library reads a socket before it looks at its other work."""
+
+Kind = Literal["send", "receive", "manage", "delete"]
+"""What a connection is used for. ``manage``: requests to the management node. ``delete``: receives that remove."""
+
+Result = TypeVar("Result")
+Operation = Callable[[Any], Awaitable[Result]]
+"""Uses the sender or receiver of the client library."""
+
+
+class HandlerKey(NamedTuple):
+    """The connection for one kind of work on one entity."""
+
+    kind: Kind
+    entity: str
+
+
+class Handler:
+    """An open sender or receiver. ``lock``: one operation at a time. ``users``: operations in progress or waiting."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.lock = asyncio.Lock()
+        self.users = 0
+        self.closed = False
+        self.used_at = 0.0
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the peer has not closed the connection, as far as is known without an operation."""
+        amqp = self.client._handler
+        if amqp is None or amqp._connection is None:
+            return False
+        reader = getattr(amqp._connection._transport, "reader", None)
+        return reader is None or not (reader.at_eof() or reader.exception())
+
+
+class ServiceBusConnections:
+    """The connections of one broker: opened at first use, at most ``max_handlers``, the least recently used closed.
+
+    The client library repeats nothing.
+    """
+
+    def __init__(self, broker: str, settings: ServiceBusSettings, timeout_seconds: float) -> None:
+        self.broker = broker
+        self.timeout_seconds = timeout_seconds
+        self.settings = settings
+        self._made: ServiceBusClient | None = None
+        self.credential: Any = None
+        self._handlers: OrderedDict[HandlerKey, Handler] = OrderedDict()
+        self._connects: dict[HandlerKey, SharedConnect[Handler]] = {}
+        self._pause = ConnectPause()
+        self._closing: BackgroundTasks[None] = BackgroundTasks()
+        self._closed = False
+
+    async def call(
+        self,
+        kind: Kind,
+        entity: str,
+        operation: Operation[Result],
+        *,
+        writes: bool,
+        seconds: float | None = None,
+    ) -> Result:
+        """The result of ``operation`` on the connection for ``kind`` and ``entity``, within ``seconds`` (default: the
+        broker's time-out), opening it included.
+
+        Raises BabelgateError. ``writes``: without an answer to an operation that has begun the outcome is unknown.
+        """
+        begun = False
+
+        async def work() -> Result:
+            nonlocal begun
+            handler = await self.taken(kind, entity)
+            try:
+                async with handler.lock:
+                    if handler.closed:
+                        raise BrokerUnavailable(self.broker, "the connection was closed")
+                    begun = True
+                    return await operation(handler.client)
+            except HARMLESS:
+                raise
+            except BaseException:
+                self.discard(handler)
+                raise
+            finally:
+                self.leave(handler)
+
+        def late(broker: str, reason: str) -> BrokerError:
+            return (OutcomeUnknown if writes and begun else BrokerUnavailable)(broker, reason)
+
+        try:
+            return await within(self.timeout_seconds if seconds is None else seconds, self.broker, work(), late)
+        except Exception as error:
+            raise translate(error, self.broker, written=writes and begun) from error
+
+    async def taken(self, kind: Kind, entity: str) -> Handler:
+        """The open connection for ``kind`` and ``entity``, in use until :meth:`leave`."""
+        self._close_idle()
+        key = HandlerKey(kind, entity)
+        handler = self._handlers.get(key)
+        if handler is not None and not handler.users and not handler.is_connected:
+            self.discard(handler)
+            handler = None
+        if handler is None:
+            connect = self._connects.get(key)
+            if connect is None:
+                connect = self._connects[key] = SharedConnect(self.broker, lambda: self._open(key), self._pause)
+            handler = await connect.connected()
+        handler.users += 1
+        return handler
+
+    def leave(self, handler: Handler) -> None:
+        """End a use of a connection."""
+        handler.users -= 1
+        handler.used_at = asyncio.get_running_loop().time()
+
+    def discard(self, handler: Handler) -> None:
+        """Close a connection in the background; the next call opens another one."""
+        if handler.closed:
+            return
+        handler.closed = True
+        for key, each in list(self._handlers.items()):
+            if each is handler:
+                del self._handlers[key]
+        self._closing.start(self._close(handler.client))
+
+    async def close(self) -> None:
+        """Close all connections, within a few seconds; idempotent."""
+        self._closed = True
+        for connect in list(self._connects.values()):
+            await connect.cancel(0)
+        for handler in list(self._handlers.values()):
+            self.discard(handler)
+        await self._closing.wait(_CLOSE_SECONDS)
+        await self._closing.cancel()
+        made, self._made = self._made, None
+        if made is not None:
+            with contextlib.suppress(Exception):
+                await made.close()
+        if self.credential is not None:
+            with contextlib.suppress(Exception):
+                await self.credential.close()
+            self.credential = None
+        self._closed = False
+
+    def namespace(self) -> ServiceBusClient:
+        """The client library's client. Raises ConfigError if the credentials cannot be read."""
+        if self._made is None:
+            settings = self.settings
+            transport = TransportType.AmqpOverWebsocket if settings.websocket else TransportType.Amqp
+            how: dict[str, Any] = {
+                "retry_total": 0,
+                "transport_type": transport,
+                "user_agent": "babelgate",
+                "socket_timeout": 1.0 if settings.websocket else _SOCKET_SECONDS,
+            }
+            if settings.connection_string is not None:
+                self._made = ServiceBusClient.from_connection_string(settings.connection_string, **how)
+            else:
+                self.credential = default_credential()
+                self._made = ServiceBusClient(settings.host, self.credential, **how)
+        return self._made
+
+    async def _open(self, key: HandlerKey) -> Handler:
+        kind, entity = key
+        namespace = self.namespace()
+        if kind == "send":
+            client: Any = namespace.get_queue_sender(entity)
+        else:
+            mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if kind == "delete" else ServiceBusReceiveMode.PEEK_LOCK
+            client = namespace.get_queue_receiver(entity, receive_mode=mode)
+        await self.open(client)
+        handler = Handler(client)
+        handler.used_at = asyncio.get_running_loop().time()
+        if self._closed:
+            self.discard(handler)
+            raise BrokerUnavailable(self.broker, "the gateway disconnects")
+        self._handlers[key] = handler
+        self._connects.pop(key, None)
+        self._make_room()
+        return handler
+
+    async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> None:
+        """Open a sender or receiver within ``seconds``. Raises BrokerError."""
+        _open_at_once(client)
+        try:
+            await within(min(seconds, self.timeout_seconds), self.broker, client.__aenter__())
+        except BaseException as error:
+            self._closing.start(self._close(client))
+            if isinstance(error, Exception):
+                raise translate(error, self.broker, written=False) from error
+            raise
+
+    def close_later(self, client: Any) -> None:
+        """Close a sender or receiver in the background."""
+        self._closing.start(self._close(client))
+
+    def _close_idle(self) -> None:
+        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        for handler in list(self._handlers.values()):
+            if not handler.users and handler.used_at < oldest:
+                self.discard(handler)
+
+    def _make_room(self) -> None:
+        """Close the least recently used connections beyond the limit, but none that is in use."""
+        beyond = len(self._handlers) - self.settings.max_handlers
+        unused = sorted((each for each in self._handlers.values() if not each.users), key=lambda each: each.used_at)
+        for handler in unused[:-1][: max(beyond, 0)]:
+            self.discard(handler)
+
+    async def _close(self, client: Any) -> None:
+        amqp = client._handler
+        if amqp is not None and amqp._keep_alive_thread is not None:
+            # A close waits for its next second.
+            amqp._keep_alive_thread.cancel()
+            amqp._keep_alive_thread = None
+        with contextlib.suppress(Exception):
+            await client.close()
+
+
+def _open_at_once(client: Any) -> None:
+    """Let ``client`` open without pauses: the client library sleeps for 50 ms after each frame, half a second in all."""
+    create = client._create_handler
+
+    def create_handler(auth: Any) -> None:
+        create(auth)
+        amqp = client._handler
+        is_ready = amqp.client_ready_async
+
+        async def ready() -> bool:
+            while not await is_ready():
+                pass
+            amqp.client_ready_async = is_ready
+            return True
+
+        amqp.client_ready_async = ready
+
+    client._create_handler = create_handler
+
+
+def default_credential() -> Any:
+    """Credentials of Microsoft Entra ID, as the environment has them. Raises ConfigError without the extra."""
+    try:
+        from azure.identity.aio import DefaultAzureCredential
+    except ModuleNotFoundError:
+        reason = "credentials of Microsoft Entra ID need another client: pip install 'babelgate[azure]'"
+        raise ConfigError(key="url", reason=reason) from None
+    return DefaultAzureCredential()

@@ -1,0 +1,102 @@
+"""Receives the messages of queues without sessions: one receive of a queue at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from app.brokers.binding import Delivery
+from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS
+from app.brokers.servicebus.client import Handler, ServiceBusConnections
+from app.brokers.servicebus.errors import translate
+from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.locks import QueueLocks
+from app.errors import BrokerUnavailable
+
+MAX_RECEIVED = 100
+"""Messages of one receive. More credit takes more messages from other replicas at once."""
+
+
+class _Pump:
+    """The receives of one queue. ``polls``: receives that do not wait, and wait for their turn."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        self.polls = 0
+        self.handler: Handler | None = None
+        self.link: ReceiveLink | None = None
+
+
+class ServiceBusReceiver:
+    """Receives for one broker. A receive that waits ends early when one that does not wait comes: it can show, too,
+    that the queue is empty."""
+
+    def __init__(self, connections: ServiceBusConnections, locks: Callable[[str], QueueLocks]) -> None:
+        self._connections = connections
+        self._locks = locks
+        self._pumps: dict[str, _Pump] = {}
+        self._closed = False
+
+    async def reserve(self, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
+        """At most ``limit`` messages of the queue ``entity``. Raises BrokerError."""
+        pump = self._pumps.setdefault(entity, _Pump())
+        until = asyncio.get_running_loop().time() + wait_seconds + RESERVE_SECONDS - GRACE_SECONDS
+        is_poll = wait_seconds <= 0
+        pump.polls += is_poll
+        try:
+            async with asyncio.timeout_at(until), pump.turn:
+                pump.polls -= is_poll
+                is_poll = False
+                return await self._receive(pump, entity, min(limit, MAX_RECEIVED), wait_seconds, until)
+        except TimeoutError:
+            raise BrokerUnavailable(self._connections.broker, "no answer in time") from None
+        finally:
+            pump.polls -= is_poll
+
+    def close(self) -> None:
+        """End the waits of receives."""
+        self._closed = True
+
+    def open(self) -> None:
+        """Let receives wait again."""
+        self._closed = False
+
+    async def _receive(
+        self, pump: _Pump, entity: str, limit: int, wait_seconds: float, until: float
+    ) -> Sequence[Delivery]:
+        try:
+            handler = await self._connections.taken("receive", entity)
+        except Exception as error:
+            raise translate(error, self._connections.broker, written=False) from error
+        try:
+            async with handler.lock:
+                if pump.handler is not handler or pump.link is None:
+                    pump.handler, pump.link = handler, ReceiveLink(handler.client)
+                link = pump.link
+                received = await link.receive(limit, wait_seconds, until, lambda: not (pump.polls or self._closed))
+        except BaseException as error:
+            # Its credit may still be with the service, which would lock messages for nobody.
+            self._connections.discard(handler)
+            if isinstance(error, TimeoutError) or not isinstance(error, Exception):
+                raise
+            raise translate(error, self._connections.broker, written=False) from error
+        finally:
+            self._connections.leave(handler)
+        self._locks(entity).hold(handler, link, received)
+        return [delivery_of(each) for each in received]
+
+
+def delivery_of(received: Received) -> Delivery:
+    """The delivery of a message. The gateway keeps its lease."""
+    found = received.message
+    return Delivery(
+        found.body,
+        received.token.hex,
+        0,
+        found.headers,
+        found.count,
+        found.count > 0,
+        found.carried,
+        unsupported_version=found.version,
+        properties={**found.properties, "LockToken": str(received.token)},
+    )

@@ -1,0 +1,274 @@
+"""Receives from queues with sessions: a session belongs to the process that accepted it, with all its messages.
+
+https://learn.microsoft.com/azure/service-bus-messaging/message-sessions
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
+from azure.servicebus.exceptions import OperationTimeoutError
+
+from app.brokers.binding import Delivery, Outcome
+from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS, finished, within
+from app.brokers.servicebus.client import ServiceBusConnections
+from app.brokers.servicebus.errors import translate
+from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.locks import Disposition
+from app.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
+from app.clock import Clock
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.runtime.background import BackgroundTasks
+
+_ACCEPT_SECONDS = 30.0
+"""How long one request for the next session waits at the service."""
+
+_POLL_ACCEPT_SECONDS = 0.1
+_LOOK_SECONDS = 0.2
+"""While a receive waits for another session, the sessions that are held are looked at as often."""
+
+_LEAST_PAUSE_SECONDS = 0.5
+
+
+class _Session:
+    """An accepted session, and the deliveries of it that are not settled."""
+
+    def __init__(self, receiver: Any) -> None:
+        self.receiver = receiver
+        self.link = ReceiveLink(receiver)
+        self.lock = asyncio.Lock()
+        self.outstanding: dict[str, Received] = {}
+        self.timer: asyncio.TimerHandle | None = None
+        self.closed = False
+
+
+class QueueSessions:
+    """The sessions of one queue that this process has accepted.
+
+    A session is given back when nothing of it is outstanding and it has no more messages. Its lock is renewed until
+    then; when it is lost, all its deliveries are.
+    """
+
+    def __init__(self, connections: ServiceBusConnections, entity: str, clock: Clock) -> None:
+        self._connections = connections
+        self._entity = entity
+        self._clock = clock
+        self._sessions: list[_Session] = []
+        self._accepting: asyncio.Task[_Session | None] | None = None
+        self._tasks: BackgroundTasks[Any] = BackgroundTasks()
+        self._waiting = 0
+        self._closed = False
+
+    async def reserve(self, limit: int, wait_seconds: float) -> Sequence[Delivery]:
+        """At most ``limit`` messages of one session: of one that is held, or of the next one that is free."""
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait_seconds
+        limit = min(limit, MAX_RECEIVED)
+        self._waiting += 1
+        try:
+            while True:
+                last = clock() + RESERVE_SECONDS - GRACE_SECONDS
+                for session in list(self._sessions):
+                    if deliveries := await self._receive(session, limit, last):
+                        return deliveries
+                left = until - clock()
+                if wait_seconds > 0 and left <= 0:
+                    return ()
+                if not await self._accepted(left):
+                    if wait_seconds <= 0:
+                        return ()
+                    continue
+        finally:
+            self._waiting -= 1
+
+    def holds(self, handle: str) -> bool:
+        """Whether the delivery of ``handle`` is of a session that this process has."""
+        return self._session_of(handle) is not None
+
+    async def settle(self, handles: Sequence[str], disposition: Disposition, details: Any = None) -> list[Outcome]:
+        """End the leases of deliveries; LeaseLost for one whose session is not here any more."""
+        outcomes: list[Outcome] = []
+        for handle in handles:
+            session = self._session_of(handle)
+            outcomes.append(
+                LeaseLost() if session is None else await self._settle(session, handle, disposition, details)
+            )
+        return outcomes
+
+    async def give_back(self, handles: Sequence[str]) -> list[Outcome]:
+        """Make deliveries available at once, uncounted."""
+        outcomes: list[Outcome] = []
+        for handle in handles:
+            session = self._session_of(handle)
+            if session is None:
+                outcomes.append(LeaseLost())
+                continue
+            received = session.outstanding[handle]
+            try:
+                async with session.lock:
+                    seconds = self._connections.timeout_seconds
+                    await session.link.give_back(received.delivery_id, received.tag, seconds)
+            except Exception as error:
+                self._lose(session)
+                outcomes.append(translate(error, self._connections.broker, written=True).without_frames())
+            else:
+                session.outstanding.pop(handle, None)
+                outcomes.append(None)
+        return outcomes
+
+    async def purge(self) -> int:
+        """Remove the ready messages of the sessions that no process has; the number removed."""
+        count = 0
+        while (
+            receiver := await self._opened(_POLL_ACCEPT_SECONDS, ServiceBusReceiveMode.RECEIVE_AND_DELETE)
+        ) is not None:
+            try:
+                link = ReceiveLink(receiver)
+                until = asyncio.get_running_loop().time() + self._connections.timeout_seconds
+                while several := await link.receive(MAX_RECEIVED, 0, until):
+                    count += len(several)
+            except Exception as error:
+                raise translate(error, self._connections.broker, written=True) from error
+            finally:
+                self._connections.close_later(receiver)
+        return count
+
+    def close(self) -> None:
+        """Give back all sessions, and with them the deliveries that are not settled."""
+        self._closed = True
+        if self._accepting is not None:
+            self._accepting.cancel()
+        for session in list(self._sessions):
+            self._lose(session)
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        await self._tasks.wait()
+
+    async def _receive(self, session: _Session, limit: int, until: float) -> Sequence[Delivery]:
+        """The next messages of a session that is held; a session without any is given back."""
+        if session.closed or session.lock.locked():
+            return ()
+        try:
+            async with session.lock:
+                several = await session.link.receive(limit, 0, until)
+        except BaseException as error:
+            self._lose(session)
+            if isinstance(error, TimeoutError):
+                raise BrokerUnavailable(self._connections.broker, "no answer in time") from None
+            if not isinstance(error, Exception):
+                raise
+            found = translate(error, self._connections.broker, written=False)
+            if isinstance(found, LeaseLost):
+                return ()
+            raise found from error
+        session.outstanding |= {each.token.hex: each for each in several}
+        if not session.outstanding:
+            self._lose(session)
+        return [delivery_of(each) for each in several]
+
+    async def _accepted(self, wait_seconds: float) -> bool:
+        """Whether another session was accepted. Without a wait: by a request of its own, so that a false is an answer
+        of the service; else the request that waits at the service goes on after this call."""
+        if wait_seconds <= 0:
+            return await self._accept(_POLL_ACCEPT_SECONDS) is not None
+        if self._accepting is None:
+            self._accepting = self._tasks.start(self._accept(_ACCEPT_SECONDS))
+            self._accepting.add_done_callback(self._ended)
+        task = self._accepting
+        await finished(task, min(wait_seconds, _LOOK_SECONDS))
+        return task.done() and not task.cancelled() and task.result() is not None
+
+    def _ended(self, task: asyncio.Task[_Session | None]) -> None:
+        self._accepting = None
+        session = None if task.cancelled() or task.exception() is not None else task.result()
+        if session is not None and (self._closed or not self._waiting):
+            self._lose(session)
+
+    async def _accept(self, wait_seconds: float) -> _Session | None:
+        """The next free session with messages; None when the service has none within ``wait_seconds``."""
+        receiver = await self._opened(wait_seconds, ServiceBusReceiveMode.PEEK_LOCK)
+        if receiver is None:
+            return None
+        session = _Session(receiver)
+        self._sessions.append(session)
+        self._renew_later(session)
+        return session
+
+    async def _opened(self, wait_seconds: float, mode: ServiceBusReceiveMode) -> Any:
+        """A receiver of the next free session; None when there is none."""
+        connections = self._connections
+        receiver = connections.namespace().get_queue_receiver(
+            self._entity, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=wait_seconds, receive_mode=mode
+        )
+        try:
+            await connections.open(receiver, wait_seconds + RESERVE_SECONDS)
+        except OperationTimeoutError:
+            connections.close_later(receiver)
+            return None
+        except BaseException as error:
+            connections.close_later(receiver)
+            if isinstance(error, Exception):
+                raise translate(error, connections.broker, written=False) from error
+            raise
+        return receiver
+
+    async def _settle(self, session: _Session, handle: str, disposition: Disposition, details: Any) -> Outcome:
+        connections = self._connections
+        begun = False
+
+        async def dispose() -> None:
+            nonlocal begun
+            async with session.lock:
+                begun = True
+                await session.receiver._settle_message_via_mgmt_link(
+                    disposition, [UUID(hex=handle)], dead_letter_details=details
+                )
+
+        try:
+            await within(connections.timeout_seconds, connections.broker, dispose(), OutcomeUnknown)
+        except Exception as error:
+            found = translate(error, connections.broker, written=begun)
+            if isinstance(found, LeaseLost):
+                session.outstanding.pop(handle, None)
+            else:
+                self._lose(session)
+            return found.without_frames()
+        session.outstanding.pop(handle, None)
+        return None
+
+    def _session_of(self, handle: str) -> _Session | None:
+        return next((each for each in self._sessions if handle in each.outstanding), None)
+
+    def _renew_later(self, session: _Session) -> None:
+        locked_until = session.receiver.session.locked_until_utc
+        left = 0.0 if locked_until is None else locked_until.timestamp() - self._clock() / 1000
+        loop = asyncio.get_running_loop()
+        session.timer = loop.call_later(
+            max(left / 2, _LEAST_PAUSE_SECONDS), lambda: self._tasks.start(self._renew(session))
+        )
+
+    async def _renew(self, session: _Session) -> None:
+        with contextlib.suppress(Exception):
+            async with session.lock:
+                if session.closed:
+                    return
+                await session.receiver.session.renew_lock(timeout=self._connections.timeout_seconds)
+            self._renew_later(session)
+            return
+        self._lose(session)
+
+    def _lose(self, session: _Session) -> None:
+        """Forget a session and close its link, which gives it back."""
+        session.closed = True
+        if session.timer is not None:
+            session.timer.cancel()
+        session.outstanding.clear()
+        if session in self._sessions:
+            self._sessions.remove(session)
+            self._connections.close_later(session.receiver)

@@ -1,0 +1,5 @@
+"""The contract, on the emulator of Azure Service Bus."""
+
+from __future__ import annotations
+
+from tests.suites.all import *  # noqa: F403
