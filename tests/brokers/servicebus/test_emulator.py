@@ -88,6 +88,14 @@ async def client(server: ServiceBusEmulator) -> AsyncIterator[Client]:
     await made.close()
 
 
+@pytest.fixture
+async def once(server: ServiceBusEmulator, client: Client) -> AsyncIterator[Client]:
+    """The SDK without retries."""
+    made = Client(server, retry_total=0)
+    yield made
+    await made.close()
+
+
 async def one(receiver: ServiceBusReceiver) -> ServiceBusReceivedMessage:
     """The next message."""
     [message] = await receiver.receive_messages(1, WAIT)
@@ -263,21 +271,34 @@ async def test_released_messages_and_drained_credit(server: ServiceBusEmulator, 
     assert await receiver.receive_messages(5, 0.1) == []
     assert server.credit(queue) == 5
     handler: Any = receiver._handler
-    await handler._link.flow(link_credit=5, drain=True)
-    await eventually(lambda: server.credit(queue) == 0)
+    echoes: list[Any] = []
+
+    async def flow(frame: Any) -> None:
+        # The SDK drops this frame: fields 5, 6 and 8 are the delivery count, the credit and the drain flag.
+        handler._link.delivery_count, handler._link.current_link_credit = frame[5], frame[6]
+        echoes.append(frame)
+
+    async def drain(frames: int) -> None:
+        await handler._link.flow(link_credit=5, drain=True)
+        async with asyncio.timeout(WAIT):
+            while len(echoes) < frames:
+                await handler._connection.listen(wait=0.1)
+        assert (echoes[-1][6], echoes[-1][8], server.credit(queue)) == (0, True, 0)
+
+    handler._link._incoming_flow = flow
+    await drain(1)
     assert server.entity(queue)["counters"]["drains"] == 1
     await sender.send_messages(ServiceBusMessage("kept"))
     assert [(each["state"], each["delivery_count"]) for each in server.messages(queue)] == [("active", 0)]
 
     # What is available is delivered before the credit is consumed.
-    await handler._link.flow(link_credit=5, drain=True)
-    await eventually(lambda: server.messages(queue)[0]["state"] == "locked")
-    assert server.credit(queue) == 0
-    while handler._received_messages.empty():
-        await handler._connection.listen(wait=0.1)
+    receiver._receive_context.set()
+    await drain(2)
+    receiver._receive_context.clear()
+    assert server.messages(queue)[0]["state"] == "locked"
     frame, _ = handler._received_messages.get_nowait()
-    await handler.settle_messages_async(frame[1], frame[2], "released")
-    await eventually(lambda: server.messages(queue)[0]["state"] == "active")
+    await handler.settle_messages_async(frame[1], frame[2], "released", await_outcome=True)
+    assert server.messages(queue)[0]["state"] == "active"
     message = await one(receiver)
     assert (body(message), message.delivery_count) == (b"kept", 0)
 
@@ -347,7 +368,9 @@ async def test_the_clock_ends_locks_and_starts_scheduled_messages(
     assert await receiver.peek_messages(10, sequence_number=7) == []
 
 
-async def test_times_to_live_duplicates_and_limits(server: ServiceBusEmulator, queue: str, client: Client) -> None:
+async def test_times_to_live_duplicates_and_limits(
+    server: ServiceBusEmulator, queue: str, client: Client, once: Client
+) -> None:
     sender, receiver = await client.sender(queue), await client.receiver(queue)
     await sender.send_messages(ServiceBusMessage("short", time_to_live=timedelta(seconds=10)))
     await sender.send_messages(ServiceBusMessage("long", time_to_live=timedelta(days=10)))
@@ -371,7 +394,7 @@ async def test_times_to_live_duplicates_and_limits(server: ServiceBusEmulator, q
 
     limited = f"{queue}-limited"
     server.queue(limited, max_message_size=5000, max_batch_size=5000, max_size=3000)
-    small = await client.sender(limited)
+    small = await once.sender(limited)
     with pytest.raises(exceptions.ServiceBusQuotaExceededError):
         await small.send_messages(ServiceBusMessage(b"x" * 4000))
     server.queue(limited, max_message_size=1000)
@@ -384,29 +407,29 @@ async def test_times_to_live_duplicates_and_limits(server: ServiceBusEmulator, q
     with pytest.raises(exceptions.MessagingEntityDisabledError):
         await small.send_messages(ServiceBusMessage("x"))
     with pytest.raises(exceptions.MessagingEntityDisabledError):
-        await client.receiver(limited)
+        await once.receiver(limited)
 
     server.options(auto_create=False)
     try:
         with pytest.raises(exceptions.MessagingEntityNotFoundError):
-            await client.receiver(f"{queue}-missing")
+            await once.receiver(f"{queue}-missing")
         with pytest.raises(exceptions.MessagingEntityNotFoundError):
-            await client.sender(f"{queue}-missing")
+            await once.sender(f"{queue}-missing")
     finally:
         server.options(auto_create=True)
 
 
-async def test_sessions(server: ServiceBusEmulator, queue: str, client: Client) -> None:
+async def test_sessions(server: ServiceBusEmulator, queue: str, client: Client, once: Client) -> None:
     server.queue(queue, requires_session=True)
     sender = await client.sender(queue)
     await sender.send_messages([ServiceBusMessage(f"{n}", session_id="ab"[n % 2]) for n in range(4)])
     with pytest.raises(exceptions.ServiceBusError, match="SessionId"):
         await sender.send_messages(ServiceBusMessage("x"))
     with pytest.raises(exceptions.ServiceBusError, match="requires sessions"):
-        await client.receiver(queue)
+        await once.receiver(queue)
     receiver = await client.receiver(queue, session_id="b")
     with pytest.raises(exceptions.SessionCannotBeLockedError):
-        await client.receiver(queue, session_id="b")
+        await once.receiver(queue, session_id="b")
     messages = [await one(receiver), await one(receiver)]
     assert [body(message) for message in messages] == [b"1", b"3"]
     session = receiver.session
@@ -427,7 +450,7 @@ async def test_sessions(server: ServiceBusEmulator, queue: str, client: Client) 
     held = await one(following)
     assert {name async for name in client.client.list_queue_sessions(queue)} == {"a", "b"}
     with pytest.raises(exceptions.OperationTimeoutError):
-        await client.receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
+        await once.receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1)
 
     # A closed session gives its messages back uncounted; a session whose lock ends gives them back counted.
     await following.close()
@@ -519,15 +542,14 @@ async def test_faults_of_connections(server: ServiceBusEmulator, queue: str, cli
     assert server.counts(queue)["active"] == 2
 
 
-async def test_faults_of_entities(server: ServiceBusEmulator, queue: str, client: Client) -> None:
+async def test_faults_of_entities(server: ServiceBusEmulator, queue: str, client: Client, once: Client) -> None:
     sender, receiver = await client.sender(queue), await client.receiver(queue)
-    without_retries = Client(server, retry_total=0)
     server.fault("throttle", queue)
-    unlucky = await without_retries.sender(f"{queue}-other")
+    unlucky = await once.sender(f"{queue}-other")
     with pytest.raises(exceptions.ServiceBusServerBusyError):
-        await without_retries.receiver(queue)
+        await once.receiver(queue)
     with pytest.raises(exceptions.ServiceBusServerBusyError):
-        await without_retries.sender(queue)
+        await once.sender(queue)
     server.fault("throttle", f"{queue}-other", operation="send", times=1)
     with pytest.raises(exceptions.ServiceBusServerBusyError):
         await unlucky.send_messages(ServiceBusMessage("x"))
@@ -540,11 +562,11 @@ async def test_faults_of_entities(server: ServiceBusEmulator, queue: str, client
     server.clear_faults()
     server.fault("refuse_tokens", queue)
     with pytest.raises(exceptions.ServiceBusAuthenticationError):
-        await without_retries.receiver(queue)
+        await once.receiver(queue)
     server.clear_faults()
     server.fault("unauthorized", queue)
     with pytest.raises(exceptions.ServiceBusAuthorizationError):
-        await without_retries.receiver(queue)
+        await once.receiver(queue)
     server.clear_faults()
 
     server.fault("hang", queue)
@@ -554,7 +576,6 @@ async def test_faults_of_entities(server: ServiceBusEmulator, queue: str, client
     server.clear_faults()
     await sending
     assert body(await one(receiver)) == b"late"
-    await without_retries.close()
 
 
 async def test_everything_accepted_survives_a_kill(tmp_path: Path) -> None:
