@@ -109,7 +109,7 @@ class Forwarding:
                 lease = self._sealer.open(token, route.queue)
             except InvalidAckToken:
                 return self._incarnation
-            if is_anywhere and not needs_receiver(route, lease, request):
+            if is_anywhere and not needs_receiver(route, lease, request, self._clock()):
                 return self._incarnation
             return lease.receiver
 

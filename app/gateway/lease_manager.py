@@ -226,7 +226,7 @@ class GatewayLeaseManager:
                 if not held.expired:
                     held.expired = True
                     facts[held.handle] = each
-            return await self._end_expired(claimed, [each.attempts for each in known])
+            return await self._end_expired(claimed, known)
 
         while handles := self._table.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
             outcomes = await self._table.settle(handles, end_expired, expiring=True)
@@ -277,25 +277,52 @@ class GatewayLeaseManager:
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
         return await _of_those_held(failed, lambda several: publish_again(self._route, several, delay_seconds))
 
-    async def _end_expired(self, claimed: Sequence[HeldLease], attempts: Sequence[int | None]) -> Sequence[Outcome]:
-        """End expired leases: by a counted copy, else by returning the original uncounted.
+    async def _end_expired(self, claimed: Sequence[HeldLease], known: Sequence[Facts]) -> Sequence[Outcome]:
+        """End expired leases: by a counted release or copy, else by returning the original uncounted.
 
-        ``attempts``: the failed attempts before this one; None for a body in which they cannot be counted.
+        ``known``: the facts of each, with the failed attempts before this one; None for a body in which they cannot be
+        counted. A broker that counts by itself keeps no reason, so the last attempt is dead-lettered here.
         """
+        counted = [
+            (held, facts, facts.attempts + 1)
+            for held, facts in zip(claimed, known, strict=True)
+            if facts.attempts is not None
+        ]
+        most = self._route.policy.max_attempts if self._route.releases_natively(0) else None
+        last = [each for each in counted if most is not None and each[2] >= most]
         failed = [
-            (held, LastFailure(before + 1, LEASE_EXPIRED, expired=True))
-            for held, before in zip(claimed, attempts, strict=True)
-            if before is not None
+            (held, LastFailure(attempts, LEASE_EXPIRED, expired=True))
+            for held, _, attempts in counted
+            if most is None or attempts < most
         ]
         outcomes: dict[str, Outcome] = {}
         if failed:
             outcomes |= await _outcomes_by_handle([held for held, _ in failed], self._again(failed, 0))
+        if last:
+            outcomes |= await _outcomes_by_handle([held for held, _, _ in last], self._dead_letter_expired(last))
         rest = [held for held in claimed if outcomes.get(held.handle, LeaseLost) is not None and not held.copied]
         if rest:
             outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
         for held in rest:
             held.deadline = self._clock() + _TRY_AGAIN_MS
         return [outcomes[held.handle] for held in claimed]
+
+    async def _dead_letter_expired(self, last: Sequence[tuple[HeldLease, Facts, int]]) -> Sequence[Outcome]:
+        """Dead-letter deliveries whose last attempt, of this number, has ended by expiry."""
+        route, now = self._route, self._clock()
+        letters = []
+        for held, _, attempts in last:
+            block = envelope.dead_letter_block("failed", route.queue, attempts, now, error=LEASE_EXPIRED)
+            letters.append((held, DeadLetterRequest(held.handle, block)))
+        outcomes = await self._dead_letter(letters)
+        for (held, facts, attempts), outcome in zip(last, outcomes, strict=True):
+            if outcome is None:
+                facts, bodies = replace(facts, attempts=attempts), (held.delivery.body,)
+                event = Event(
+                    "dead_lettered", route.queue, route.broker, reason="failed", messages=(facts,), bodies=bodies
+                )
+                self._observe(event)
+        return outcomes
 
     def _inspected(self, held: HeldLease) -> Received | None:
         try:

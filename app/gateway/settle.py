@@ -179,12 +179,16 @@ def dead_letters(route: Route, lease: Lease, request: Nack | Reject | Extend | N
     return isinstance(request, Reject)
 
 
-def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend | None) -> bool:
+def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend | None, now: int) -> bool:
     """Whether ``request`` (None: an ack) needs the process that received the message, on a broker on which any process
-    can settle: it has the body, and where the gateway keeps the leases, the lease."""
+    can settle: it has the body, and where the gateway keeps the leases, it knows whether the lease goes on beyond the
+    deadline in its token. ``now``: Unix ms."""
+    is_kept = route.capabilities.lease_keeper == "gateway"
+    if is_kept and lease.deadline <= now:
+        return True
     if dead_letters(route, lease, request):
         return not route.dead_letters_natively
-    if route.capabilities.lease_keeper == "broker":
+    if not is_kept:
         return False
     if isinstance(request, Nack):
         return not request.failed or not route.releases_natively(_delay(route, lease, request))

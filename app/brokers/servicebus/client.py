@@ -246,7 +246,7 @@ class ServiceBusConnections:
 
 
 def _open_at_once(client: Any) -> None:
-    """Let ``client`` open without pauses: the client library sleeps for 50 ms after each frame, half a second in all."""
+    """Let ``client`` open without pauses: the client library pauses after each frame, for half a second in all."""
     create = client._create_handler
 
     def create_handler(auth: Any) -> None:

@@ -42,7 +42,7 @@ class ServiceBusBroker(ServerBroker):
     kind = "servicebus"
     sample = "servicebus://sample.servicebus.windows.net"
     name = "azure"
-    untold = frozenset({"in_flight", "expiries"})
+    untold = frozenset({"in_flight"})
     counts_leased = True
     peeks_leased = True
     counted_in_body = frozenset()

@@ -1,0 +1,34 @@
+"""The emulator, and bindings of it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from app.brokers.servicebus.binding import ServiceBusBinding
+from tests.brokers.registry import Servers
+from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
+from tests.brokers.servicebus.harness import ServiceBusBroker, binding
+
+
+@pytest.fixture
+def emulator(servers: Servers) -> ServiceBusEmulator:
+    """The running emulator."""
+    running: ServiceBusEmulator = servers.server(ServiceBusBroker)
+    running.clear_faults()
+    return running
+
+
+@pytest.fixture
+async def one(emulator: ServiceBusEmulator) -> AsyncIterator[ServiceBusBinding]:
+    """An open binding."""
+    async with binding(emulator.url()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def other(emulator: ServiceBusEmulator) -> AsyncIterator[ServiceBusBinding]:
+    """The binding of another process."""
+    async with binding(emulator.url()) as opened:
+        yield opened

@@ -1,0 +1,60 @@
+"""Every error of the client library has its place in the map."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from azure.core import exceptions as core
+from azure.servicebus import exceptions as vendor
+from azure.servicebus._pyamqp import error as amqp
+
+from app.brokers.servicebus.errors import BY_CLASS, translate
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
+
+CLASSES = [
+    found
+    for module in (vendor, amqp)
+    for _, found in inspect.getmembers(module, inspect.isclass)
+    if issubclass(found, Exception) and found.__module__ == module.__name__
+]
+
+
+@pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
+def test_each_class_has_an_ancestor_here(kind: type[Exception]) -> None:
+    assert next(base for base in kind.__mro__ if base in BY_CLASS) is not Exception
+    if issubclass(kind, vendor.ServiceBusError):
+        assert kind in BY_CLASS, "the client library has a new error"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (vendor.MessageLockLostError(), LeaseLost),
+        (vendor.SessionLockLostError(), LeaseLost),
+        (vendor.ServiceBusServerBusyError(), BrokerUnavailable),
+        (vendor.ServiceBusQuotaExceededError(), StorageFull),
+        (vendor.MessagingEntityNotFoundError(message="The entity 'q' could not be found."), BrokerRejected),
+        (vendor.MessagingEntityDisabledError(), BrokerUnavailable),
+        (vendor.ServiceBusAuthenticationError(), BrokerUnavailable),
+        (vendor.ServiceBusAuthorizationError(), BrokerRejected),
+        (vendor.OperationTimeoutError(), OutcomeUnknown),
+        (vendor.ServiceBusConnectionError(), OutcomeUnknown),
+        (vendor.ServiceBusCommunicationError(), OutcomeUnknown),
+        (vendor.ServiceBusError("amqp:not-allowed: it has sessions"), BrokerRejected),
+        (amqp.AMQPConnectionError(amqp.ErrorCondition.SocketError), OutcomeUnknown),
+        (core.ClientAuthenticationError("no credentials"), BrokerUnavailable),
+        (OSError(104, "Connection reset by peer"), OutcomeUnknown),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else value.__name__,
+)
+def test_what_it_becomes(error: Exception, expected: type[BabelgateError]) -> None:
+    assert type(translate(error, "azure", written=True)) is expected
+    if expected is OutcomeUnknown:
+        assert type(translate(error, "azure", written=False)) is BrokerUnavailable
+
+
+def test_a_missing_right_is_named() -> None:
+    assert "lack the right Send or Listen" in str(
+        translate(vendor.ServiceBusAuthorizationError(), "azure", written=True)
+    )

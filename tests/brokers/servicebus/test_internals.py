@@ -1,0 +1,81 @@
+"""The parts of the client library that ``app/brokers/servicebus`` uses and that are not public: a release may remove
+each."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+import pytest
+from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
+from azure.servicebus._common import constants
+from azure.servicebus._pyamqp import error, performatives
+from azure.servicebus._pyamqp.aio import _client_async as clients
+from azure.servicebus._pyamqp.aio import _connection_async as connections
+from azure.servicebus._pyamqp.aio import _link_async as links
+from azure.servicebus._pyamqp.aio import _session_async as sessions
+from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSender
+from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
+
+PARTS = [
+    (ServiceBusReceiver, "_settle_message_via_mgmt_link", "locks.py ends several locks in one request"),
+    (ServiceBusReceiver, "_renew_locks", "locks.py renews several locks in one request"),
+    (ServiceBusReceiver, "_create_handler", "client.py opens without pauses"),
+    (ServiceBusSender, "_create_handler", "client.py opens without pauses"),
+    (clients.ReceiveClientAsync, "settle_messages_async", "link.py gives a delivery back uncounted"),
+    (clients.AMQPClientAsync, "auth_complete_async", "link.py renews the access token"),
+    (clients.AMQPClientAsync, "client_ready_async", "client.py opens without pauses"),
+    (connections.Connection, "listen", "link.py reads frames"),
+    (links.Link, "flow", "link.py sets and drains the credit"),
+    (links.Link, "get_state", "link.py raises the error of a detached link"),
+    (links.Link, "_incoming_flow", "link.py sees the end of a drain"),
+    (PyamqpTransportAsync, "create_servicebus_exception", "link.py translates errors of the engine"),
+    (PyamqpTransportAsync, "get_message_encoded_size", "publish.py says how large a message is"),
+    (PyamqpTransportAsync, "to_outgoing_amqp_message", "publish.py says how large a message is"),
+    (error, "AMQPException", "link.py and errors.py name it"),
+    (constants, "MGMT_RESPONSE_MESSAGE_EXPIRATION", "locks.py reads the answer to a renewal"),
+    (constants, "MGMT_REQUEST_DEAD_LETTER_REASON", "locks.py states the reason of a dead letter"),
+    (constants, "MGMT_REQUEST_DEAD_LETTER_ERROR_DESCRIPTION", "locks.py describes a dead letter"),
+]
+PARAMETERS: list[tuple[Callable[..., Any], list[str]]] = [
+    (ServiceBusReceiver._settle_message_via_mgmt_link, ["settlement", "lock_tokens", "dead_letter_details"]),
+    (ServiceBusReceiver._renew_locks, ["lock_tokens", "timeout"]),
+    (connections.Connection.listen, ["wait"]),
+    (links.Link.flow, ["link_credit"]),
+]
+SOURCES: list[tuple[Callable[..., Any], str, str]] = [
+    (ServiceBusReceiver._create_handler, "self._handler = ", "client.py wraps the handler that it makes"),
+    (ServiceBusReceiver._receive, "self._receive_context.set()", "link.py keeps arriving messages by it"),
+    (ServiceBusReceivedMessage.__init__, "message", "dead_letters.py reads the engine's message"),
+    (ServiceBusMessage.__init__, 'self._message = kwargs["message"]', "dead_letters.py reads the engine's message"),
+    (clients.AMQPClientAsync.close_async, "await self._keep_alive_thread", "client.py ends it before a close"),
+    (sessions.Session._incoming_flow, "frame[4]", "link.py reads handle, delivery count and credit of a flow"),
+    (PyamqpTransportAsync.enhanced_message_received_async, "_received_messages.put((frame, message))", "link.py"),
+    (ServiceBusSender._open, "self._max_message_size_on_link = ", "publish.py names the limit"),
+]
+
+
+def gone(what: str, use: str) -> str:
+    return f"azure-servicebus {version('azure-servicebus')} has no {what} any more. It is used: {use}."
+
+
+@pytest.mark.parametrize(("owner", "name", "use"), PARTS, ids=[f"{owner.__name__}.{name}" for owner, name, _ in PARTS])
+def test_a_part_is_there(owner: object, name: str, use: str) -> None:
+    assert hasattr(owner, name), gone(f"{getattr(owner, '__name__', owner)}.{name}", use)
+
+
+@pytest.mark.parametrize(("function", "names"), PARAMETERS, ids=lambda each: getattr(each, "__qualname__", ""))
+def test_a_parameter_is_there(function: Callable[..., Any], names: list[str]) -> None:
+    assert set(names) <= inspect.signature(function).parameters.keys()
+
+
+@pytest.mark.parametrize(("function", "text", "use"), SOURCES, ids=[text for _, text, _ in SOURCES])
+def test_a_function_works_as_it_did(function: Callable[..., Any], text: str, use: str) -> None:
+    assert text in inspect.getsource(function), gone(f"{text!r} in {function.__qualname__}", use)
+
+
+def test_the_fields_of_a_flow() -> None:
+    fields = performatives.FlowFrame._fields
+    assert fields[4:7] == ("handle", "delivery_count", "link_credit")
