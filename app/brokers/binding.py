@@ -76,6 +76,9 @@ class Outgoing(Struct, frozen=True):
     ``dedup_id``: the broker may drop a second message with it; None for a message that may repeat another one, as a
     redriven one does.
 
+    ``properties``: broker properties to set, all of them among ``BrokerCapabilities.broker_properties``, in the types
+    of :func:`app.envelope.broker_properties.read_properties`. A copy has none: ``carried`` keeps those of the delivery.
+
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
     ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then come from
     another queue of the same broker.
@@ -89,6 +92,7 @@ class Outgoing(Struct, frozen=True):
     failure: LastFailure | None = None
     carried: Any = None
     is_envelope: bool = True
+    properties: Mapping[str, Any] = {}
 
 
 class Delivery(Struct, frozen=True):
@@ -101,7 +105,8 @@ class Delivery(Struct, frozen=True):
     that copies this message. ``expired``: the message was reserved before and that lease expired, where the broker
     keeps the leases and can report that. ``expired_before``: some lease of it expired earlier and was reported then.
     ``unsupported_version``: the schema version that a native property declares, where it is another one than 1. The
-    body is then not decoded, but dead-lettered byte for byte.
+    body is then not decoded, but dead-lettered byte for byte. ``properties``: broker properties of the message, by
+    Microsoft's names and as JSON values; times as :func:`app.envelope.broker_properties.http_date` formats them.
     """
 
     body: bytes
@@ -114,6 +119,7 @@ class Delivery(Struct, frozen=True):
     expired: bool = False
     expired_before: bool = False
     unsupported_version: str | None = None
+    properties: Mapping[str, Any] = {}
 
 
 class Peeked(Struct, frozen=True):
@@ -183,6 +189,8 @@ class BrokerCapabilities:
 
     ``max_headers``: the most headers of a publish; ``None``: no bound.
 
+    ``broker_properties``: the names of :data:`app.envelope.broker_properties.WRITABLE` that a publish may set.
+
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
     :class:`PublishesDeadLetters` does. Where the broker keeps the leases, the process that received a message then
     keeps its body, too: only this process can dead-letter it, and any other one forwards the request.
@@ -203,6 +211,7 @@ class BrokerCapabilities:
     max_property_bytes: int | None = None
     max_headers: int | None = None
     native_dead_letter: bool = True
+    broker_properties: frozenset[str] = frozenset()
 
 
 class Binding(Protocol):
