@@ -57,7 +57,7 @@ async def native_writes(binding: Binding, queue: NativeQueue, message: Outgoing)
         NativeWrite(
             "publish",
             {"queue": queue.name},
-            {name: value for name, value in given.items() if value is not None},
+            {name: value for name, value in given.items() if value is not None} | dict(message.properties),
             {name: NativeHeader("text", value) for name, value in message.headers.items()},
             message.body,
         )

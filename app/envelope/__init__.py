@@ -15,7 +15,8 @@ A refused publish has these codes, each with an RFC 6901 pointer. The first prob
   ``forbidden_key``, ``reserved_key``, ``number_out_of_range``, ``lone_surrogate``,
   ``misplaced_option``
 * of an entry or a draft: ``invalid_entry``, ``invalid_delay``, ``invalid_ordering_key``, ``invalid_headers``,
-  ``invalid_idempotency_key``, ``unknown_member``
+  ``invalid_idempotency_key``, ``invalid_broker_properties``, ``read_only_property``, ``broker_properties_mismatch``,
+  ``unknown_member``
 
 ``trace_id`` may be any non-blank string, and ``meta.id`` any of 1 to 128 printable ASCII characters: the schema's
 ``format: uuid`` is an annotation.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from msgspec import Struct
 
@@ -66,13 +66,17 @@ class Envelope(Struct, frozen=True):
 
 
 class Publication(Struct, frozen=True):
-    """A publish request of a client. ``delay_seconds`` and the keys are None if not given."""
+    """A publish request of a client. ``delay_seconds``, the keys and ``broker_properties`` are None if not given.
+
+    ``broker_properties`` are as sent; see :func:`app.envelope.broker_properties.read_properties`.
+    """
 
     envelope: Envelope
     delay_seconds: float | None = None
     ordering_key: str | None = None
     headers: Mapping[str, str] = {}
     idempotency_key: str | None = None
+    broker_properties: Mapping[str, Any] | None = None
 
 
 class Received(Struct, frozen=True):

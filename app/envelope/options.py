@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from app.envelope.broker_properties import property_problems
 from app.envelope.contract import is_text
 from app.errors import Problem
 from app.jsontext import is_encodable, pointer
@@ -58,6 +59,7 @@ OPTIONS: Final[Mapping[str, Callable[[Any], Iterator[Problem]]]] = {
     "ordering_key": _ordering_key_problems,
     "headers": _header_problems,
     "idempotency_key": _idempotency_key_problems,
+    "broker_properties": property_problems,
 }
 """The problems of a value of each option. The value null stands for an option that is not given."""
 

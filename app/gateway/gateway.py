@@ -17,6 +17,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -189,17 +190,21 @@ class Gateway:
         trace: Trace | None = None,
         idempotency_key: str | None = None,
         sent: bytes | None = None,
+        broker_properties: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry; return once the broker has durably accepted it.
 
-        ``delay_seconds``, ``ordering_key`` and ``idempotency_key`` must be those of the body, if it has any. ``trace``,
+        ``delay_seconds``, ``ordering_key``, ``idempotency_key`` and ``broker_properties`` (in the types of
+        :func:`app.envelope.broker_properties.read_properties`) must be those of the body, if it has any. ``trace``,
         here and below: the trace of the request. With an idempotency key the message is published once; later calls
         return a Replay. ``sent``: the bytes that the client sent, if ``body`` was converted from them.
         """
         runtime = self._runtime(caller, Right.SEND, queue)
         if self._capacity is not None:
             await self._capacity()
-        return await self._publisher.publish(runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent)
+        return await self._publisher.publish(
+            runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties
+        )
 
     async def publish_many(
         self, caller: Caller, queue: str | Access, bodies: Sequence[bytes], trace: Trace | None = None
@@ -222,10 +227,11 @@ class Gateway:
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
         trace: Trace | None = None,
+        broker_properties: Mapping[str, Any] | None = None,
     ) -> Projection:
         """The message that publish would write; writes nothing. Its trace context is the request's: no span is made."""
         runtime = self._runtime(caller, Right.SEND, queue)
-        return await self._publisher.project(runtime, body, delay_seconds, ordering_key, trace)
+        return await self._publisher.project(runtime, body, delay_seconds, ordering_key, trace, broker_properties)
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.

@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -178,15 +179,24 @@ class KeyStores:
         return route.broker if self.policy.store == OWN else self.policy.store
 
 
-def fingerprint(sent: bytes, delay_seconds: float | None, ordering_key: str | None) -> bytes:
+def fingerprint(
+    sent: bytes,
+    delay_seconds: float | None,
+    ordering_key: str | None,
+    broker_properties: Mapping[str, Any] | None = None,
+) -> bytes:
     """SHA-256 of a request: the text as it was sent, and the parameters that change what is written.
 
     White space around the text is ignored: it belongs to the array or the line.
     """
     digest = hashlib.sha256(sent.strip(b" \t\r\n"))
-    if delay_seconds is not None or ordering_key is not None:
+    if delay_seconds is not None or ordering_key is not None or broker_properties is not None:
         delay = None if delay_seconds is None else float(delay_seconds)
-        digest.update(b"\0" + msgspec.json.encode([delay, ordering_key]))
+        parameters: list[Any] = [delay, ordering_key]
+        # A request without broker properties keeps the fingerprint that it had before there were any.
+        if broker_properties is not None:
+            parameters.append(broker_properties)
+        digest.update(b"\0" + msgspec.json.encode(parameters, order="deterministic"))
     return digest.digest()
 
 

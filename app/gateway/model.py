@@ -36,7 +36,7 @@ class Replay(Receipt, frozen=True):
 class Message(Struct, frozen=True):
     """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count.
 
-    ``trace_id`` is the body's.
+    ``trace_id`` is the body's. ``broker_properties``: see ``properties`` of :class:`app.brokers.binding.Delivery`.
     """
 
     ack_token: str
@@ -46,6 +46,7 @@ class Message(Struct, frozen=True):
     headers: Mapping[str, str]
     body: bytes
     trace_id: str | None = None
+    broker_properties: Mapping[str, Any] = {}
 
 
 class Nack(Struct, frozen=True):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -45,6 +46,7 @@ class Publisher:
         trace: Trace | None,
         key: str | None = None,
         sent: bytes | None = None,
+        broker_properties: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """Publish one envelope, draft or entry, in one batch with other publishes of the same moment.
 
@@ -52,10 +54,10 @@ class Publisher:
         ``body`` was converted from them.
         """
         publication = await self._read(runtime, body, trace)
-        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key)
+        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         claim = None
         if key is not None or publication.idempotency_key is not None:
-            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key)
+            sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, broker_properties)
             claim = _claim(runtime, publication, key, sent_as)
         with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
             pending = PendingPublish(publication.envelope, span.carrying(outgoing), claim)
@@ -101,14 +103,17 @@ class Publisher:
         delay_seconds: float | None,
         ordering_key: str | None,
         trace: Trace | None,
+        broker_properties: Mapping[str, Any] | None = None,
     ) -> Projection:
         """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
         publication = await self._read(runtime, body, trace)
-        outgoing = carrying(trace, route, runtime.outgoing(publication, delay_seconds, ordering_key))
+        outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
+        outgoing = carrying(trace, route, outgoing)
         keys = None
         if publication.idempotency_key is not None:
-            _claim(runtime, publication, None, fingerprint(body, delay_seconds, ordering_key))
+            sent_as = fingerprint(body, delay_seconds, ordering_key, broker_properties)
+            _claim(runtime, publication, None, sent_as)
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
         return Projection(

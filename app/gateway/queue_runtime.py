@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from app.brokers.binding import Delivery, Outcome, Outgoing
 from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
+from app.envelope.broker_properties import contradictions, read_properties
 from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
@@ -33,7 +34,7 @@ PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
 
 KeyedResult = TypeVar("KeyedResult")
-Given = TypeVar("Given", str, float)
+Given = TypeVar("Given", str, float, Mapping[str, Any])
 
 _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
@@ -164,8 +165,15 @@ class QueueRuntime:
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
             self._ended(self.route.broker, outcome)
 
-    def outgoing(self, publication: Publication, delay_seconds: float | None, ordering_key: str | None) -> Outgoing:
-        """The message to send. ``delay_seconds`` and ``ordering_key`` are those of the request, beside the body's own.
+    def outgoing(
+        self,
+        publication: Publication,
+        delay_seconds: float | None,
+        ordering_key: str | None,
+        broker_properties: Mapping[str, Any] | None = None,
+    ) -> Outgoing:
+        """The message to send. ``delay_seconds``, ``ordering_key`` and ``broker_properties`` (in the types of
+        :func:`read_properties`) are those of the request, beside the body's own.
 
         Raises UnsupportedByBroker, BodyTooLarge or InvalidParameter if the broker cannot carry it, and EnvelopeError
         if request and body differ.
@@ -176,6 +184,9 @@ class QueueRuntime:
             delay = agreed("delay_seconds", "the query parameter delay_seconds", delay_seconds, delay)
         if ordering_key is not None:
             key = agreed("ordering_key", "the query parameter ordering_key", ordering_key, key)
+        properties: Mapping[str, Any] = {}
+        if broker_properties is not None or publication.broker_properties is not None:
+            properties = self._broker_properties(publication, broker_properties, delay, key)
         if key is not None:
             key = route.check_ordering_key(key)
         if delay:
@@ -187,7 +198,7 @@ class QueueRuntime:
         body, maximum = publication.envelope.body, route.capabilities.max_body_bytes
         if maximum is not None and len(body) > maximum:
             raise BodyTooLarge(actual=len(body), limit=maximum)
-        return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id)
+        return Outgoing(body, publication.headers, key, delay or 0, publication.envelope.id, properties=properties)
 
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
@@ -196,6 +207,20 @@ class QueueRuntime:
         except BabelgateError as error:
             queue, broker = self.route.queue, self.route.broker
             _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
+
+    def _broker_properties(
+        self, publication: Publication, given: Mapping[str, Any] | None, delay: float | None, key: str | None
+    ) -> Mapping[str, Any]:
+        """The broker properties to send, those ``given`` by the request or the body's own. Raises as ``outgoing``."""
+        member = publication.broker_properties
+        properties: Mapping[str, Any] | None = None if member is None else read_properties(member)
+        if given is not None:
+            properties = agreed("broker_properties", "the header BrokerProperties", given, properties)
+        properties = properties or {}
+        if problems := list(contradictions(properties, delay, key)):
+            raise EnvelopeError(problems)
+        self.route.check_broker_properties(properties)
+        return properties
 
     async def _send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
         sending = self.route.binding.publish(self.route.native, messages)

@@ -362,7 +362,8 @@ def sealed(route: Route, deliveries: Sequence[ReadyDelivery], sealer: TokenSeale
         deadline = delivery.lease_expires_at
         token = sealer.seal(Lease(route.queue, route.broker, delivery.handle, receiver, deadline, attempts, facts))
         redelivered = delivery.redelivered or attempts > 0
+        headers, properties = delivery.headers, delivery.properties
         messages.append(
-            Message(token, deadline, attempts, redelivered, delivery.headers, delivery.body, facts.trace_id)
+            Message(token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties)
         )
     return messages

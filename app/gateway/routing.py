@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from app.brokers.binding import (
     Binding,
@@ -173,6 +173,17 @@ class Route:
                 f"{len(headers)}.",
                 maximum=maximum,
             )
+
+    def check_broker_properties(self, properties: Mapping[str, Any]) -> None:
+        """Raise UnsupportedByBroker for a broker property that a publish to this queue cannot set."""
+        for name in properties:
+            if name not in self.capabilities.broker_properties:
+                raise UnsupportedByBroker(
+                    code="broker_property_unsupported",
+                    pointer=f"/broker_properties/{name}",
+                    reason=f"Messages of the queue {self.queue!r} have no broker property {name} on the broker "
+                    f"{self.broker!r}.",
+                )
 
     def check_properties(self, envelope: Envelope, maximum: int) -> None:
         """Raise UnsupportedByBroker for a ``job`` or ``trace_id`` of more than ``maximum`` bytes of UTF-8."""

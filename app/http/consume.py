@@ -7,6 +7,7 @@ import json
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET
 
 from app.errors import InvalidParameter
 from app.gateway.admission import Permit
@@ -14,6 +15,7 @@ from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Extend, Message, Nack, Reject, Settlement
 from app.http.body import is_null, read, require_json
+from app.http.broker_properties import as_header
 from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
 from app.http.schemas import (
@@ -41,8 +43,9 @@ ENVELOPE = b"application/vnd.babelqueue.envelope+json"
 NO_STORE = (b"cache-control", b"no-store")
 
 MAX_HEADERS_BYTES = 4096
-"""The most bytes of the field Message-Headers. Proxies and clients refuse long fields: nginx allows 4 or 8 KiB for all
-fields of an answer together (https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffer_size)."""
+"""The most bytes of each of the fields Message-Headers and BrokerProperties. Proxies and clients refuse long fields:
+nginx allows 4 or 8 KiB for all fields of an answer together
+(https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffer_size)."""
 
 _DEFAULTS = ReceiveRequest()
 _WATCH_AFTER_SECONDS = 0.02
@@ -229,6 +232,7 @@ def _received(message: Message) -> ReceivedMessage:
         message.redelivered,
         _headers(message),
         msgspec.Raw(message.body),
+        message.broker_properties or UNSET,
     )
 
 
@@ -259,4 +263,6 @@ async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:
     shown = json.dumps(_headers(message), separators=(",", ":")).encode("ascii")
     if len(shown) <= MAX_HEADERS_BYTES:
         headers.append((b"message-headers", shown))
+    if message.broker_properties and len(shown := as_header(message.broker_properties)) <= MAX_HEADERS_BYTES:
+        headers.append((b"brokerproperties", shown))
     await exchange.answer(200, message.body, ENVELOPE, headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from app.envelope.broker_properties import MAX_KEY, MAX_TIME_TO_LIVE
 from app.envelope.contract import FORBIDDEN, FORBIDDEN_META, INT64_MAX, LANGS, MAX_ID
 from app.envelope.options import MAX_ORDERING_KEY, OPTIONS
 
@@ -55,11 +56,84 @@ _OPTIONS: Json = {
         "pattern": "^[ -~]{1,255}$",
         "examples": ["order-4711"],
     },
+    "broker_properties": {"$ref": "#/components/schemas/BrokerProperties"},
 }
 """Members that belong to the message and not to its body. ``null`` means the same as none. The document does not say
 so, because generators make a class of its own for it."""
 
+_KEY: Json = _TEXT | {"maxLength": MAX_KEY}
+_TIME: Json = {"type": "string", "examples": ["Tue, 24 Nov 2026 10:00:00 GMT"]}
+_PAGE = "https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties"
+
 SCHEMAS: Json = {
+    "BrokerProperties": {
+        "description": f"Broker properties of Azure Service Bus, [by Microsoft's names]({_PAGE}). A queue takes those "
+        "in its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the "
+        "correlation id, and `meta.id` the message id.",
+        "type": "object",
+        "properties": {
+            "TimeToLive": {
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": MAX_TIME_TO_LIVE,
+                "description": "Seconds after which the message expires; may be decimal. Without it: as the queue is "
+                "set up.",
+                "examples": [3600],
+            },
+            "ReplyTo": _TEXT | {"description": "Where to send a reply.", "examples": ["replies"]},
+            "To": _TEXT | {"description": "A destination, for the consumer.", "examples": ["warehouse"]},
+            "ReplyToSessionId": _KEY | {"description": "The session of a reply.", "examples": ["shop-1"]},
+            "PartitionKey": _KEY
+            | {
+                "description": "Messages with the same key are in one partition. Equal to `SessionId` and "
+                "`ordering_key`, if these are given.",
+                "examples": ["customer-42"],
+            },
+            "SessionId": _KEY
+            | {
+                "description": "The session of the message. Equal to `ordering_key`, if that is given.",
+                "examples": ["customer-42"],
+            },
+            "ScheduledEnqueueTimeUtc": _TIME
+            | {
+                "description": "When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an "
+                "offset. A time in the past is now. It excludes `delay_seconds`.",
+            },
+        },
+        "additionalProperties": False,
+    },
+    "ReceivedBrokerProperties": {
+        "description": f"The broker properties of a delivery, [by Microsoft's names]({_PAGE}); only those that it has. "
+        "Times are HTTP-dates.",
+        "type": "object",
+        "properties": {
+            "TimeToLive": {"type": "number", "description": "Seconds after which the message expires."},
+            "ReplyTo": {"type": "string", "description": "Where to send a reply."},
+            "To": {"type": "string", "description": "A destination, for the consumer."},
+            "ReplyToSessionId": {"type": "string", "description": "The session of a reply."},
+            "PartitionKey": {"type": "string", "description": "The key of the message's partition."},
+            "SessionId": {"type": "string", "description": "The session of the message."},
+            "ScheduledEnqueueTimeUtc": _TIME | {"description": "When the message was to become available."},
+            "Label": {"type": "string", "description": "The subject: the `job` of an envelope."},
+            "CorrelationId": {"type": "string", "description": "The `trace_id` of an envelope."},
+            "MessageId": {"type": "string", "description": "The `meta.id` of an envelope."},
+            "ContentType": {"type": "string", "description": "The media type of the body."},
+            "DeliveryCount": {"type": "integer", "description": "The number of deliveries, with this one."},
+            "EnqueuedTimeUtc": _TIME | {"description": "When the message became available."},
+            "EnqueuedSequenceNumber": {
+                "type": "integer",
+                "description": "The number that the message had before it was forwarded.",
+            },
+            "SequenceNumber": {"type": "integer", "description": "The number of the message in its queue."},
+            "LockedUntilUtc": _TIME | {"description": "When the lock ends; `lease_expires_at` takes precedence."},
+            "LockToken": {"type": "string", "description": "The lock of the delivery. Settle with its ack token."},
+            "DeadLetterSource": {
+                "type": "string",
+                "description": "The queue from which the message was dead-lettered.",
+            },
+            "State": {"type": "string", "description": "`Active`, `Deferred` or `Scheduled`."},
+        },
+    },
     "Envelope": {
         "description": "A BabelQueue envelope.",
         "type": "object",

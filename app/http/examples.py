@@ -75,6 +75,7 @@ _CAPABILITIES: Json = {
     "max_batch": 1000,
     "headers": True,
     "max_headers": None,
+    "broker_properties": [],
 }
 _QUEUE: Json = {
     "queue": "emails",
@@ -227,6 +228,11 @@ _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
     "too_many_headers": ("/headers", "The broker aws carries at most 4 headers, not 5.", {"maximum": 4}),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
+    "broker_property_unsupported": (
+        "/broker_properties/SessionId",
+        "Messages of the queue emails have no broker property SessionId on the broker local.",
+        {},
+    ),
     "unsupported_by_broker": ("", "The broker local cannot peek.", {}),
 }
 """Pointer, sentence and facts of each code of an UnsupportedByBroker."""
@@ -260,6 +266,9 @@ _INVALID: tuple[Any, ...] = (
     {"envelope": DRAFT, "ordering_key": ""},
     {"envelope": DRAFT, "headers": {"a": ""}},
     {"envelope": DRAFT, "idempotency_key": ""},
+    {"envelope": DRAFT, "broker_properties": {"TimeToLive": -1}},
+    {"envelope": DRAFT, "broker_properties": {"MessageId": "4711"}},
+    {"envelope": DRAFT, "broker_properties": {"SessionId": "a", "PartitionKey": "b"}},
 )
 """Publish bodies, one for each code of the codec."""
 _INVALID_JOBS: tuple[Json, ...] = (

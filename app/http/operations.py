@@ -115,6 +115,15 @@ IDEMPOTENCY_KEY: Json = {
     "schema": {"type": "string", "pattern": r"""^("([ !#-\[\]-~]|\\["\\]){1,255}"|[!#-~]{1,255})$"""},
     "example": '"order-4711"',
 }
+BROKER_PROPERTIES: Json = {
+    "name": "BrokerProperties",
+    "in": "header",
+    "required": False,
+    "description": "Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the "
+    "schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.",
+    "schema": {"type": "string", "pattern": r"^\s*\{.*\}\s*$"},
+    "example": '{"SessionId":"customer-42","TimeToLive":3600}',
+}
 _REPLAYED: Json = {
     "Idempotency-Replayed": {
         "description": "This is the answer to the first request with this key; this request wrote nothing.",
@@ -185,6 +194,11 @@ _BARE_HEADERS: Json = {
         "longer than 4096 bytes.",
         "schema": {"type": "string"},
     },
+    "BrokerProperties": {
+        "description": "With a bare envelope: the `broker_properties` of a JSON answer, as JSON in ASCII; missing if "
+        "there are none, or if that is longer than 4096 bytes.",
+        "schema": {"type": "string"},
+    },
     "Traceparent": {
         "description": "With a bare envelope: the message's trace context. With other answers: see docs/tracing.md.",
         "schema": {"type": "string"},
@@ -217,7 +231,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "description": "The answer comes after the broker has durably accepted the message, never before. "
             "The body is a draft that the gateway completes, a full envelope, or an entry that wraps one of these. Any "
             "JSON media type takes any of them; the types below are for clients that are generated.",
-            "parameters": [*PUBLISH_QUERY, IDEMPOTENCY_KEY],
+            "parameters": [*PUBLISH_QUERY, IDEMPOTENCY_KEY, BROKER_PROPERTIES],
             "requestBody": PUBLISH_BODY,
             "responses": {
                 "409": {"$ref": "#/components/responses/Problem409"},

@@ -14,6 +14,7 @@ from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
 from app.http.body import RequestLimits, media_type, read, require_json
+from app.http.broker_properties import from_header, refuse_header
 from app.http.exchange import Exchange
 from app.http.jobs import entries, entry
 from app.http.problems import HttpError, RawHeaders
@@ -48,6 +49,7 @@ class Publishing:
         key = _idempotency_key(exchange)
         require_json(exchange, MEDIA_TYPE)
         access = self._access(exchange)
+        properties = from_header(exchange)
         with self._permit(exchange, access, self._limits.max_entry_bytes) as permit:
             body = await read(exchange, self._limits.max_entry_bytes, permit)
             receipt = await self._gateway.publish(
@@ -59,6 +61,7 @@ class Publishing:
                 trace=exchange.trace,
                 idempotency_key=key,
                 sent=body,
+                broker_properties=properties,
             )
         headers = _REPLAYED if type(receipt) is Replay else None
         await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
@@ -68,6 +71,7 @@ class Publishing:
         starts after the last entry."""
         from_query(exchange.scope["query_string"], NoParameters)
         _refuse_idempotency_key(exchange)
+        refuse_header(exchange, "each entry of a batch has its own, in its member broker_properties")
         with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
             results = BatchResults(spool)
             if media_type(exchange) in NDJSON:

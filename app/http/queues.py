@@ -14,6 +14,7 @@ from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Projection, QueueInfo
 from app.http import views
+from app.http.broker_properties import from_header, refuse_header
 from app.http.dependencies import (
     EXCHANGE,
     NO_PARAMETERS,
@@ -26,7 +27,7 @@ from app.http.dependencies import (
 )
 from app.http.exchange import Exchange
 from app.http.jobs import entry, is_job
-from app.http.operations import PUBLISH_BODY, VALIDATE_QUERY
+from app.http.operations import BROKER_PROPERTIES, PUBLISH_BODY, VALIDATE_QUERY
 from app.http.problems import MethodNotAllowed, UnsupportedMediaType
 from app.http.schemas import ValidateParameters, from_query, given
 
@@ -102,7 +103,7 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="Validate a message",
         tags=["publish"],
         response_model=views.ProjectionView,
-        openapi_extra={"parameters": VALIDATE_QUERY, "requestBody": PUBLISH_BODY},
+        openapi_extra={"parameters": [*VALIDATE_QUERY, BROKER_PROPERTIES], "requestBody": PUBLISH_BODY},
     )
     async def validate_message(caller: CallerOf, queue: QueueName, request: Request) -> Response:
         """Dry run of a publish: returns the canonical bytes and what the broker would store, and writes nothing.
@@ -119,6 +120,7 @@ def routes(gateway: Gateway) -> APIRouter:
         if parameters.mode == "consume":
             return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
+        properties = from_header(request.scope[EXCHANGE])
         made = await gateway.validate(
             caller,
             access,
@@ -126,6 +128,7 @@ def routes(gateway: Gateway) -> APIRouter:
             delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
             trace=request.scope[EXCHANGE].trace,
+            broker_properties=properties,
         )
         return _projected(made)
 
@@ -135,6 +138,7 @@ def routes(gateway: Gateway) -> APIRouter:
         for name in ("delay_seconds", "ordering_key"):
             if given(getattr(parameters, name)) is not None:
                 raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
+        refuse_header(exchange, "is not allowed with mode=consume")
         if is_job(exchange):
             raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
         return await gateway.inspect(caller, queue, body)

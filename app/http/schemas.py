@@ -201,6 +201,7 @@ class SettleRequest(Struct, forbid_unknown_fields=True, frozen=True):
 
 # A union of the kinds of a body is what client generators cannot handle.
 _OPEN_OBJECT: dict[str, Any] = {"type": "object", "additionalProperties": True}
+_PROPERTIES: dict[str, Any] = {"$ref": "#/components/schemas/ReceivedBrokerProperties"}
 
 
 class DeadLetterEdit(Struct, forbid_unknown_fields=True, frozen=True):
@@ -292,6 +293,7 @@ class ReceivedMessage(Struct, frozen=True):
     redelivered: Annotated[bool, Meta(description="Whether the message was delivered before.")]
     headers: Annotated[dict[str, str], Meta(description="Native headers, and a `traceparent` in any case.")]
     envelope: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ReceivedEnvelope"})]
+    broker_properties: Annotated[Any, Meta(extra_json_schema=_PROPERTIES)] = UNSET
 
 
 class ReceivedView(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 class Strict(BaseModel):
@@ -76,6 +76,9 @@ class CapabilitiesView(View):
     """Maximum number of messages in one call to the broker. The gateway splits larger batches."""
     headers: bool = Field(description="Whether messages can have native headers.")
     max_headers: int | None = Field(description="Maximum number of native headers of a message; `null`: no bound.")
+    broker_properties: Annotated[list[str], BeforeValidator(sorted)] = Field(
+        description="The names of the `broker_properties` that a publish may set."
+    )
 
 
 class PolicyView(View):

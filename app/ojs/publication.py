@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from app.clock import Clock
+from app.clock import Clock, milliseconds
 from app.envelope.contract import MAX_ID, Limits, is_id, is_spec_version, is_text
 from app.envelope.publication import MAX_PROBLEMS, read_any
 from app.errors import EnvelopeError, EnvelopeSyntaxError, Problem
 from app.jsontext import JsonSyntaxError, JsonTooDeep, decode_object, defects, is_plain
 from app.ojs.reading import MessageProperties, envelope_of
 from app.ojs.reading import members as members_of
-from app.ojs.terms import SERVER, SPEC_VERSION, milliseconds, timestamp, uuid7
+from app.ojs.terms import SERVER, SPEC_VERSION, timestamp, uuid7
 
 _ANY_SIZE = Limits(max_message_bytes=2**40, max_depth=800)
 """The gateway's own limits are checked later."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
+from app.clock import milliseconds
 from app.envelope import Poison, with_attempts
 from app.envelope.contract import LANGS, is_spec_version, is_text, is_uuid
 from app.jsontext import compact
@@ -17,7 +18,6 @@ from app.ojs.terms import (
     SPEC_VERSION,
     derived_uuid,
     is_uuid7,
-    milliseconds,
     timestamp,
     trace_id_of,
     type_of,

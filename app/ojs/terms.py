@@ -91,12 +91,3 @@ def timestamp(ms: int) -> str:
     """Format Unix milliseconds as RFC 3339 in UTC."""
     at = _EPOCH + timedelta(milliseconds=min(max(ms, 0), _LAST_MS))
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def milliseconds(text: str | None) -> int | None:
-    """Parse RFC 3339 as Unix milliseconds, truncated; None for any other text, or one without a zone."""
-    try:
-        at = datetime.fromisoformat(text or "")
-        return None if at.tzinfo is None else (at - _EPOCH) // timedelta(milliseconds=1)
-    except (ValueError, OverflowError):
-        return None

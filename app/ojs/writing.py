@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
+from app.clock import milliseconds
 from app.envelope.contract import is_spec_version
 from app.jsontext import decode_object, parse_object
 from app.ojs.reading import (
@@ -27,7 +28,6 @@ from app.ojs.terms import (
     derived_uuid,
     derived_uuid7,
     is_uuid7,
-    milliseconds,
     timestamp,
     type_of,
     urn_of,

@@ -59,6 +59,7 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "deliver again, later or counted", _in_one_step(can.native_release)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
+    yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
     yield "peek", _mark(isinstance(binding, Peeks))

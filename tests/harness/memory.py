@@ -23,6 +23,7 @@ from app.brokers.binding import (
 )
 from app.clock import Clock, now_ms
 from app.envelope import dead_letter_record
+from app.envelope.broker_properties import http_date
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, ConfigError, LeaseLost, OutcomeUnknown
 
 CAPABLE = BrokerCapabilities(
@@ -242,7 +243,14 @@ class MemoryBinding:
             stored.count + based,
             stored.count > 0,
             message.carried,
+            properties=_received(message.properties, stored.count + 1) if message.properties else {},
         )
+
+
+def _received(properties: Mapping[str, Any], deliveries: int) -> dict[str, Any]:
+    """The broker properties of a delivery, as JSON."""
+    times = {name: http_date(at) for name, at in properties.items() if name == "ScheduledEnqueueTimeUtc"}
+    return {**properties, **times, "DeliveryCount": deliveries}
 
 
 class ConnectedMemory(MemoryBinding):

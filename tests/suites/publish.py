@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from app.envelope import Limits
+from app.envelope.broker_properties import WRITABLE
 from app.errors import (
     BabelgateError,
     BodyTooLarge,
@@ -199,6 +200,21 @@ class TestPublish:
                 json.dumps({"envelope": {"job": JOB, "data": {}}, "headers": {"a": "1"}}).encode()
             )
         assert (refusal.value.problem_code, refusal.value.pointer) == ("headers_unsupported", "/headers")
+        assert await process.is_empty()
+
+    @pytest.mark.parametrize("name", WRITABLE)
+    async def test_a_broker_property_that_the_queue_lacks_is_refused(self, world: World, name: str) -> None:
+        process = await world.process()
+        if name in process.capabilities.broker_properties:
+            pytest.skip("this broker has it")
+        value: Any = {"TimeToLive": 60, "ScheduledEnqueueTimeUtc": "Tue, 24 Nov 2026 10:00:00 GMT"}.get(name, "a")
+        draft, given = {"job": JOB, "data": {}}, {"broker_properties": {name: value}}
+        for body in (draft | given, {"envelope": draft} | given):
+            with pytest.raises(UnsupportedByBroker) as refusal:
+                await process.publish_body(json.dumps(body).encode())
+            assert refusal.value.problem_code == "broker_property_unsupported"
+            assert refusal.value.pointer == f"/broker_properties/{name}"
+            assert name in refusal.value.detail and world.broker.name in refusal.value.detail
         assert await process.is_empty()
 
     async def test_a_batch_keeps_its_order(self, world: World) -> None:

@@ -33,13 +33,14 @@ from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.dead_letters import MAX_PEEKED, ServiceBusDeadLetters, description_of
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.locks import QueueLocks, details_of
-from app.brokers.servicebus.message import SCHEDULED, WRITABLE, Fields, dead_fields, fields_of
+from app.brokers.servicebus.message import SCHEDULED, Fields, dead_fields, fields_of
 from app.brokers.servicebus.publish import publish
 from app.brokers.servicebus.queue import DEAD_SUFFIX, ServiceBusQueue, queue_of
 from app.brokers.servicebus.receive import ServiceBusReceiver
 from app.brokers.servicebus.sessions import QueueSessions
 from app.brokers.servicebus.url import ServiceBusSettings, settings_of
 from app.clock import Clock
+from app.envelope.broker_properties import WRITABLE
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from app.runtime import turns
 
@@ -119,7 +120,7 @@ class ServiceBusBinding:
             headers=True,
             lease_keeper="gateway",
             native_dead_letter=target.native_dead,
-            broker_properties=WRITABLE,
+            broker_properties=frozenset(WRITABLE),
         )
 
     async def open(self) -> None:

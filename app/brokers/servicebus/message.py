@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from email.utils import formatdate
 from typing import Any
 from uuid import uuid4
 
@@ -18,6 +17,7 @@ from msgspec import Struct
 
 from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.servicebus.queue import ServiceBusQueue
+from app.envelope.broker_properties import http_date
 
 VERSION = "bq-schema-version"
 LANGUAGE = "bq-source-lang"
@@ -33,11 +33,6 @@ _DEAD = frozenset({DEAD_REASON, DEAD_DESCRIPTION})
 MAX_IDENTIFIER = 128
 """Characters of a message id, session id or partition key:
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
-
-WRITABLE = frozenset(
-    {"TimeToLive", "ReplyTo", "ReplyToSessionId", "To", "PartitionKey", "SessionId", "ScheduledEnqueueTimeUtc"}
-)
-"""The broker properties that a publish may set."""
 
 _FIELDS = {
     "ReplyTo": "reply_to",
@@ -220,7 +215,7 @@ def read(message: Any) -> Read:
         ("LockedUntilUtc", b"x-opt-locked-until"),
     ):
         if (at := annotations.get(annotation)) is not None:
-            shown[name] = formatdate(at / 1000, usegmt=True)
+            shown[name] = http_date(at)
     if (source := _text(annotations.get(b"x-opt-deadletter-source"))) is not None:
         shown["DeadLetterSource"] = source
     return Read(

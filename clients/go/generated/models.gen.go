@@ -396,6 +396,44 @@ type BrokerList struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// BrokerProperties Broker properties of Azure Service Bus, [by Microsoft's names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation id, and `meta.id` the message id.
+type BrokerProperties struct {
+	// PartitionKey Messages with the same key are in one partition. Equal to `SessionId` and `ordering_key`, if these are given.
+	//
+	// Examples: customer-42
+	PartitionKey *string `json:"PartitionKey,omitempty"`
+
+	// ReplyTo Where to send a reply.
+	//
+	// Examples: replies
+	ReplyTo *string `json:"ReplyTo,omitempty"`
+
+	// ReplyToSessionId The session of a reply.
+	//
+	// Examples: shop-1
+	ReplyToSessionId *string `json:"ReplyToSessionId,omitempty"`
+
+	// ScheduledEnqueueTimeUtc When the message becomes available: an HTTP-date, or a time of ISO 8601 with `Z` or an offset. A time in the past is now. It excludes `delay_seconds`.
+	//
+	// Examples: Tue, 24 Nov 2026 10:00:00 GMT
+	ScheduledEnqueueTimeUtc *string `json:"ScheduledEnqueueTimeUtc,omitempty"`
+
+	// SessionId The session of the message. Equal to `ordering_key`, if that is given.
+	//
+	// Examples: customer-42
+	SessionId *string `json:"SessionId,omitempty"`
+
+	// TimeToLive Seconds after which the message expires; may be decimal. Without it: as the queue is set up.
+	//
+	// Examples: 3600
+	TimeToLive *float64 `json:"TimeToLive,omitempty"`
+
+	// To A destination, for the consumer.
+	//
+	// Examples: warehouse
+	To *string `json:"To,omitempty"`
+}
+
 // BrokerState The current state of a broker.
 type BrokerState struct {
 	// Broker The configured name of the broker.
@@ -417,6 +455,9 @@ type Capabilities struct {
 	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
 	// order. The gateway forwards settles.
 	AckScope CapabilitiesAckScope `json:"ack_scope"`
+
+	// BrokerProperties The names of the `broker_properties` that a publish may set.
+	BrokerProperties []string `json:"broker_properties"`
 
 	// DeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.
 	DeliveryCount CapabilitiesDeliveryCount `json:"delivery_count"`
@@ -565,6 +606,9 @@ type DeleteDeadLettersRequest struct {
 //
 // Examples: {"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome"}, {"data":{"to":"ada@example.com"},"delay_seconds":60,"idempotency_key":"order-4711","job":"urn:babel:emails:welcome"}
 type Draft struct {
+	// BrokerProperties Broker properties of Azure Service Bus, [by Microsoft's names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation id, and `meta.id` the message id.
+	BrokerProperties *BrokerProperties `json:"broker_properties,omitempty"`
+
 	// Data The payload; key order and number literals are preserved.
 	Data map[string]interface{} `json:"data"`
 
@@ -614,6 +658,9 @@ type DraftMetaLang string
 //
 // Examples: {"delay_seconds":1.5,"envelope":{"attempts":0,"data":{"to":"ada@example.com"},"job":"urn:babel:emails:welcome","meta":{"created_at":1790000000000,"id":"7c1f0a52-6f0e-4a55-9d0d-0a6c1f6f2b11","lang":"python","queue":"emails","schema_version":1},"trace_id":"0f6d1d9e-2f0a-4b9e-8a39-0a4f9a3a7d10"}}
 type Entry struct {
+	// BrokerProperties Broker properties of Azure Service Bus, [by Microsoft's names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties). A queue takes those in its capability `broker_properties`. The envelope sets the others: `job` is the label, `trace_id` the correlation id, and `meta.id` the message id.
+	BrokerProperties *BrokerProperties `json:"broker_properties,omitempty"`
+
 	// DelaySeconds Seconds until the message can be received; may be decimal; at most the broker's `max_delay_seconds`. Without it: 0. The query parameter of this name, if given too, must be equal.
 	//
 	// Examples: 60
@@ -1144,6 +1191,73 @@ type Received struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
+// ReceivedBrokerProperties The broker properties of a delivery, [by Microsoft's names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties); only those that it has. Times are HTTP-dates.
+type ReceivedBrokerProperties struct {
+	// ContentType The media type of the body.
+	ContentType *string `json:"ContentType,omitempty"`
+
+	// CorrelationId The `trace_id` of an envelope.
+	CorrelationId *string `json:"CorrelationId,omitempty"`
+
+	// DeadLetterSource The queue from which the message was dead-lettered.
+	DeadLetterSource *string `json:"DeadLetterSource,omitempty"`
+
+	// DeliveryCount The number of deliveries, with this one.
+	DeliveryCount *int64 `json:"DeliveryCount,omitempty"`
+
+	// EnqueuedSequenceNumber The number that the message had before it was forwarded.
+	EnqueuedSequenceNumber *int64 `json:"EnqueuedSequenceNumber,omitempty"`
+
+	// EnqueuedTimeUtc When the message became available.
+	//
+	// Examples: Tue, 24 Nov 2026 10:00:00 GMT
+	EnqueuedTimeUtc *string `json:"EnqueuedTimeUtc,omitempty"`
+
+	// Label The subject: the `job` of an envelope.
+	Label *string `json:"Label,omitempty"`
+
+	// LockToken The lock of the delivery. Settle with its ack token.
+	LockToken *string `json:"LockToken,omitempty"`
+
+	// LockedUntilUtc When the lock ends; `lease_expires_at` takes precedence.
+	//
+	// Examples: Tue, 24 Nov 2026 10:00:00 GMT
+	LockedUntilUtc *string `json:"LockedUntilUtc,omitempty"`
+
+	// MessageId The `meta.id` of an envelope.
+	MessageId *string `json:"MessageId,omitempty"`
+
+	// PartitionKey The key of the message's partition.
+	PartitionKey *string `json:"PartitionKey,omitempty"`
+
+	// ReplyTo Where to send a reply.
+	ReplyTo *string `json:"ReplyTo,omitempty"`
+
+	// ReplyToSessionId The session of a reply.
+	ReplyToSessionId *string `json:"ReplyToSessionId,omitempty"`
+
+	// ScheduledEnqueueTimeUtc When the message was to become available.
+	//
+	// Examples: Tue, 24 Nov 2026 10:00:00 GMT
+	ScheduledEnqueueTimeUtc *string `json:"ScheduledEnqueueTimeUtc,omitempty"`
+
+	// SequenceNumber The number of the message in its queue.
+	SequenceNumber *int64 `json:"SequenceNumber,omitempty"`
+
+	// SessionId The session of the message.
+	SessionId *string `json:"SessionId,omitempty"`
+
+	// State `Active`, `Deferred` or `Scheduled`.
+	State *string `json:"State,omitempty"`
+
+	// TimeToLive Seconds after which the message expires.
+	TimeToLive *float64 `json:"TimeToLive,omitempty"`
+
+	// To A destination, for the consumer.
+	To                   *string                `json:"To,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // ReceivedEnvelope The envelope as stored on the queue. This gateway writes all members of `Envelope`; another program may omit optional members, or write `urn` instead of `job`.
 type ReceivedEnvelope struct {
 	// Attempts The `attempts` of the delivery takes precedence.
@@ -1192,6 +1306,9 @@ type ReceivedMessage struct {
 
 	// Attempts The number of earlier deliveries that ended without an ack.
 	Attempts int64 `json:"attempts"`
+
+	// BrokerProperties The broker properties of a delivery, [by Microsoft's names](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties); only those that it has. Times are HTTP-dates.
+	BrokerProperties *ReceivedBrokerProperties `json:"broker_properties,omitempty"`
 
 	// Envelope The envelope as stored on the queue. This gateway writes all members of `Envelope`; another program may omit optional members, or write `urn` instead of `job`.
 	Envelope ReceivedEnvelope `json:"envelope"`
@@ -1606,6 +1723,9 @@ type PublishMessageParams struct {
 
 	// IdempotencyKey Publishes once: a repeated request gets the answer of the first. `"…"`, or a text without quotes.
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
+
+	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
+	BrokerProperties *string `json:"BrokerProperties,omitempty"`
 }
 
 // PublishBatchJSONBody defines parameters for PublishBatch.
@@ -1651,6 +1771,9 @@ type ValidateMessageParams struct {
 
 	// Mode The rules to apply: `publish` for a producer, `consume` for a body found on the queue. Default: "publish".
 	Mode interface{} `form:"mode,omitempty" json:"mode,omitempty"`
+
+	// BrokerProperties Broker properties as one JSON object, as in the API of Azure Service Bus, with the members of the schema `BrokerProperties`. The member `broker_properties` of the body, if given too, must be equal.
+	BrokerProperties *string `json:"BrokerProperties,omitempty"`
 }
 
 // ReadyzParams defines parameters for Readyz.
@@ -2192,6 +2315,14 @@ func (a *Capabilities) UnmarshalJSON(b []byte) error {
 		delete(object, "ack_scope")
 	}
 
+	if raw, found := object["broker_properties"]; found {
+		err = json.Unmarshal(raw, &a.BrokerProperties)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker_properties': %w", err)
+		}
+		delete(object, "broker_properties")
+	}
+
 	if raw, found := object["delivery_count"]; found {
 		err = json.Unmarshal(raw, &a.DeliveryCount)
 		if err != nil {
@@ -2302,6 +2433,13 @@ func (a Capabilities) MarshalJSON() ([]byte, error) {
 	object["ack_scope"], err = json.Marshal(a.AckScope)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'ack_scope': %w", err)
+	}
+
+	if a.BrokerProperties != nil {
+		object["broker_properties"], err = json.Marshal(a.BrokerProperties)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'broker_properties': %w", err)
+		}
 	}
 
 	object["delivery_count"], err = json.Marshal(a.DeliveryCount)
@@ -5251,6 +5389,344 @@ func (a Received) MarshalJSON() ([]byte, error) {
 	return json.Marshal(object)
 }
 
+// Getter for additional properties for ReceivedBrokerProperties. Returns the specified
+// element and whether it was found
+func (a ReceivedBrokerProperties) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ReceivedBrokerProperties
+func (a *ReceivedBrokerProperties) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ReceivedBrokerProperties to handle AdditionalProperties
+func (a *ReceivedBrokerProperties) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["ContentType"]; found {
+		err = json.Unmarshal(raw, &a.ContentType)
+		if err != nil {
+			return fmt.Errorf("error reading 'ContentType': %w", err)
+		}
+		delete(object, "ContentType")
+	}
+
+	if raw, found := object["CorrelationId"]; found {
+		err = json.Unmarshal(raw, &a.CorrelationId)
+		if err != nil {
+			return fmt.Errorf("error reading 'CorrelationId': %w", err)
+		}
+		delete(object, "CorrelationId")
+	}
+
+	if raw, found := object["DeadLetterSource"]; found {
+		err = json.Unmarshal(raw, &a.DeadLetterSource)
+		if err != nil {
+			return fmt.Errorf("error reading 'DeadLetterSource': %w", err)
+		}
+		delete(object, "DeadLetterSource")
+	}
+
+	if raw, found := object["DeliveryCount"]; found {
+		err = json.Unmarshal(raw, &a.DeliveryCount)
+		if err != nil {
+			return fmt.Errorf("error reading 'DeliveryCount': %w", err)
+		}
+		delete(object, "DeliveryCount")
+	}
+
+	if raw, found := object["EnqueuedSequenceNumber"]; found {
+		err = json.Unmarshal(raw, &a.EnqueuedSequenceNumber)
+		if err != nil {
+			return fmt.Errorf("error reading 'EnqueuedSequenceNumber': %w", err)
+		}
+		delete(object, "EnqueuedSequenceNumber")
+	}
+
+	if raw, found := object["EnqueuedTimeUtc"]; found {
+		err = json.Unmarshal(raw, &a.EnqueuedTimeUtc)
+		if err != nil {
+			return fmt.Errorf("error reading 'EnqueuedTimeUtc': %w", err)
+		}
+		delete(object, "EnqueuedTimeUtc")
+	}
+
+	if raw, found := object["Label"]; found {
+		err = json.Unmarshal(raw, &a.Label)
+		if err != nil {
+			return fmt.Errorf("error reading 'Label': %w", err)
+		}
+		delete(object, "Label")
+	}
+
+	if raw, found := object["LockToken"]; found {
+		err = json.Unmarshal(raw, &a.LockToken)
+		if err != nil {
+			return fmt.Errorf("error reading 'LockToken': %w", err)
+		}
+		delete(object, "LockToken")
+	}
+
+	if raw, found := object["LockedUntilUtc"]; found {
+		err = json.Unmarshal(raw, &a.LockedUntilUtc)
+		if err != nil {
+			return fmt.Errorf("error reading 'LockedUntilUtc': %w", err)
+		}
+		delete(object, "LockedUntilUtc")
+	}
+
+	if raw, found := object["MessageId"]; found {
+		err = json.Unmarshal(raw, &a.MessageId)
+		if err != nil {
+			return fmt.Errorf("error reading 'MessageId': %w", err)
+		}
+		delete(object, "MessageId")
+	}
+
+	if raw, found := object["PartitionKey"]; found {
+		err = json.Unmarshal(raw, &a.PartitionKey)
+		if err != nil {
+			return fmt.Errorf("error reading 'PartitionKey': %w", err)
+		}
+		delete(object, "PartitionKey")
+	}
+
+	if raw, found := object["ReplyTo"]; found {
+		err = json.Unmarshal(raw, &a.ReplyTo)
+		if err != nil {
+			return fmt.Errorf("error reading 'ReplyTo': %w", err)
+		}
+		delete(object, "ReplyTo")
+	}
+
+	if raw, found := object["ReplyToSessionId"]; found {
+		err = json.Unmarshal(raw, &a.ReplyToSessionId)
+		if err != nil {
+			return fmt.Errorf("error reading 'ReplyToSessionId': %w", err)
+		}
+		delete(object, "ReplyToSessionId")
+	}
+
+	if raw, found := object["ScheduledEnqueueTimeUtc"]; found {
+		err = json.Unmarshal(raw, &a.ScheduledEnqueueTimeUtc)
+		if err != nil {
+			return fmt.Errorf("error reading 'ScheduledEnqueueTimeUtc': %w", err)
+		}
+		delete(object, "ScheduledEnqueueTimeUtc")
+	}
+
+	if raw, found := object["SequenceNumber"]; found {
+		err = json.Unmarshal(raw, &a.SequenceNumber)
+		if err != nil {
+			return fmt.Errorf("error reading 'SequenceNumber': %w", err)
+		}
+		delete(object, "SequenceNumber")
+	}
+
+	if raw, found := object["SessionId"]; found {
+		err = json.Unmarshal(raw, &a.SessionId)
+		if err != nil {
+			return fmt.Errorf("error reading 'SessionId': %w", err)
+		}
+		delete(object, "SessionId")
+	}
+
+	if raw, found := object["State"]; found {
+		err = json.Unmarshal(raw, &a.State)
+		if err != nil {
+			return fmt.Errorf("error reading 'State': %w", err)
+		}
+		delete(object, "State")
+	}
+
+	if raw, found := object["TimeToLive"]; found {
+		err = json.Unmarshal(raw, &a.TimeToLive)
+		if err != nil {
+			return fmt.Errorf("error reading 'TimeToLive': %w", err)
+		}
+		delete(object, "TimeToLive")
+	}
+
+	if raw, found := object["To"]; found {
+		err = json.Unmarshal(raw, &a.To)
+		if err != nil {
+			return fmt.Errorf("error reading 'To': %w", err)
+		}
+		delete(object, "To")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ReceivedBrokerProperties to handle AdditionalProperties
+func (a ReceivedBrokerProperties) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.ContentType != nil {
+		object["ContentType"], err = json.Marshal(a.ContentType)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'ContentType': %w", err)
+		}
+	}
+
+	if a.CorrelationId != nil {
+		object["CorrelationId"], err = json.Marshal(a.CorrelationId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'CorrelationId': %w", err)
+		}
+	}
+
+	if a.DeadLetterSource != nil {
+		object["DeadLetterSource"], err = json.Marshal(a.DeadLetterSource)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'DeadLetterSource': %w", err)
+		}
+	}
+
+	if a.DeliveryCount != nil {
+		object["DeliveryCount"], err = json.Marshal(a.DeliveryCount)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'DeliveryCount': %w", err)
+		}
+	}
+
+	if a.EnqueuedSequenceNumber != nil {
+		object["EnqueuedSequenceNumber"], err = json.Marshal(a.EnqueuedSequenceNumber)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'EnqueuedSequenceNumber': %w", err)
+		}
+	}
+
+	if a.EnqueuedTimeUtc != nil {
+		object["EnqueuedTimeUtc"], err = json.Marshal(a.EnqueuedTimeUtc)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'EnqueuedTimeUtc': %w", err)
+		}
+	}
+
+	if a.Label != nil {
+		object["Label"], err = json.Marshal(a.Label)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'Label': %w", err)
+		}
+	}
+
+	if a.LockToken != nil {
+		object["LockToken"], err = json.Marshal(a.LockToken)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'LockToken': %w", err)
+		}
+	}
+
+	if a.LockedUntilUtc != nil {
+		object["LockedUntilUtc"], err = json.Marshal(a.LockedUntilUtc)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'LockedUntilUtc': %w", err)
+		}
+	}
+
+	if a.MessageId != nil {
+		object["MessageId"], err = json.Marshal(a.MessageId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'MessageId': %w", err)
+		}
+	}
+
+	if a.PartitionKey != nil {
+		object["PartitionKey"], err = json.Marshal(a.PartitionKey)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'PartitionKey': %w", err)
+		}
+	}
+
+	if a.ReplyTo != nil {
+		object["ReplyTo"], err = json.Marshal(a.ReplyTo)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'ReplyTo': %w", err)
+		}
+	}
+
+	if a.ReplyToSessionId != nil {
+		object["ReplyToSessionId"], err = json.Marshal(a.ReplyToSessionId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'ReplyToSessionId': %w", err)
+		}
+	}
+
+	if a.ScheduledEnqueueTimeUtc != nil {
+		object["ScheduledEnqueueTimeUtc"], err = json.Marshal(a.ScheduledEnqueueTimeUtc)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'ScheduledEnqueueTimeUtc': %w", err)
+		}
+	}
+
+	if a.SequenceNumber != nil {
+		object["SequenceNumber"], err = json.Marshal(a.SequenceNumber)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'SequenceNumber': %w", err)
+		}
+	}
+
+	if a.SessionId != nil {
+		object["SessionId"], err = json.Marshal(a.SessionId)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'SessionId': %w", err)
+		}
+	}
+
+	if a.State != nil {
+		object["State"], err = json.Marshal(a.State)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'State': %w", err)
+		}
+	}
+
+	if a.TimeToLive != nil {
+		object["TimeToLive"], err = json.Marshal(a.TimeToLive)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'TimeToLive': %w", err)
+		}
+	}
+
+	if a.To != nil {
+		object["To"], err = json.Marshal(a.To)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'To': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
 // Getter for additional properties for ReceivedEnvelope. Returns the specified
 // element and whether it was found
 func (a ReceivedEnvelope) Get(fieldName string) (value interface{}, found bool) {
@@ -5540,6 +6016,14 @@ func (a *ReceivedMessage) UnmarshalJSON(b []byte) error {
 		delete(object, "attempts")
 	}
 
+	if raw, found := object["broker_properties"]; found {
+		err = json.Unmarshal(raw, &a.BrokerProperties)
+		if err != nil {
+			return fmt.Errorf("error reading 'broker_properties': %w", err)
+		}
+		delete(object, "broker_properties")
+	}
+
 	if raw, found := object["envelope"]; found {
 		err = json.Unmarshal(raw, &a.Envelope)
 		if err != nil {
@@ -5599,6 +6083,13 @@ func (a ReceivedMessage) MarshalJSON() ([]byte, error) {
 	object["attempts"], err = json.Marshal(a.Attempts)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'attempts': %w", err)
+	}
+
+	if a.BrokerProperties != nil {
+		object["broker_properties"], err = json.Marshal(a.BrokerProperties)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'broker_properties': %w", err)
+		}
 	}
 
 	object["envelope"], err = json.Marshal(a.Envelope)

@@ -132,6 +132,7 @@ _OPTIONS = {
     "ordering_key": '"é"',
     "headers": '{"a" : "b"}',
     "idempotency_key": '"k"',
+    "broker_properties": '{"SessionId" : "é", "TimeToLive": 1.50}',
 }
 _META = '{"id":"i","queue":"orders","lang":"go","schema_version":1,"created_at":5}'
 

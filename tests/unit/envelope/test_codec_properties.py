@@ -89,7 +89,15 @@ def test_the_short_way_of_drafts_with_options_agrees_with_the_complete_one(body:
         assert msgspec.structs.replace(complete, envelope=envelope) == short
 
 
-@pytest.mark.parametrize("option", ['"delay_seconds":60', '"headers":{"a":"é"}', '"idempotency_key":"k"'])
+@pytest.mark.parametrize(
+    "option",
+    [
+        '"delay_seconds":60',
+        '"headers":{"a":"é"}',
+        '"idempotency_key":"k"',
+        '"broker_properties":{"SessionId":"é"}',
+    ],
+)
 def test_a_draft_with_options_takes_the_short_way(option: str) -> None:
     body = f'{{"job":"a",{option},"data":{{"n":[1.5]}},"ordering_key":null,"meta":{{"lang":"go"}}}}'.encode()
     assert read_with_options(body, "orders", LIMITS, lambda: 5) is not None

@@ -6,6 +6,7 @@ import asyncio
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,20 @@ def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
         fingerprint(b'{"a":1}', 1, None),
         fingerprint(b'{"a":1}', None, "1"),
         fingerprint(b'{"a":1}', 1, "1"),
+        fingerprint(b'{"a":1}', None, None, {}),
+        fingerprint(b'{"a":1}', None, None, {"To": "a", "SessionId": "1"}),
+        fingerprint(b'{"a":1}', None, "1", {"To": "a", "SessionId": "1"}),
     ]
-    assert len({plain, *others}) == 6
+    assert len({plain, *others}) == 9
     assert fingerprint(b"", 5, None) == fingerprint(b"", 5.0, None)
+    assert fingerprint(b"", None, None, {"SessionId": "1", "To": "a"}) == fingerprint(
+        b"", None, None, {"To": "a", "SessionId": "1"}
+    )
+
+
+def test_the_fingerprints_of_stored_keys_stay() -> None:
+    assert fingerprint(b"{}", None, None) == sha256(b"{}").digest()
+    assert fingerprint(b"{}", 5, "a") == sha256(b'{}\0[5.0,"a"]').digest()
 
 
 async def test_a_store_is_told_again_until_it_hears() -> None:

@@ -78,6 +78,38 @@ async def test_without_order_a_route_may_ignore_the_key(queue: str) -> None:
     assert [sent.ordering_key for sent in setting.binding.ready(queue)] == [None]
 
 
+PROPERTIES = {"SessionId": "a", "TimeToLive": 60, "ScheduledEnqueueTimeUtc": "Tue, 24 Nov 2026 10:00:00 GMT"}
+
+
+@pytest.mark.parametrize("where", ["draft", "entry", "request", "batch"])
+async def test_broker_properties_reach_a_broker_that_has_them(queue: str, where: str) -> None:
+    setting = Setting(queue, lacking(broker_properties=frozenset(PROPERTIES)))
+    gateway, draft = setting.process.gateway, {"job": JOB, "data": {}}
+    expected = {"SessionId": "a", "TimeToLive": 60.0, "ScheduledEnqueueTimeUtc": 1_795_514_400_000}
+    body: dict[str, Any] = {"envelope": draft} if where == "entry" else dict(draft)
+    if where == "batch":
+        text = json.dumps(body | {"broker_properties": PROPERTIES}).encode()
+        await gateway.publish_many(ANYONE, queue, [text, json.dumps(body).encode()])
+    else:
+        given = expected if where == "request" else None
+        text = json.dumps(body | ({} if given else {"broker_properties": PROPERTIES})).encode()
+        await gateway.publish(ANYONE, queue, text, broker_properties=given)
+        await gateway.publish(ANYONE, queue, json.dumps(body).encode())
+    assert [sent.properties for sent in setting.binding.ready(queue)] == [expected, {}]
+    with_properties, without = await setting.process.receive(2)
+    assert with_properties.broker_properties == {**PROPERTIES, "DeliveryCount": 1}
+    assert without.broker_properties == {}
+
+
+async def test_broker_properties_that_a_queue_lacks_are_refused(queue: str) -> None:
+    setting = Setting(queue, lacking(broker_properties=frozenset({"SessionId"})))
+    body = {"job": JOB, "data": {}, "broker_properties": {"SessionId": "a", "To": "b"}}
+    with pytest.raises(UnsupportedByBroker) as refusal:
+        await setting.process.publish_body(json.dumps(body).encode())
+    assert (code(refusal.value), refusal.value.pointer) == ("broker_property_unsupported", "/broker_properties/To")
+    assert setting.binding.ready(queue) == []
+
+
 async def test_a_short_maximum_of_leases_is_kept(queue: str) -> None:
     process = Setting(queue, lacking(max_lease_seconds=300)).process
     with pytest.raises(UnsupportedByBroker) as refusal:

@@ -11,9 +11,9 @@ from msgspec import Raw
 
 from app.brokers.rabbitmq.ojs.message import ERROR_CODE, ERROR_MESSAGE, QUEUE, deaths
 from app.brokers.rabbitmq.profile import NativeMessage
+from app.clock import milliseconds
 from app.envelope import Limits, Poison, dead_letter_block, dead_letter_record, inspect
 from app.ojs import Attributes, dead_letter_of, members, value
-from app.ojs.terms import milliseconds
 
 _BY_BROKER = {
     "expired": "message expired",

@@ -13,8 +13,9 @@ from pamqp.commands import Basic
 from app.brokers.binding import Outgoing
 from app.brokers.rabbitmq.plain import CONTRACT_HEADERS, OF_THE_JOURNEY
 from app.brokers.rabbitmq.profile import EXPIRED_HEADER, SHORT_BYTES, NativeMessage
+from app.clock import milliseconds
 from app.ojs import MEDIA_TYPE, Attributes, Job, MessageProperties, members, value
-from app.ojs.terms import milliseconds, timestamp
+from app.ojs.terms import timestamp
 
 ATTEMPT, QUEUE = "x-ojs-attempt", "x-ojs-queue"
 SCHEDULED_AT, ENQUEUED_AT = "x-ojs-scheduled-at", "x-ojs-enqueued-at"
