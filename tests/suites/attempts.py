@@ -57,10 +57,10 @@ class TestAttempts:
         assert message.attempts == 1
 
     async def test_a_nack_without_a_delay_follows_the_backoff_of_the_queue(self, world: World) -> None:
-        process = await world.process(policy=Policy(backoff_seconds=(0.2, 0.6)))
+        process = await world.process(policy=Policy(backoff_seconds=(0.6, 1.2)))
         await process.publish({"n": 1})
         loop = asyncio.get_running_loop()
-        for attempts, delay in enumerate([0.2, 0.6, 0.6]):
+        for attempts, delay in enumerate([0.6, 1.2, 1.2]):
             message = await process.one()
             assert message.attempts == attempts * (1 + world.broker.counts_give_backs)
             started = loop.time()

@@ -89,15 +89,23 @@ class TestEvents:
         await process.one(SHORT)
         await asyncio.sleep(AFTER)
         again = await other.one()
-        expired = [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
+
+        def told() -> list[Event]:
+            return [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
+
         if "expiries" in world.broker.untold:
-            assert expired == []
+            assert told() == []
             return
-        assert [fact(event).message_id for event in expired] == [receipt.id]
+
+        async def is_told() -> bool:
+            # Where the gateway keeps the lease, the message may come again a moment before this is reported.
+            return [fact(event).message_id for event in told()] == [receipt.id]
+
+        await until(is_told)
+        expired = told()
         assert await other.nack(again) == [None]
         await process.one()
-        told = [event for each in (process, other) for event in each.events if event.kind == "lease_expired"]
-        assert told == expired, "a nack passed for one more expiry"
+        assert told() == expired, "a nack passed for one more expiry"
 
     async def test_each_lease_that_ran_out_is_told_once(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=4))

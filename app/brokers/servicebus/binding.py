@@ -352,7 +352,7 @@ def _projected(queue: ServiceBusQueue, message: Outgoing, fields: Fields) -> Nat
         elif name == "scheduled_enqueue_time_utc":
             shown["ScheduledEnqueueTimeUtc"] = round(value.timestamp() * 1000)
         elif name == "time_to_live":
-            shown["TimeToLive"] = value.total_seconds()
+            shown["TimeToLive"] = value / 1000
         else:
             shown["".join(part.capitalize() for part in name.split("_"))] = value
     assigned = []

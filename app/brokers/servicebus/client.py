@@ -11,11 +11,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from azure.servicebus import ServiceBusReceiveMode, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from app.brokers.bounded import within
+from app.brokers.bounded import GRACE_SECONDS, finished, within
 from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from app.brokers.servicebus.errors import HARMLESS, translate
 from app.brokers.servicebus.url import ServiceBusSettings
-from app.errors import BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.runtime.background import BackgroundTasks
 
 IDLE_SECONDS = 240.0
@@ -23,6 +23,7 @@ IDLE_SECONDS = 240.0
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot"""
 
 _CLOSE_SECONDS = 3.0
+_MAX_CONNECTS = 10_000
 _SOCKET_SECONDS = 0.2
 """How long the client library reads a socket before it looks at its other work."""
 
@@ -58,7 +59,7 @@ class Handler:
         if amqp is None or amqp._connection is None:
             return False
         reader = getattr(amqp._connection._transport, "reader", None)
-        return reader is None or not (reader.at_eof() or reader.exception())
+        return reader is None or not (reader._eof or reader.exception())
 
 
 class ServiceBusConnections:
@@ -74,8 +75,7 @@ class ServiceBusConnections:
         self._made: ServiceBusClient | None = None
         self.credential: Any = None
         self._handlers: OrderedDict[HandlerKey, Handler] = OrderedDict()
-        self._connects: dict[HandlerKey, SharedConnect[Handler]] = {}
-        self._pause = ConnectPause()
+        self._connects: dict[HandlerKey, SharedConnect[Handler | BabelgateError]] = {}
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
 
@@ -131,8 +131,14 @@ class ServiceBusConnections:
         if handler is None:
             connect = self._connects.get(key)
             if connect is None:
-                connect = self._connects[key] = SharedConnect(self.broker, lambda: self._open(key), self._pause)
-            handler = await connect.connected()
+                if len(self._connects) >= _MAX_CONNECTS:
+                    self._connects.clear()
+                connect = SharedConnect(self.broker, lambda: self._open(key), ConnectPause())
+                self._connects[key] = connect
+            opened = await connect.connected()
+            if isinstance(opened, BabelgateError):
+                raise opened.without_frames()
+            handler = opened
         handler.users += 1
         return handler
 
@@ -160,6 +166,8 @@ class ServiceBusConnections:
             self.discard(handler)
         await self._closing.wait(_CLOSE_SECONDS)
         await self._closing.cancel()
+        # Sockets that were aborted are closed in the next turn.
+        await asyncio.sleep(0)
         made, self._made = self._made, None
         if made is not None:
             with contextlib.suppress(Exception):
@@ -188,7 +196,8 @@ class ServiceBusConnections:
                 self._made = ServiceBusClient(settings.host, self.credential, **how)
         return self._made
 
-    async def _open(self, key: HandlerKey) -> Handler:
+    async def _open(self, key: HandlerKey) -> Handler | BabelgateError:
+        """The new connection, or the answer of the service that it opens none. Raises BrokerUnavailable."""
         kind, entity = key
         namespace = self.namespace()
         if kind == "send":
@@ -196,7 +205,13 @@ class ServiceBusConnections:
         else:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if kind == "delete" else ServiceBusReceiveMode.PEEK_LOCK
             client = namespace.get_queue_receiver(entity, receive_mode=mode)
-        await self.open(client)
+        try:
+            await self.open(client)
+        except BrokerUnavailable:
+            raise
+        except BabelgateError as error:
+            self._connects.pop(key, None)
+            return error
         handler = Handler(client)
         handler.used_at = asyncio.get_running_loop().time()
         if self._closed:
@@ -210,10 +225,14 @@ class ServiceBusConnections:
     async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> None:
         """Open a sender or receiver within ``seconds``. Raises BrokerError."""
         _open_at_once(client)
+        bound = min(seconds, self.timeout_seconds) if seconds <= CONNECT_SECONDS else seconds
+        opening = asyncio.ensure_future(client.__aenter__())
         try:
-            await within(min(seconds, self.timeout_seconds), self.broker, client.__aenter__())
+            if not await finished(opening, bound - GRACE_SECONDS):
+                raise BrokerUnavailable(self.broker, f"no answer within {bound:g} s")
+            opening.result()
         except BaseException as error:
-            self._closing.start(self._close(client))
+            self._closing.start(self._give_up(opening, client))
             if isinstance(error, Exception):
                 raise translate(error, self.broker, written=False) from error
             raise
@@ -235,14 +254,38 @@ class ServiceBusConnections:
         for handler in unused[:-1][: max(beyond, 0)]:
             self.discard(handler)
 
+    async def _give_up(self, opening: asyncio.Future[Any], client: Any) -> None:
+        """End an open that failed or takes too long."""
+        writer = _writer_of(client)
+        try:
+            opening.cancel()
+            await asyncio.wait((opening,))
+            await self._close(client)
+        finally:
+            if writer is not None:
+                writer.transport.abort()
+
     async def _close(self, client: Any) -> None:
         amqp = client._handler
+        writer = _writer_of(client)
         if amqp is not None and amqp._keep_alive_thread is not None:
             # A close waits for its next second.
             amqp._keep_alive_thread.cancel()
             amqp._keep_alive_thread = None
-        with contextlib.suppress(Exception):
-            await client.close()
+        try:
+            with contextlib.suppress(Exception):
+                await client.close()
+        finally:
+            # Also where the peer hangs, and the close was cancelled.
+            if writer is not None:
+                writer.transport.abort()
+
+
+def _writer_of(client: Any) -> asyncio.StreamWriter | None:
+    """The socket of a sender or receiver; None without one, or with a WebSocket."""
+    amqp = client._handler
+    connection = None if amqp is None else amqp._connection
+    return None if connection is None else getattr(connection._transport, "writer", None)
 
 
 def _open_at_once(client: Any) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +53,7 @@ SCHEDULED = 2
 """The state of a message that is not due yet, as a peek shows it."""
 
 Fields = dict[str, Any]
-"""Arguments of the client library's ``ServiceBusMessage`` beside the body."""
+"""Arguments of the client library's ``ServiceBusMessage`` beside the body, and ``time_to_live`` in ms."""
 
 
 class NativeParts(Struct, frozen=True):
@@ -129,7 +129,7 @@ def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
         if name in _FIELDS:
             fields[_FIELDS[name]] = value
     if (seconds := message.properties.get("TimeToLive")) is not None:
-        fields["time_to_live"] = timedelta(seconds=seconds)
+        fields["time_to_live"] = round(seconds * 1000)
     if queue.sessions:
         session = message.ordering_key or fields.get("session_id")
         if session is None:
@@ -153,8 +153,13 @@ def dead_fields(queue: ServiceBusQueue, record: Outgoing, now_ms: int) -> Fields
 
 
 def native(body: bytes, fields: Fields) -> ServiceBusMessage:
-    """The client library's message."""
-    return ServiceBusMessage(body, **fields)
+    """The client library's message. It would cut a time to live, in ms here, to whole seconds."""
+    made = ServiceBusMessage(body, **{name: value for name, value in fields.items() if name != "time_to_live"})
+    if (ttl := fields.get("time_to_live")) is not None:
+        header = made.raw_amqp_message.header
+        assert header is not None
+        header.time_to_live = ttl
+    return made
 
 
 def read(message: Any) -> Read:
@@ -203,7 +208,7 @@ def read(message: Any) -> Read:
         fields["partition_key"] = shown["PartitionKey"] = key
     ttl = None if header is None else header.ttl
     if ttl is not None and ttl < min(_NEVER_MS, 2**32 - 1):
-        fields["time_to_live"] = timedelta(milliseconds=ttl)
+        fields["time_to_live"] = ttl
         shown["TimeToLive"] = ttl / 1000
     count = (0 if header is None else header.delivery_count) or 0
     shown["DeliveryCount"] = count + 1

@@ -29,7 +29,8 @@ class _Pump:
 
 class ServiceBusReceiver:
     """Receives for one broker. A receive that waits ends early when one that does not wait comes: it can show, too,
-    that the queue is empty."""
+    that the queue is empty. The time that a receive may take does not include that of connecting, which over TLS and
+    with a token takes many round trips."""
 
     def __init__(self, connections: ServiceBusConnections, locks: Callable[[str], QueueLocks]) -> None:
         self._connections = connections
@@ -40,6 +41,10 @@ class ServiceBusReceiver:
     async def reserve(self, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         """At most ``limit`` messages of the queue ``entity``. Raises BrokerError."""
         pump = self._pumps.setdefault(entity, _Pump())
+        try:
+            handler = await self._connections.taken("receive", entity)
+        except Exception as error:
+            raise translate(error, self._connections.broker, written=False) from error
         until = asyncio.get_running_loop().time() + wait_seconds + RESERVE_SECONDS - GRACE_SECONDS
         is_poll = wait_seconds <= 0
         pump.polls += is_poll
@@ -47,11 +52,12 @@ class ServiceBusReceiver:
             async with asyncio.timeout_at(until), pump.turn:
                 pump.polls -= is_poll
                 is_poll = False
-                return await self._receive(pump, entity, min(limit, MAX_RECEIVED), wait_seconds, until)
+                return await self._receive(handler, pump, entity, min(limit, MAX_RECEIVED), wait_seconds, until)
         except TimeoutError:
             raise BrokerUnavailable(self._connections.broker, "no answer in time") from None
         finally:
             pump.polls -= is_poll
+            self._connections.leave(handler)
 
     def close(self) -> None:
         """End the waits of receives."""
@@ -62,14 +68,12 @@ class ServiceBusReceiver:
         self._closed = False
 
     async def _receive(
-        self, pump: _Pump, entity: str, limit: int, wait_seconds: float, until: float
+        self, handler: Handler, pump: _Pump, entity: str, limit: int, wait_seconds: float, until: float
     ) -> Sequence[Delivery]:
         try:
-            handler = await self._connections.taken("receive", entity)
-        except Exception as error:
-            raise translate(error, self._connections.broker, written=False) from error
-        try:
             async with handler.lock:
+                if handler.closed:
+                    raise BrokerUnavailable(self._connections.broker, "the connection was closed")
                 if pump.handler is not handler or pump.link is None:
                     pump.handler, pump.link = handler, ReceiveLink(handler.client)
                 link = pump.link
@@ -80,8 +84,6 @@ class ServiceBusReceiver:
             if isinstance(error, TimeoutError) or not isinstance(error, Exception):
                 raise
             raise translate(error, self._connections.broker, written=False) from error
-        finally:
-            self._connections.leave(handler)
         self._locks(entity).hold(handler, link, received)
         return [delivery_of(each) for each in received]
 

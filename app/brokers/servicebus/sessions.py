@@ -16,6 +16,7 @@ from azure.servicebus.exceptions import OperationTimeoutError
 
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS, finished, within
+from app.brokers.connect import CONNECT_SECONDS
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.link import Received, ReceiveLink
@@ -207,14 +208,11 @@ class QueueSessions:
             self._entity, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=wait_seconds, receive_mode=mode
         )
         try:
-            await connections.open(receiver, wait_seconds + RESERVE_SECONDS)
-        except OperationTimeoutError:
-            connections.close_later(receiver)
-            return None
-        except BaseException as error:
-            connections.close_later(receiver)
-            if isinstance(error, Exception):
-                raise translate(error, connections.broker, written=False) from error
+            await connections.open(receiver, wait_seconds + CONNECT_SECONDS)
+        except BrokerUnavailable as error:
+            # The service's own answer that no session came in time.
+            if isinstance(error.__cause__, OperationTimeoutError):
+                return None
             raise
         return receiver
 

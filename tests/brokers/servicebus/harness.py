@@ -77,9 +77,9 @@ class ServiceBusBroker(ServerBroker):
 
 @contextmanager
 def _configured(directory: Path) -> Iterator[ServiceBusEmulator]:
-    """An emulator whose queues give no message up by themselves within a test."""
+    """An emulator whose queues give no message up by themselves, and soon show those of a process that has ended."""
     with emulator(directory) as server:
-        server.defaults(max_delivery_count=1000, max_message_size=104_857_600)
+        server.defaults(lock_seconds=15, max_delivery_count=1000, max_message_size=104_857_600)
         yield server
 
 
