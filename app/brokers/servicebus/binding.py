@@ -125,6 +125,7 @@ class ServiceBusBinding:
 
     async def open(self) -> None:
         """Raises BrokerUnavailable when the namespace does not answer. Credentials are used at the first call."""
+        self._connections.reopen()
         self._receiver.open()
         await within(OPEN_SECONDS, self.name, self._probe())
 

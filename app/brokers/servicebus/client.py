@@ -122,6 +122,8 @@ class ServiceBusConnections:
 
     async def taken(self, kind: Kind, entity: str) -> Handler:
         """The open connection for ``kind`` and ``entity``, in use until :meth:`leave`."""
+        if self._closed:
+            raise BrokerUnavailable(self.broker, "the gateway disconnects")
         self._close_idle()
         key = HandlerKey(kind, entity)
         handler = self._handlers.get(key)
@@ -160,8 +162,7 @@ class ServiceBusConnections:
     async def close(self) -> None:
         """Close all connections, within a few seconds; idempotent."""
         self._closed = True
-        for connect in list(self._connects.values()):
-            await connect.cancel(0)
+        await asyncio.gather(*(connect.cancel(_CLOSE_SECONDS) for connect in self._connects.values()))
         for handler in list(self._handlers.values()):
             self.discard(handler)
         await self._closing.wait(_CLOSE_SECONDS)
@@ -176,6 +177,9 @@ class ServiceBusConnections:
             with contextlib.suppress(Exception):
                 await self.credential.close()
             self.credential = None
+
+    def reopen(self) -> None:
+        """Allow connections again, after a close."""
         self._closed = False
 
     def namespace(self) -> ServiceBusClient:

@@ -59,7 +59,7 @@ def test_schema_version_gate() -> None:
         with suite.judged("asb", name):
             value = case.get("value")
             given = value.encode() if isinstance(value, str) else value
-            properties = {} if case.get("absent") else {b"bq-schema-version": given}
+            properties: dict[Any, Any] = {} if case.get("absent") else {b"bq-schema-version": given}
             found = read(Message(application_properties=properties, data=[b"{}"]))
             assert (found.version is not None) == (case["expect"] == "reject")
 

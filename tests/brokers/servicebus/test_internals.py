@@ -61,7 +61,7 @@ def gone(what: str, use: str) -> str:
     return f"azure-servicebus {version('azure-servicebus')} has no {what} any more. It is used: {use}."
 
 
-@pytest.mark.parametrize(("owner", "name", "use"), PARTS, ids=[f"{owner.__name__}.{name}" for owner, name, _ in PARTS])
+@pytest.mark.parametrize(("owner", "name", "use"), PARTS, ids=[f"{owner!r}.{name}" for owner, name, _ in PARTS])
 def test_a_part_is_there(owner: object, name: str, use: str) -> None:
     assert hasattr(owner, name), gone(f"{getattr(owner, '__name__', owner)}.{name}", use)
 
