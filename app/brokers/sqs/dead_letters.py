@@ -147,8 +147,8 @@ class SqsDeadLetters:
             outcomes = await self._hide_for(url, several, self._hidden_seconds)
             lost = {each.message_id for each, outcome in zip(several, outcomes, strict=True) if outcome is not None}
             state.hidden = {key: each for key, each in state.hidden.items() if key not in lost}
+        ready = await self._ready(url)
         while len(state.hidden) < count:
-            ready = await self._ready(url)
             answer = await self._client.call(
                 "ReceiveMessage",
                 QueueUrl=url,
@@ -164,7 +164,10 @@ class SqsDeadLetters:
                 return True
             for each in sorted(found, key=lambda one: one.sent_at):
                 state.hidden[each.message_id] = each
-        return not await self._ready(url)
+            ready -= len(found)
+            if ready <= 0:
+                ready = await self._ready(url)
+        return not ready
 
     async def _ready(self, url: str) -> int:
         name = "ApproximateNumberOfMessages"
