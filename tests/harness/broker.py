@@ -46,7 +46,7 @@ class Broker(ABC):
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
     - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
-    - ``crowd``: the most waiting clients that it serves in the time of a test.
+    - ``crowd``: the most waiting clients, or dead letters, that it serves in the time of a test.
     - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
     - ``queue_options``: the options of an ordinary route.
     - ``header_options``: the options of a route whose messages carry native headers; None if there is none.

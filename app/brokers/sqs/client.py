@@ -98,7 +98,7 @@ class SqsClient:
         """
         if queue.url is not None:
             return queue.url
-        key = f"{queue.account}/{queue.name}"
+        key = queue.key
         if (known := self._urls.get(key)) is not None:
             return known
         search = self._searches.get(key)
@@ -142,7 +142,7 @@ class SqsClient:
         return str(made["QueueUrl"])
 
     async def _look_up(self, queue: SqsQueue) -> str | None:
-        key = f"{queue.account}/{queue.name}"
+        key = queue.key
         if (known := self._urls.get(key)) is not None:
             return known
         owner: dict[str, Any] = {} if queue.account is None else {"QueueOwnerAWSAccountId": queue.account}

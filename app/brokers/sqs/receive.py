@@ -80,7 +80,7 @@ class SqsReceiver:
         Without a wait: short polls. With one: the long poll of the queue, which other calls may have begun.
         """
         seconds = max(whole_seconds(lease_seconds), 1)
-        polls = self._polls.setdefault(queue.name, _QueuePolls())
+        polls = self._polls.setdefault(queue.key, _QueuePolls())
         polls.waiting += 1
         try:
             if not polls.ready:
@@ -214,8 +214,8 @@ class SqsReceiver:
             else:
                 loop = asyncio.get_running_loop()
                 polls.timer = loop.call_later(_KEPT_SECONDS, self._return, queue, polls)
-        elif polls.unused and self._polls.get(queue.name) is polls:
-            del self._polls[queue.name]
+        elif polls.unused and self._polls.get(queue.key) is polls:
+            del self._polls[queue.key]
 
     def _return(self, queue: SqsQueue, polls: _QueuePolls) -> None:
         deliveries, polls.ready = [each for each, _ in polls.ready], []

@@ -175,11 +175,11 @@ class SqsSettler:
 
     async def _change(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
         """Set the visibility of messages: receipt handle and seconds each. Shares calls with other callers."""
-        batcher = self._changes.get(queue.name)
+        batcher = self._changes.get(queue.key)
         if batcher is None:
             if len(self._changes) >= _MAX_BATCHERS:
                 self._changes = {name: each for name, each in self._changes.items() if each.busy}
-            batcher = self._changes[queue.name] = Batcher(lambda several: self._write(queue, several), _COALESCED)
+            batcher = self._changes[queue.key] = Batcher(lambda several: self._write(queue, several), _COALESCED)
         return list(await asyncio.gather(*(batcher.submit(change) for change in changes)))
 
     async def _write(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:

@@ -151,7 +151,7 @@ def _write(queue: str, fields: Mapping[str, Any], message: Mapping[str, Any]) ->
 
 
 class MotoBroker(SqsBroker):
-    """Standard queues on moto."""
+    """Standard queues on moto. It counts all messages of a queue several times for each that it hands out."""
 
     repeats_acks = True
     takes_old_receipts = True
