@@ -42,6 +42,7 @@ class Broker(ABC):
     - ``purges_delayed``: a purge removes the delayed messages of a queue too.
     - ``counts_give_backs``: it counts each receive, also of a message that is given back.
     - ``settles_late``: it lets a lease be settled after its deadline, until the message is delivered again.
+    - ``spare_seconds``: how much longer than its lease it keeps a message from being delivered again.
     - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
@@ -65,6 +66,7 @@ class Broker(ABC):
     purges_delayed: ClassVar[bool] = True
     counts_give_backs: ClassVar[bool] = False
     settles_late: ClassVar[bool] = False
+    spare_seconds: ClassVar[float] = 0
     repeats_acks: ClassVar[bool] = True
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False

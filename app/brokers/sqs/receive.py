@@ -15,7 +15,7 @@ from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, read
 from app.brokers.sqs.publish import MAX_ENTRIES
 from app.brokers.sqs.queue import SqsQueue
-from app.brokers.sqs.settle import SqsSettler, receipt_of, whole_seconds
+from app.brokers.sqs.settle import MAX_LEASE_SECONDS, SqsSettler, receipt_of, whole_seconds
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable
 from app.observe.log_throttle import LogThrottle
@@ -25,6 +25,9 @@ from app.runtime.background import BackgroundTasks
 
 _KEPT_SECONDS = 0.5
 """How long messages that arrive for nobody are kept for the next receive. It bridges two slices of a longer wait."""
+
+_SPARE_SECONDS = 1
+"""How much longer than its lease a message is hidden. SQS counts from before its answer, and a lease from the answer."""
 
 _CLOSE_SECONDS = 4.0
 """How long a close waits for the polls in flight."""
@@ -75,7 +78,7 @@ class SqsReceiver:
     async def reserve(
         self, queue: SqsQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """At most ``limit`` messages, hidden for ``lease_seconds``, rounded up to whole seconds.
+        """At most ``limit`` messages, leased for ``lease_seconds``, rounded up to whole seconds.
 
         Without a wait: short polls. With one: the long poll of the queue, which other calls may have begun.
         """
@@ -121,7 +124,7 @@ class SqsReceiver:
             "ReceiveMessage",
             QueueUrl=url,
             MaxNumberOfMessages=min(limit, MAX_ENTRIES),
-            VisibilityTimeout=lease_seconds,
+            VisibilityTimeout=min(lease_seconds + _SPARE_SECONDS, MAX_LEASE_SECONDS),
             WaitTimeSeconds=wait_seconds,
             MessageAttributeNames=["All"],
             AttributeNames=SYSTEM_ATTRIBUTES,

@@ -86,6 +86,7 @@ class SqsBroker(ServerBroker):
     counted_in_body = frozenset()
     counts_give_backs = True
     settles_late = True
+    spare_seconds = 1
     repeats_acks = False
     purges_leased = True
     hides_delayed_retries = True
