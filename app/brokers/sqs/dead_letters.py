@@ -14,7 +14,7 @@ from app.brokers.batching import batches, send_batches
 from app.brokers.binding import DeadRecord, Outcome
 from app.brokers.cursor import decode, encode
 from app.brokers.sqs.client import SqsClient
-from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, Read, read, record
+from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, Read, numbered, read, record
 from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from app.brokers.sqs.queue import SqsQueue
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
@@ -189,10 +189,7 @@ class SqsDeadLetters:
         """Hide messages for ``seconds`` from now; 0 shows them."""
 
         async def hide(batch: Sequence[Read]) -> list[Outcome]:
-            entries = [
-                {"Id": str(n), "ReceiptHandle": each.receipt, "VisibilityTimeout": seconds}
-                for n, each in enumerate(batch)
-            ]
+            entries = numbered([{"ReceiptHandle": each.receipt, "VisibilityTimeout": seconds} for each in batch])
             answer = await self._client.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)
             return outcomes_of(self._client.broker, answer, len(batch))
 
@@ -200,7 +197,7 @@ class SqsDeadLetters:
 
     async def _delete(self, url: str, several: Sequence[Read]) -> list[Outcome]:
         async def delete(batch: Sequence[Read]) -> list[Outcome]:
-            entries = [{"Id": str(n), "ReceiptHandle": each.receipt} for n, each in enumerate(batch)]
+            entries = numbered([{"ReceiptHandle": each.receipt} for each in batch])
             answer = await self._client.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)
             return outcomes_of(self._client.broker, answer, len(batch))
 

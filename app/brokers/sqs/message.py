@@ -37,6 +37,8 @@ _IDENTIFIER = re.compile(r"[!-~]{1,128}")
 _BLANK = " \t\n\v\f\r"
 
 Attributes = dict[str, dict[str, Any]]
+Entry = dict[str, Any]
+"""An entry of a native batch, without its id."""
 
 
 class NativeParts(Struct, frozen=True):
@@ -75,7 +77,7 @@ class _ContractFields(Struct):
 _decode = msgspec.json.Decoder(_ContractFields).decode
 
 
-def entry(queue: SqsQueue, message: Outgoing) -> dict[str, Any]:
+def entry(queue: SqsQueue, message: Outgoing) -> Entry:
     """The message as an entry of ``SendMessageBatch``, without its id. Raises ValueError for one that SQS refuses.
 
     The message group is the ordering key, else that of the original, else the route's. A key or an id with characters
@@ -96,7 +98,7 @@ def entry(queue: SqsQueue, message: Outgoing) -> dict[str, Any]:
     return made
 
 
-def dead_entry(queue: SqsQueue, record: Outgoing) -> dict[str, Any]:
+def dead_entry(queue: SqsQueue, record: Outgoing) -> Entry:
     """A record in the queue of dead letters ``queue``. In a FIFO queue each has a message group of its own, because a
     received message hides the others of its group."""
     made = _entry(record)
@@ -158,7 +160,7 @@ def record(key: Any, found: Read) -> DeadRecord:
 NO_OTHERS: Mapping[str, Mapping[str, Any]] = {}
 
 
-def _entry(message: Outgoing) -> dict[str, Any]:
+def _entry(message: Outgoing) -> Entry:
     body = message.body.decode()
     if (found := FORBIDDEN.search(body)) is not None:
         raise ValueError(f"Amazon SQS does not carry the character U+{ord(found[0]):04X}")
@@ -231,6 +233,6 @@ def _whole(text: str | None) -> int:
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
 
-def entries(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Entries of one batch, each with its position as its id."""
-    return [{"Id": str(position), **made} for position, made in enumerate(messages)]
+def numbered(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of one batch, each with its position as its id."""
+    return [{"Id": str(position), **each} for position, each in enumerate(entries)]

@@ -11,7 +11,7 @@ from app.brokers.batching import batches, send_batches
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.errors import entry_error
-from app.brokers.sqs.message import entries, size_of
+from app.brokers.sqs.message import Entry, numbered, size_of
 from app.brokers.sqs.queue import SqsQueue
 from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
@@ -24,7 +24,6 @@ MAX_CALLS = 4
 
 _LEAST_SECONDS = 0.05
 
-Entry = dict[str, Any]
 _Made = tuple[int, Entry]
 """The position of a message, and its entry."""
 
@@ -95,7 +94,7 @@ async def _send(client: SqsClient, url: str, made: Sequence[Entry], until: float
     if left < _LEAST_SECONDS:
         reason = f"the calls before this one took the {client.timeout_seconds:g} s of the whole publish"
         raise BrokerUnavailable(client.broker, reason)
-    answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=entries(made))
+    answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=numbered(made))
     return outcomes_of(client.broker, answer, len(made))
 
 

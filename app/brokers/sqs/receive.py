@@ -27,7 +27,7 @@ _KEPT_SECONDS = 0.5
 """How long messages that arrive for nobody are kept for the next receive. It bridges two slices of a longer wait."""
 
 _SPARE_SECONDS = 1
-"""How much longer than its lease a message is hidden. SQS counts from before its answer, and a lease from the answer."""
+"""How much longer than its lease a message is hidden: SQS counts from before its answer, the lease from the answer."""
 
 _CLOSE_SECONDS = 4.0
 """How long a close waits for the polls in flight."""

@@ -16,6 +16,7 @@ from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import MAX_ATTRIBUTES, entry
 from app.brokers.sqs.publish import publish
 from app.brokers.sqs.queue import SqsQueue, queue_of
+from app.brokers.sqs.receive import SqsReceiver
 from app.brokers.sqs.settle import SqsSettler, receipt_of
 from app.clock import now_ms
 from app.errors import (
@@ -92,6 +93,28 @@ async def test_a_call_has_at_most_the_largest_size(counted: CountedClient, queue
     outcomes = await publish(counted, target, messages, entry, 262_144)
     assert [type(outcome) for outcome in outcomes] == [type(None)] * 3 + [BodyTooLarge, type(None)]
     assert [len(ids) for operation, ids in counted.calls if operation == "SendMessageBatch"] == [2, 2]
+
+
+async def test_concurrent_settles_share_calls(counted: CountedClient, queue: str) -> None:
+    """Of single messages and of several, of acks and of extends."""
+    target = queue_of(queue, STANDARD)
+    assert await publish(counted, target, [Outgoing(body(n)) for n in range(30)], entry, 1_048_576) == [None] * 30
+    settler = SqsSettler(counted, now_ms)
+    receiver = SqsReceiver(counted, settler, now_ms, 20)
+    handles: list[str] = []
+    while len(handles) < 30:
+        handles += [each.handle for each in await receiver.reserve(target, 10, 20, 30)]
+    counted.calls.clear()
+    extended = await asyncio.gather(*(settler.extend(target, [handle], 30) for handle in handles))
+    assert all(isinstance(deadline, int) for (deadline,) in extended)
+    groups = [handles[:1], *([handle] for handle in handles[1:12]), handles[12:15], handles[15:]]
+    acked = await asyncio.gather(*(settler.ack(target, group) for group in groups))
+    assert acked == [[None] * len(group) for group in groups]
+    sizes: dict[str, list[int]] = {}
+    for operation, ids in counted.calls:
+        sizes.setdefault(operation, []).append(len(ids))
+    assert sizes == {"ChangeMessageVisibilityBatch": [10] * 3, "DeleteMessageBatch": [10] * 3}
+    await receiver.close()
 
 
 async def test_a_message_that_cannot_be_carried_fails_alone(one: SqsBinding, queue: str) -> None:
