@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.sqs.binding import SqsBinding, connect
-from app.brokers.sqs.message import FORBIDDEN
+from app.brokers.sqs.message import forbidden
 from app.brokers.sqs.queue import SqsQueue, queue_of
 from app.clock import now_ms
 from tests.brokers.sqs.elasticmq import ElasticMq, elasticmq
@@ -104,7 +104,7 @@ class SqsBroker(ServerBroker):
     def carries(self, body: bytes) -> bool:
         """A body is a text of at least one character, without most control characters."""
         with contextlib.suppress(UnicodeDecodeError):
-            return bool(body) and not FORBIDDEN.search(body.decode())
+            return bool(body) and not forbidden(body.decode())
         return False
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
