@@ -166,6 +166,13 @@ class QueueStats:
     foreign: int | None = None
 
 
+class DeliveryLimit(Struct, frozen=True):
+    """After so many ``deliveries`` of a message the broker itself moves it to its queue ``target``."""
+
+    deliveries: int
+    target: str
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerCapabilities:
     """The features and limits of a broker for one queue.
@@ -394,3 +401,11 @@ class Lists(Protocol):
 
     async def queues(self) -> Sequence[str]:
         """The native names of the queues that the broker knows; empty where it cannot report any as configured."""
+
+
+@runtime_checkable
+class LimitsDeliveries(Protocol):
+    """A broker that itself may move a message away, as its own settings of a queue say."""
+
+    async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
+        """The limit in the broker's settings of ``queue``; None if it has none, or does not exist. At most 2 s."""

@@ -181,6 +181,7 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
 
     from app.brokers.registry import driver
     from app.errors import BabelgateError
+    from app.gateway.route_warnings import delivery_warnings
 
     found = []
     if settings.auth is None:
@@ -199,7 +200,8 @@ def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[st
     async def ask(route: Route) -> list[str]:
         try:
             await route.binding.open()
-            return list(await route.binding.warnings())
+            of_routes = await delivery_warnings(each for each in routes if each.broker == route.broker)
+            return [*await route.binding.warnings(), *of_routes]
         except BabelgateError as error:
             return [error.detail]
         finally:

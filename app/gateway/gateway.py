@@ -117,7 +117,7 @@ class Gateway:
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
         """The leases that this process keeps, per broker."""
         self._runtimes: dict[str, QueueRuntime] = {}
-        self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep)
+        self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
             lambda queue: self._runtime_of(router.route(queue)),
             self.limits,
@@ -144,6 +144,8 @@ class Gateway:
                 self._maintenance.reopen(binding)
             elif result is not None:
                 raise result
+            else:
+                self._maintenance.warn(binding)
         self._maintenance.start()
         self.started = True
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from app import __version__
 from app.brokers.binding import Binding, Lists, QueueStats
-from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound
+from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.gateway import Gateway
 from app.gateway.outages import Outages
 from app.gateway.routing import Route
@@ -148,7 +148,7 @@ class Gauges:
         for queue in self._metrics.queues:
             try:
                 route = self._gateway.router.route(queue)
-            except (QueueNotFound, InvalidParameter):
+            except (QueueNotFound, InvalidParameter, UnsupportedByBroker):
                 continue
             routes.setdefault(route.broker, []).append(route)
         return routes

@@ -1,4 +1,4 @@
-"""Background work of one gateway: opens brokers that were down at the start, and removes what is past its retention."""
+"""Background work of one gateway: opens brokers that were down, warns of routes, and removes what is past retention."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import Route
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
@@ -30,11 +31,15 @@ class Maintenance:
         routes: Callable[[], Awaitable[Iterable[Route]]],
         clock: Clock,
         sweep_keys: Callable[[], Awaitable[None]],
+        routes_to: Callable[[str], Iterable[Route]] = lambda broker: (),
     ) -> None:
-        """``routes``: those whose retention this process applies. ``sweep_keys``: removes expired idempotency keys."""
+        """``routes``: those whose retention this process applies. ``sweep_keys``: removes expired idempotency keys.
+        ``routes_to`` a broker: those of which :meth:`warn` warns.
+        """
         self._routes = routes
         self._clock = clock
         self._sweep_keys = sweep_keys
+        self._routes_to = routes_to
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
 
     def start(self) -> None:
@@ -44,6 +49,10 @@ class Maintenance:
     def reopen(self, binding: Binding) -> None:
         """Keep trying to open a broker that was down at the start."""
         self._tasks.start(self._reopen(binding))
+
+    def warn(self, binding: Binding) -> None:
+        """Log warnings about the routes to a broker that was just opened."""
+        self._tasks.start(self._warn(binding))
 
     async def stop(self) -> None:
         """Stop all work; idempotent."""
@@ -74,6 +83,10 @@ class Maintenance:
             except Exception:
                 log.exception("expiring failed; tried again later")
 
+    async def _warn(self, binding: Binding) -> None:
+        for warning in await delivery_warnings(self._routes_to(binding.name)):
+            log.warning(warning, broker=binding.name)
+
     async def _reopen(self, binding: Binding) -> None:
         backoff = Backoff(_FIRST_REOPEN_SECONDS, _LAST_REOPEN_SECONDS)
         while True:
@@ -86,4 +99,5 @@ class Maintenance:
                 log.error("broker stays closed", broker=binding.name, error=error)
                 return
             else:
+                await self._warn(binding)
                 return

@@ -14,6 +14,7 @@ from app.errors import BabelgateError, BrokerError, InvalidParameter
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo, Source
+from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import QUEUE_NAME, Route, Router, affordable, offering
 from app.runtime import turns
 
@@ -70,11 +71,16 @@ class Overview:
         caller.require_anywhere(Right.MANAGE)
         names = self.managed(caller)
         queries = (
-            broker_info(binding, self._urls.get(name, ""), name in self._required)
+            broker_info(binding, self._urls.get(name, ""), name in self._required, self.routes_to(name))
             for name, binding in self._bindings.items()
             if name in names
         )
         return list(await asyncio.gather(*queries))
+
+    def routes_to(self, broker: str) -> list[Route]:
+        """The routes to ``broker`` of the queues that are configured by name or used by this process."""
+        routes = (self._router.route(name) for name in dict.fromkeys([*self._router.configured(), *self._used()]))
+        return [route for route in routes if route.broker == broker]
 
     def managed(self, caller: Caller) -> frozenset[str]:
         """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.
@@ -160,12 +166,13 @@ async def known_queues(
     return sources
 
 
-async def broker_info(binding: Binding, url: str, required: bool) -> BrokerInfo:
+async def broker_info(binding: Binding, url: str, required: bool, routes: Sequence[Route] = ()) -> BrokerInfo:
     """The broker with its state and warnings, queried for at most 2 s."""
     detail, warnings = None, []
     try:
         await binding.ping()
-        warnings = list(await binding.warnings())
+        of_broker, of_routes = await asyncio.gather(binding.warnings(), delivery_warnings(routes))
+        warnings = [*of_broker, *of_routes]
     except BabelgateError as error:
         detail = error.detail
     return BrokerInfo(

@@ -266,7 +266,8 @@ class Router:
     def route(self, queue: str) -> Route:
         """The route of ``queue``.
 
-        Raises InvalidParameter for a bad name, also one that the broker cannot have, QueueNotFound without a route.
+        Raises InvalidParameter for a bad name, UnsupportedByBroker for one that the broker cannot have, QueueNotFound
+        without a route.
         """
         found = self._routes.get(queue)
         if found is None:
@@ -282,7 +283,11 @@ class Router:
                 # The options were validated at start-up; the names that a pattern or the default matches were not.
                 if error.key != "native_name":
                     raise
-                raise InvalidParameter(name="queue", reason=str(error.reason)) from None
+                raise UnsupportedByBroker(
+                    code="queue_name_unsupported",
+                    pointer="",
+                    reason=f"The broker {rule.binding.name!r} cannot have a queue of this name: {error.reason}.",
+                ) from None
         return found
 
     def rule(self, queue: str) -> Rule | None:
@@ -307,7 +312,7 @@ class Router:
     def _leads(self, queue: str, binding: Binding, native_name: str) -> bool:
         try:
             route = self.route(queue)
-        except (QueueNotFound, InvalidParameter):
+        except (QueueNotFound, InvalidParameter, UnsupportedByBroker):
             return False
         return route.binding is binding and route.native.name == native_name
 

@@ -54,9 +54,11 @@ class SharedLeaseManager:
         by_handle = {letter.handle: letter for letter in letters}
 
         async def move(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            kept = await self._proven([held for held in claimed if not held.adopted])
-            copied = await publish_dead_letters(self._route, [(held, by_handle[held.handle]) for held in kept])
-            outcomes = dict(zip([held.handle for held in kept], copied, strict=True))
+            kept = [held for held in claimed if not held.adopted]
+            outcomes = await self._proofs(kept)
+            proven = [held for held in kept if outcomes[held.handle] is None]
+            copied = await publish_dead_letters(self._route, [(held, by_handle[held.handle]) for held in proven])
+            outcomes |= zip([held.handle for held in proven], copied, strict=True)
             return [outcomes.get(held.handle, LeaseLost()) for held in claimed]
 
         return await self._table.settle([letter.handle for letter in letters], move)
@@ -88,13 +90,16 @@ class SharedLeaseManager:
 
         return await self._table.settle(handles, release)
 
-    async def _proven(self, several: Sequence[HeldLease]) -> list[HeldLease]:
-        """Those whose leases last for the time of a copy. The copy of another one would be a second message."""
+    async def _proofs(self, several: Sequence[HeldLease]) -> dict[str, Outcome]:
+        """Per handle: None if the lease lasts for the time of a copy, else the error. The copy of a message whose lease
+        is not proven would be a second message."""
         if not several:
-            return []
+            return {}
         handles = [held.handle for held in several]
         proofs = await self._binding.extend(self._native, handles, self._binding.timeout_seconds * 2)
-        return [held for held, proof in zip(several, proofs, strict=True) if isinstance(proof, int)]
+        return {
+            handle: None if isinstance(proof, int) else proof for handle, proof in zip(handles, proofs, strict=True)
+        }
 
     def _drop_overdue(self) -> None:
         """Drop the bodies of leases past their deadline. The broker decides whether a late settle succeeds."""

@@ -227,6 +227,7 @@ _UNSUPPORTED: dict[str, tuple[str, str, Json]] = {
     "trace_id_too_long": ("/trace_id", "trace_id has 300 bytes; the broker rabbit has at most 255.", {"maximum": 255}),
     "ordering_unsupported": ("/ordering_key", "The queue emails keeps no order, so it takes no ordering_key.", {}),
     "too_many_headers": ("/headers", "The broker aws carries at most 4 headers, not 5.", {"maximum": 4}),
+    "queue_name_unsupported": ("", "The broker aws cannot have a queue of this name: it has a dot.", {}),
     "headers_unsupported": ("/headers", "The broker local has no native headers.", {}),
     "broker_property_unsupported": (
         "/broker_properties/SessionId",

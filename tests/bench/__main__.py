@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 import platform
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -55,7 +56,7 @@ async def run(directory: Path, chosen: Sequence[cases.Case], repetitions: int, s
                 if repetition:  # the first round warms up
                     samples[case.name].append(taken)
             for name, (library, at) in libraries.items():
-                if only in name:
+                if re.search(only, name):
                     taken = await measure_raw(servers, library, at, round(4000 * scale / (4 if at == 1 else 1)))
                     if repetition:
                         samples[name].append(taken)
@@ -66,7 +67,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer operations a case")
-    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--only", default="", help="cases whose name has a match of this pattern")
     parser.add_argument("--skip-idle", action="store_true", help="without the 10,000 idle long polls (20 s)")
     arguments = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
@@ -75,7 +76,9 @@ def main() -> None:
         print()
     with tempfile.TemporaryDirectory() as directory:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            chosen = [case for case in cases.all_cases(CONNECTIONS, arguments.scale) if arguments.only in case.name]
+            chosen = [
+                case for case in cases.all_cases(CONNECTIONS, arguments.scale) if re.search(arguments.only, case.name)
+            ]
             samples = runner.run(run(Path(directory), chosen, arguments.repetitions, arguments.scale, arguments.only))
         if samples:
             table(samples)

@@ -80,11 +80,30 @@ def _goals(cases: Iterable[Case], samples: Samples) -> Iterator[tuple[str, str, 
             "4 x",
             f"{publishing[-1] / publishing[0]:.1f} x",
         )
+    yield from _goals_of_sqs(samples)
     # Where several are in flight, the latency is that of their queue for two cores.
     for name, taken in samples.items():
         local = samples.get(name.replace(FORWARDED, LOCAL), ())
         if name == f"{FORWARDED}, 1 connections" and local:
             yield f"{name}: added at p50", "1 ms", f"{_median(taken, 'p50') - _median(local, 'p50'):.2f} ms"
+
+
+_AGAINST_RAW = (
+    ("sqs: publish", "raw aioboto3: SendMessage", 0.25, 0),
+    ("sqs: batch of 100", "raw aioboto3: SendMessageBatch of ten", 1, 15),
+    ("sqs: receive + ack in hundreds", "raw aioboto3: receive ten + delete batch", 1, 20),
+)
+"""A case; the client by itself that does its work; how often its CPU a message, and how many microseconds more, are to
+be reached."""
+
+
+def _goals_of_sqs(samples: Samples) -> Iterator[tuple[str, str, str]]:
+    for name, taken in samples.items():
+        for case, library, factor, more in _AGAINST_RAW:
+            raw = samples.get(f"{library}, {_connections(name).removesuffix(' connections')} at a time")
+            if raw and name.rpartition(", ")[0] == case:
+                reach = _median(raw, "cpu") * factor + more
+                yield f"{name}: CPU", f"{reach:.0f} µs", f"{_median(taken, 'cpu'):.0f} µs"
 
 
 def _connections(name: str) -> str:

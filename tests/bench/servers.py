@@ -64,7 +64,9 @@ def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
             home = directory / name
             home.mkdir()
             # One state directory for all: so they find each other and open each other's tokens.
-            config = {"brokers": {"main": broker.url}, "default": broker.route(), "state_dir": str(directory)}
+            # A local server of SQS takes some hundred calls a second; what 64 connections send waits for its turn.
+            main = {"url": broker.url, "timeout_seconds": 30}
+            config = {"brokers": {"main": main}, "default": broker.route(), "state_dir": str(directory)}
             process = stack.enter_context(gateway(home, config, kind=GatewayProcess))
             behind = (broker.server.pid,) if isinstance(broker, ServerBroker) else ()
             servers[name] = Server(httpx.URL(process.url).port or 0, (process.pid, *others), behind)

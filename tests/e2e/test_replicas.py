@@ -62,7 +62,8 @@ class Scene:
             old_receipts=broker.takes_old_receipts,
             acks_repeat=broker.repeats_acks,
         )
-        self.crowd = Crowd([gateway.url for gateway in self.gateways], queue, self.ledger, LEASE, self.seed)
+        urls = [gateway.url for gateway in self.gateways]
+        self.crowd = Crowd(urls, queue, self.ledger, LEASE, self.seed, broker.spare_seconds)
 
     def end(self, gateway: GatewayProcess) -> None:
         """Stop it and print the end of its log, which is shown beside a failure."""

@@ -42,13 +42,14 @@ class Broker(ABC):
     - ``purges_delayed``: a purge removes the delayed messages of a queue too.
     - ``counts_give_backs``: it counts each receive, also of a message that is given back.
     - ``settles_late``: it lets a lease be settled after its deadline, until the message is delivered again.
+    - ``spare_seconds``: how much longer than its lease it keeps a message from being delivered again.
     - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
     - ``counts_leased``: the depth that it reports has the leased messages in it.
     - ``peeks_leased``: a peek shows leased messages, too.
     - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
-    - ``crowd``: the most waiting clients that it serves in the time of a test.
+    - ``crowd``: the most waiting clients, or dead letters, that it serves in the time of a test.
     - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
     - ``queue_options``: the options of an ordinary route.
     - ``header_options``: the options of a route whose messages carry native headers; None if there is none.
@@ -67,6 +68,7 @@ class Broker(ABC):
     purges_delayed: ClassVar[bool] = True
     counts_give_backs: ClassVar[bool] = False
     settles_late: ClassVar[bool] = False
+    spare_seconds: ClassVar[float] = 0
     repeats_acks: ClassVar[bool] = True
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False

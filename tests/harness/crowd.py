@@ -24,11 +24,21 @@ _PAUSE = 0.05
 class Crowd:
     """Publishers, receivers and settlers of ``queue``; ``urls`` are the gateways', one picked for each call."""
 
-    def __init__(self, urls: Sequence[str], queue: str, ledger: Ledger, lease_seconds: float, seed: int) -> None:
+    def __init__(
+        self,
+        urls: Sequence[str],
+        queue: str,
+        ledger: Ledger,
+        lease_seconds: float,
+        seed: int,
+        spare_seconds: float = 0,
+    ) -> None:
+        """``spare_seconds``: how much later than its lease ends a message may be delivered again."""
         self.ledger = ledger
         self._urls = urls
         self._path = f"/queues/{queue}/messages"
         self._lease = lease_seconds
+        self._spare = spare_seconds
         self._random = random.Random(seed)
         self._idle: defaultdict[str, list[Client]] = defaultdict(list)
         self._numbers = itertools.count()
@@ -74,7 +84,7 @@ class Crowd:
         self._calm = True
 
     def _is_quiet(self) -> bool:
-        return self.ledger.now() - self.ledger.last_delivery > self._lease + 1.5
+        return self.ledger.now() - self.ledger.last_delivery > self._lease + self._spare + 1.5
 
     async def _publish(self) -> None:
         settled = self.ledger.settled

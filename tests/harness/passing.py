@@ -18,6 +18,7 @@ _OPTIONAL = (
     "remove_dead",
     "purge_dead",
     "queues",
+    "delivery_limit",
 )
 
 

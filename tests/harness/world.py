@@ -134,22 +134,26 @@ class Process:
         (message,) = await self.take(1, lease)
         return message
 
-    async def take(self, count: int, lease: float | None = None) -> list[Message]:
-        """Receive ``count`` messages, in their order; fails if fewer come.
+    async def ready(self, max_messages: int, wait: float = 0, lease: float | None = None) -> list[Message]:
+        """The messages of a receive that the broker has answered; none if it has none.
 
         A receive ends a second after its wait. A busy machine may keep a broker from answering by then, so that
         BrokerUnavailable is followed by another receive, for at most LIMIT_SECONDS.
         """
-        taken: list[Message] = []
         limit = time.monotonic() + LIMIT_SECONDS
-        while len(taken) < count:
+        while True:
             try:
-                messages = await self.receive(min(count - len(taken), 100), PATIENCE, lease)
+                return await self.receive(max_messages, wait, lease)
             except BrokerUnavailable:
                 if time.monotonic() > limit:
                     raise
                 await asyncio.sleep(0.05)
-                continue
+
+    async def take(self, count: int, lease: float | None = None) -> list[Message]:
+        """Receive ``count`` messages, in their order; fails if fewer come."""
+        taken: list[Message] = []
+        while len(taken) < count:
+            messages = await self.ready(min(count - len(taken), 100), PATIENCE, lease)
             assert messages, f"{len(taken)} of {count} messages came"
             taken += messages
         return taken

@@ -49,7 +49,7 @@ async def publish_dead_letters(process: Process, count: int) -> None:
 async def numbers(process: Process) -> list[int]:
     """What is on the queue, taken and acked."""
     found = []
-    while messages := await process.receive(100):
+    while messages := await process.ready(100):
         found += [data(message)["n"] for message in messages]
         await process.ack(*messages)
     return found
@@ -81,10 +81,11 @@ class TestRedrive:
 
     async def test_all_come_back_in_order_page_after_page(self, world: World) -> None:
         process = await world.process()
-        await publish_dead_letters(process, 250)
+        count = min(world.broker.crowd, 250)
+        await publish_dead_letters(process, count)
         result = await process.redrive()
-        assert (result.redriven, result.complete) == (250, True)
-        assert process.in_order(await numbers(process)) == list(range(250))
+        assert (result.redriven, result.complete) == (count, True)
+        assert process.in_order(await numbers(process)) == list(range(count))
         assert await process.dead() == []
 
     async def test_a_dry_run_counts_and_moves_nothing(self, world: World) -> None:

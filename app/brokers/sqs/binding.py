@@ -8,6 +8,7 @@ message is given back. https://docs.aws.amazon.com/AWSSimpleQueueService/latest/
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from app.brokers.binding import (
     BrokerCapabilities,
     DeadRecord,
     Delivery,
+    DeliveryLimit,
     NativeQueue,
     Outcome,
     Outgoing,
@@ -31,7 +33,6 @@ from app.brokers.sqs.queue import SqsQueue, dead_name, queue_of
 from app.brokers.sqs.receive import SqsReceiver
 from app.brokers.sqs.settle import MAX_LEASE_SECONDS, SqsSettler
 from app.brokers.sqs.url import SqsSettings, settings_of
-from app.brokers.sqs.warnings import warnings_of
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerRejected, ConfigError
 from app.runtime import turns
@@ -52,7 +53,6 @@ _COUNTS = (
     "ApproximateNumberOfMessagesDelayed",
 )
 _MAX_LISTED = 10_000
-_MAX_USED = 10_000
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> SqsBinding:
@@ -66,7 +66,7 @@ def _queue(queue: NativeQueue) -> SqsQueue:
 
 
 class SqsBinding:
-    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists and Projects."""
+    """One account and region. Also Purges, PublishesDeadLetters, DeadStore, Lists, LimitsDeliveries and Projects."""
 
     lists_foreign = True
 
@@ -78,7 +78,6 @@ class SqsBinding:
         self._settler = SqsSettler(self._client, clock)
         self._receiver = SqsReceiver(self._client, self._settler, clock, settings.long_poll_seconds)
         self._dead_letters = SqsDeadLetters(self._client)
-        self._used: dict[str, SqsQueue] = {}
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.sqs.queue.queue_of`."""
@@ -123,12 +122,12 @@ class SqsBinding:
         await self._client.ping()
 
     async def warnings(self) -> Sequence[str]:
-        """On the redrive policies, and on the region of the queues in use."""
-        return await within(WARNINGS_SECONDS, self.name, warnings_of(self._client, list(self._used.values())))
+        """None: Amazon keeps every message in several data centres. See :meth:`delivery_limit`."""
+        return ()
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """``SendMessageBatch``, ten messages a call and several calls at once."""
-        return await publish(self._client, self._use(queue), messages, entry, self._settings.max_body_bytes)
+        return await publish(self._client, _queue(queue), messages, entry, self._settings.max_body_bytes)
 
     async def publish_dead_letters(self, queue: NativeQueue, records: Sequence[Outgoing]) -> Sequence[Outcome]:
         """To ``<queue>-dlq``; otherwise like :meth:`publish`."""
@@ -155,7 +154,7 @@ class SqsBinding:
     ) -> Sequence[Delivery]:
         """Short polls, or the long poll of the queue. An empty result of a call with a wait says nothing of the queue:
         its long poll may still be in flight."""
-        return await self._receiver.reserve(self._use(queue), limit, wait_seconds, lease_seconds)
+        return await self._receiver.reserve(_queue(queue), limit, wait_seconds, lease_seconds)
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """``DeleteMessageBatch``."""
@@ -195,6 +194,10 @@ class SqsBinding:
         (depth, in_flight, delayed), dead = await asyncio.gather(self._counts(target), self._counts(target.dead))
         return QueueStats(depth, in_flight, delayed, sum(dead[:2]))
 
+    async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
+        """That of the redrive policy of the queue."""
+        return await within(WARNINGS_SECONDS, self.name, self._delivery_limit(_queue(queue)))
+
     async def purge(self, queue: NativeQueue) -> int:
         """``PurgeQueue``; leased messages are removed, too. Raises PurgeInProgress within 60 s of the last one."""
         return await self._purge(_queue(queue))
@@ -219,6 +222,19 @@ class SqsBinding:
         await self._dead_letters.show_all(dead)
         return await self._purge(dead)
 
+    async def _delivery_limit(self, queue: SqsQueue) -> DeliveryLimit | None:
+        url = await self._client.existing_url(queue)
+        if url is None:
+            return None
+        answer = await self._client.call(
+            "GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=["RedrivePolicy"]
+        )
+        try:
+            policy = json.loads(answer["Attributes"]["RedrivePolicy"])
+            return DeliveryLimit(int(policy["maxReceiveCount"]), str(policy["deadLetterTargetArn"]).rpartition(":")[2])
+        except (KeyError, ValueError):
+            return None
+
     async def _purge(self, queue: SqsQueue) -> int:
         url = await self._client.existing_url(queue)
         if url is None:
@@ -236,9 +252,3 @@ class SqsBinding:
         found = answer.get("Attributes", {})
         depth, in_flight, delayed = (int(found.get(name, 0)) for name in _COUNTS)
         return depth, in_flight, delayed
-
-    def _use(self, queue: NativeQueue) -> SqsQueue:
-        target = _queue(queue)
-        if len(self._used) < _MAX_USED:
-            self._used[queue.name] = target
-        return target

@@ -14,7 +14,7 @@ from app.brokers.batching import batches, send_batches
 from app.brokers.binding import DeadRecord, Outcome
 from app.brokers.cursor import decode, encode
 from app.brokers.sqs.client import SqsClient
-from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, Read, read, record
+from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, Read, numbered, read, record
 from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from app.brokers.sqs.queue import SqsQueue
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
@@ -23,6 +23,9 @@ from app.runtime.background import BackgroundTasks
 
 _LINGER_SECONDS = 1.0
 """How long read messages stay hidden for the next page; other readers do not see them meanwhile."""
+
+_OTHERS_SECONDS = 2.0
+"""How long the end of a queue waits for messages that another reader has hidden, and then removes or shows again."""
 
 _MAX_SEARCHED = 10_000
 """Messages searched for records, or for old ones, in one call."""
@@ -33,7 +36,8 @@ _PAGE = 100
 class _HiddenLetters:
     """The messages of one dead-letter queue that this process has hidden, oldest first, for one operation at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: SqsQueue) -> None:
+        self.queue = queue
         self.lock = asyncio.Lock()
         self.hidden: dict[str, Read] = {}
         self.since = 0.0
@@ -117,11 +121,6 @@ class SqsDeadLetters:
                 await self._show(url, state)
             return count
 
-    def hidden(self, queue: SqsQueue) -> int:
-        """The number of messages that are hidden now."""
-        state = self._queues.get(queue.name)
-        return 0 if state is None else len(state.hidden)
-
     async def close(self) -> None:
         """Show all messages again."""
         for state in self._queues.values():
@@ -129,9 +128,9 @@ class SqsDeadLetters:
                 state.timer.cancel()
                 state.timer = None
         await self._ending.cancel()
-        for name in list(self._queues):
+        for state in list(self._queues.values()):
             with contextlib.suppress(BabelgateError):
-                await self.show_all(SqsQueue(name))
+                await self.show_all(state.queue)
 
     async def _grow(self, url: str, state: _HiddenLetters, count: int) -> bool:
         """Hide messages until ``count`` are hidden or the queue ends; whether it has ended.
@@ -147,29 +146,37 @@ class SqsDeadLetters:
             outcomes = await self._hide_for(url, several, self._hidden_seconds)
             lost = {each.message_id for each, outcome in zip(several, outcomes, strict=True) if outcome is not None}
             state.hidden = {key: each for key, each in state.hidden.items() if key not in lost}
+        patience = loop.time() + _OTHERS_SECONDS
+        ready, elsewhere = await self._left(url, state)
         while len(state.hidden) < count:
-            ready = await self._ready(url)
             answer = await self._client.call(
                 "ReceiveMessage",
                 QueueUrl=url,
                 MaxNumberOfMessages=min(MAX_ENTRIES, count - len(state.hidden)),
                 VisibilityTimeout=self._hidden_seconds,
                 # A short poll asks only some of the servers, so one that must find something is a long one.
-                WaitTimeSeconds=1 if ready else 0,
+                WaitTimeSeconds=1 if ready or elsewhere else 0,
                 MessageAttributeNames=["All"],
                 AttributeNames=SYSTEM_ATTRIBUTES,
             )
             found = await turns.mapped(read, answer.get("Messages") or ())
-            if not found:
-                return True
             for each in sorted(found, key=lambda one: one.sent_at):
                 state.hidden[each.message_id] = each
-        return not await self._ready(url)
+            ready -= len(found)
+            if not found and not (elsewhere and loop.time() < patience):
+                return True
+            if not found or ready <= 0:
+                ready, elsewhere = await self._left(url, state)
+                if not found and not ready and not elsewhere:
+                    return True
+        return not ready and not elsewhere
 
-    async def _ready(self, url: str) -> int:
-        name = "ApproximateNumberOfMessages"
-        answer = await self._client.call("GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=[name])
-        return int(answer.get("Attributes", {}).get(name, 0))
+    async def _left(self, url: str, state: _HiddenLetters) -> tuple[int, int]:
+        """The messages that are visible, and those that another reader has hidden."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = await self._client.call("GetQueueAttributes", writes=False, QueueUrl=url, AttributeNames=names)
+        ready, hidden = (int(answer.get("Attributes", {}).get(name, 0)) for name in names)
+        return ready, max(0, hidden - len(state.hidden))
 
     async def _show(self, url: str, state: _HiddenLetters) -> None:
         """Show all hidden messages again, oldest first."""
@@ -182,10 +189,7 @@ class SqsDeadLetters:
         """Hide messages for ``seconds`` from now; 0 shows them."""
 
         async def hide(batch: Sequence[Read]) -> list[Outcome]:
-            entries = [
-                {"Id": str(n), "ReceiptHandle": each.receipt, "VisibilityTimeout": seconds}
-                for n, each in enumerate(batch)
-            ]
+            entries = numbered([{"ReceiptHandle": each.receipt, "VisibilityTimeout": seconds} for each in batch])
             answer = await self._client.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)
             return outcomes_of(self._client.broker, answer, len(batch))
 
@@ -193,7 +197,7 @@ class SqsDeadLetters:
 
     async def _delete(self, url: str, several: Sequence[Read]) -> list[Outcome]:
         async def delete(batch: Sequence[Read]) -> list[Outcome]:
-            entries = [{"Id": str(n), "ReceiptHandle": each.receipt} for n, each in enumerate(batch)]
+            entries = numbered([{"ReceiptHandle": each.receipt} for each in batch])
             answer = await self._client.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)
             return outcomes_of(self._client.broker, answer, len(batch))
 
@@ -202,7 +206,7 @@ class SqsDeadLetters:
     @asynccontextmanager
     async def _opened(self, queue: SqsQueue, *, writes: bool = False) -> AsyncIterator[_HiddenLetters]:
         """The state of ``queue``, for one operation within the broker's time-out."""
-        state = self._queues.setdefault(queue.name, _HiddenLetters())
+        state = self._queues.setdefault(queue.key, _HiddenLetters(queue))
         state.users += 1
         seconds = self._client.timeout_seconds
         try:
@@ -219,7 +223,7 @@ class SqsDeadLetters:
             if state.hidden:
                 state.timer = asyncio.get_running_loop().call_later(_LINGER_SECONDS, self._end, queue)
             elif not state.users:
-                self._queues.pop(queue.name, None)
+                self._queues.pop(queue.key, None)
 
     def _end(self, queue: SqsQueue) -> None:
         ending: Coroutine[Any, Any, None] = self._show_later(queue)

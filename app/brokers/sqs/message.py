@@ -37,6 +37,8 @@ _IDENTIFIER = re.compile(r"[!-~]{1,128}")
 _BLANK = " \t\n\v\f\r"
 
 Attributes = dict[str, dict[str, Any]]
+Entry = dict[str, Any]
+"""An entry of a native batch, without its id."""
 
 
 class NativeParts(Struct, frozen=True):
@@ -75,7 +77,7 @@ class _ContractFields(Struct):
 _decode = msgspec.json.Decoder(_ContractFields).decode
 
 
-def entry(queue: SqsQueue, message: Outgoing) -> dict[str, Any]:
+def entry(queue: SqsQueue, message: Outgoing) -> Entry:
     """The message as an entry of ``SendMessageBatch``, without its id. Raises ValueError for one that SQS refuses.
 
     The message group is the ordering key, else that of the original, else the route's. A key or an id with characters
@@ -96,7 +98,7 @@ def entry(queue: SqsQueue, message: Outgoing) -> dict[str, Any]:
     return made
 
 
-def dead_entry(queue: SqsQueue, record: Outgoing) -> dict[str, Any]:
+def dead_entry(queue: SqsQueue, record: Outgoing) -> Entry:
     """A record in the queue of dead letters ``queue``. In a FIFO queue each has a message group of its own, because a
     received message hides the others of its group."""
     made = _entry(record)
@@ -109,14 +111,22 @@ def dead_entry(queue: SqsQueue, record: Outgoing) -> dict[str, Any]:
     return made
 
 
-def size_of(made: Mapping[str, Any]) -> int:
+def size_of(message: Outgoing, made: Entry) -> int:
     """The bytes of an entry by which Amazon bounds messages: the body, and names, types and values of attributes."""
-    total = len(made["MessageBody"].encode())
+    total = len(message.body)
     for name, attribute in made.get("MessageAttributes", {}).items():
         value = attribute.get("StringValue")
         size = len(attribute.get("BinaryValue", b"")) if value is None else len(value.encode())
         total += len(name.encode()) + len(attribute["DataType"]) + size
     return total
+
+
+def forbidden(text: str) -> str | None:
+    """The first character of ``text`` that Amazon refuses; None if there is none."""
+    # None of them is printable, which is faster to find out.
+    if text.isprintable() or (found := FORBIDDEN.search(text)) is None:
+        return None
+    return found[0]
 
 
 def read(message: Mapping[str, Any]) -> Read:
@@ -158,10 +168,10 @@ def record(key: Any, found: Read) -> DeadRecord:
 NO_OTHERS: Mapping[str, Mapping[str, Any]] = {}
 
 
-def _entry(message: Outgoing) -> dict[str, Any]:
+def _entry(message: Outgoing) -> Entry:
     body = message.body.decode()
-    if (found := FORBIDDEN.search(body)) is not None:
-        raise ValueError(f"Amazon SQS does not carry the character U+{ord(found[0]):04X}")
+    if (found := forbidden(body)) is not None:
+        raise ValueError(f"Amazon SQS does not carry the character U+{ord(found):04X}")
     attributes = _contract(message) if message.is_envelope else {}
     _add_headers(attributes, message.headers.items(), strict=message.failure is None and message.carried is None)
     if isinstance(message.carried, NativeParts):
@@ -184,7 +194,7 @@ def _contract(message: Outgoing) -> Attributes:
         ("bq-message-id", meta.id),
         ("bq-source-lang", meta.lang),
     ):
-        if isinstance(value, str) and value and not FORBIDDEN.search(value):
+        if isinstance(value, str) and value and not forbidden(value):
             made[name] = _text(value)
     for name, value in (("bq-schema-version", meta.schema_version), ("bq-created-at", meta.created_at)):
         if type(value) is int:
@@ -197,7 +207,7 @@ def _add_headers(attributes: Attributes, headers: Any, *, strict: bool) -> None:
     for name, value in headers:
         if name in CONTRACT or len(attributes) >= MAX_ATTRIBUTES:
             continue
-        if not _NAME.fullmatch(name) or not value or FORBIDDEN.search(value):
+        if not _NAME.fullmatch(name) or not value or forbidden(value):
             if strict:
                 raise ValueError(
                     f"the header {name} is not one that Amazon SQS carries: a name has letters, digits, _, - and "
@@ -231,6 +241,6 @@ def _whole(text: str | None) -> int:
     return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
 
 
-def entries(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Entries of one batch, each with its position as its id."""
-    return [{"Id": str(position), **made} for position, made in enumerate(messages)]
+def numbered(entries: Sequence[Entry]) -> list[Entry]:
+    """The entries of one batch, each with its position as its id."""
+    return [{"Id": str(position), **each} for position, each in enumerate(entries)]

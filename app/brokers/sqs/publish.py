@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from app.brokers.batching import batches, send_batches
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.errors import entry_error
-from app.brokers.sqs.message import entries, size_of
+from app.brokers.sqs.message import Entry, numbered, size_of
 from app.brokers.sqs.queue import SqsQueue
 from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
@@ -24,9 +25,13 @@ MAX_CALLS = 4
 
 _LEAST_SECONDS = 0.05
 
-Entry = dict[str, Any]
-_Made = tuple[int, Entry]
-"""The position of a message, and its entry."""
+
+class _Made(NamedTuple):
+    """The entry of the message at this position, with its size in bytes."""
+
+    position: int
+    entry: Entry
+    size: int
 
 
 async def publish(
@@ -43,27 +48,34 @@ async def publish(
     """
     outcomes: list[Outcome] = [None] * len(messages)
     ready: list[_Made] = []
-    for position, made in enumerate(await turns.mapped(lambda each: _made(client, queue, each, make), messages, _size)):
-        if isinstance(made, BabelgateError):
-            outcomes[position] = made
-        elif (size := size_of(made)) > max_bytes:
-            outcomes[position] = BodyTooLarge(actual=size, limit=max_bytes)
+
+    def made(message: Outgoing) -> tuple[Entry, int] | BabelgateError:
+        try:
+            entry = make(queue, message)
+        except ValueError as error:
+            return BrokerRejected(client.broker, str(error))
+        size = size_of(message, entry)
+        return BodyTooLarge(actual=size, limit=max_bytes) if size > max_bytes else (entry, size)
+
+    for position, found in enumerate(await turns.mapped(made, messages, _size)):
+        if isinstance(found, BabelgateError):
+            outcomes[position] = found
         else:
-            ready.append((position, made))
+            ready.append(_Made(position, *found))
     if not ready:
         return outcomes
     until = asyncio.get_running_loop().time() + client.timeout_seconds
     url = await client.url(queue)
 
     async def send(batch: Sequence[_Made]) -> list[Outcome]:
-        return await _send(client, url, [made for _, made in batch], until)
+        return await _send(client, url, [each.entry for each in batch], until)
 
     if queue.fifo:
         await _send_in_order(client.broker, ready, send, max_bytes, outcomes)
         return outcomes
-    parts = list(batches(ready, MAX_ENTRIES, max_bytes, lambda each: size_of(each[1])))
-    for (position, _), outcome in zip(ready, await send_batches(parts, send, MAX_CALLS), strict=True):
-        outcomes[position] = outcome
+    parts = list(batches(ready, MAX_ENTRIES, max_bytes, attrgetter("size")))
+    for each, outcome in zip(ready, await send_batches(parts, send, MAX_CALLS), strict=True):
+        outcomes[each.position] = outcome
     return outcomes
 
 
@@ -73,18 +85,18 @@ async def _send_in_order(
     """Send in rounds. A round has the next message of each group whose messages were all written so far."""
     groups: dict[str, deque[_Made]] = {}
     for each in ready:
-        groups.setdefault(each[1]["MessageGroupId"], deque()).append(each)
+        groups.setdefault(each.entry["MessageGroupId"], deque()).append(each)
     while groups:
         heads = [waiting.popleft() for waiting in groups.values()]
-        parts = list(batches(heads, MAX_ENTRIES, max_bytes, lambda each: size_of(each[1])))
+        parts = list(batches(heads, MAX_ENTRIES, max_bytes, attrgetter("size")))
         results = await send_batches(parts, send, MAX_CALLS)
-        for (position, made), outcome in zip(heads, results, strict=True):
-            outcomes[position] = outcome
-            group = made["MessageGroupId"]
+        for head, outcome in zip(heads, results, strict=True):
+            outcomes[head.position] = outcome
+            group = head.entry["MessageGroupId"]
             if outcome is not None:
                 reason = "an earlier message of the same message group failed, so this one was not sent"
-                for later, _ in groups[group]:
-                    outcomes[later] = BrokerUnavailable(broker, reason)
+                for later in groups[group]:
+                    outcomes[later.position] = BrokerUnavailable(broker, reason)
                 groups[group].clear()
             if not groups[group]:
                 del groups[group]
@@ -95,7 +107,7 @@ async def _send(client: SqsClient, url: str, made: Sequence[Entry], until: float
     if left < _LEAST_SECONDS:
         reason = f"the calls before this one took the {client.timeout_seconds:g} s of the whole publish"
         raise BrokerUnavailable(client.broker, reason)
-    answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=entries(made))
+    answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=numbered(made))
     return outcomes_of(client.broker, answer, len(made))
 
 
@@ -108,15 +120,6 @@ def outcomes_of(broker: str, answer: Mapping[str, Any], count: int) -> list[Outc
     for each in answer.get("Failed", ()):
         outcomes[int(each["Id"])] = entry_error(each, broker)
     return outcomes
-
-
-def _made(
-    client: SqsClient, queue: SqsQueue, message: Outgoing, make: Callable[[SqsQueue, Outgoing], Entry]
-) -> Entry | BabelgateError:
-    try:
-        return make(queue, message)
-    except ValueError as error:
-        return BrokerRejected(client.broker, str(error))
 
 
 def _size(message: Outgoing) -> int:

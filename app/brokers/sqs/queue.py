@@ -50,6 +50,11 @@ class SqsQueue:
         return self.name.endswith(FIFO)
 
     @property
+    def key(self) -> str:
+        """Identifies the queue among all accounts: another one may have a queue of this name."""
+        return self.url or f"{self.account or ''}/{self.name}"
+
+    @property
     def dead(self) -> SqsQueue:
         """The queue of its dead letters, in the same account."""
         name = dead_name(self.name)

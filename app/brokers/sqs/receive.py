@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,7 +15,7 @@ from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, read
 from app.brokers.sqs.publish import MAX_ENTRIES
 from app.brokers.sqs.queue import SqsQueue
-from app.brokers.sqs.settle import SqsSettler, receipt_of, whole_seconds
+from app.brokers.sqs.settle import MAX_LEASE_SECONDS, SqsSettler, receipt_of, whole_seconds
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable
 from app.observe.log_throttle import LogThrottle
@@ -26,24 +26,35 @@ from app.runtime.background import BackgroundTasks
 _KEPT_SECONDS = 0.5
 """How long messages that arrive for nobody are kept for the next receive. It bridges two slices of a longer wait."""
 
+_SPARE_SECONDS = 1
+"""How much longer than its lease a message is hidden: SQS counts from before its answer, the lease from the answer."""
+
 _CLOSE_SECONDS = 4.0
 """How long a close waits for the polls in flight."""
 
 _MAX_SHORT_POLLS = 8
-"""Receives in flight of one reserve."""
+"""Short polls in flight of one reserve, and short polls of a queue whose callers have ended."""
 
 _throttled = LogThrottle(get_logger("babelgate.sqs"))
 
+_Poll = asyncio.Task[list[Delivery]]
 
-class _LongPoll:
-    """The long poll of one queue: ``task`` while it is in flight, then the ``ready`` deliveries nobody took yet."""
+
+class _QueuePolls:
+    """The polls of one queue: the ``long`` one, the ``late`` short ones whose callers have ended, and the ``ready``
+    deliveries that nobody took yet, each with the seconds of its lease. ``waiting``: the calls that wait for them."""
 
     def __init__(self) -> None:
-        self.task: asyncio.Task[list[Delivery]] | None = None
-        self.ready: list[Delivery] = []
-        self.lease_seconds = 0
+        self.long: _Poll | None = None
+        self.late: set[_Poll] = set()
+        self.ready: list[tuple[Delivery, int]] = []
         self.waiting = 0
         self.timer: asyncio.TimerHandle | None = None
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing is in flight, kept or waited for."""
+        return self.long is None and not self.late and not self.ready and not self.waiting
 
 
 class SqsReceiver:
@@ -51,7 +62,7 @@ class SqsReceiver:
 
     A receive is never aborted: messages that Amazon hands to an aborted one stay hidden until their lease ends. A call
     that ends before its receive does leaves the receive in flight; what arrives then is given to the next call within
-    half a second, or shown again.
+    half a second, or shown again. A service that answers late therefore gets no growing number of receives.
     """
 
     def __init__(self, client: SqsClient, settler: SqsSettler, clock: Clock, long_poll_seconds: int) -> None:
@@ -59,44 +70,34 @@ class SqsReceiver:
         self._settler = settler
         self._clock = clock
         self._long_poll_seconds = long_poll_seconds
-        self._polls: dict[str, _LongPoll] = {}
-        self._in_flight: set[asyncio.Task[list[Delivery]]] = set()
+        self._polls: dict[str, _QueuePolls] = {}
+        self._in_flight: set[_Poll] = set()
         self._returning: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
 
     async def reserve(
         self, queue: SqsQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """At most ``limit`` messages, hidden for ``lease_seconds``, rounded up to whole seconds.
+        """At most ``limit`` messages, leased for ``lease_seconds``, rounded up to whole seconds.
 
         Without a wait: short polls. With one: the long poll of the queue, which other calls may have begun.
         """
         seconds = max(whole_seconds(lease_seconds), 1)
-        poll = self._polls.get(queue.name)
-        if poll is not None and poll.ready:
-            return await self._take(queue, poll, limit, seconds)
-        if wait_seconds <= 0:
-            return await self._short(queue, limit, seconds)
-        if poll is None:
-            poll = self._polls[queue.name] = _LongPoll()
-        if poll.task is None:
-            poll.lease_seconds = seconds
-            poll.task = self._start(self._receive(queue, limit, seconds, self._long_poll_seconds))
-            poll.task.add_done_callback(lambda done: self._arrived(queue, poll, done))
-        task = poll.task
-        poll.waiting += 1
+        polls = self._polls.setdefault(queue.key, _QueuePolls())
+        polls.waiting += 1
         try:
-            if not await finished(task, wait_seconds):
-                return ()
+            if not polls.ready:
+                found = await (
+                    self._short(queue, polls, limit, seconds)
+                    if wait_seconds <= 0
+                    else self._long(queue, polls, limit, wait_seconds, seconds)
+                )
+                if found or not polls.ready:
+                    return found
+            return await self._take(queue, polls, limit, seconds)
         finally:
-            poll.waiting -= 1
-            self._watch(queue, poll)
-        if not poll.ready:
-            if not task.cancelled():
-                # It raises the error of the long poll, unless another call took its messages.
-                task.result()
-            return ()
-        return await self._take(queue, poll, limit, seconds)
+            polls.waiting -= 1
+            self._watch(queue, polls)
 
     async def close(self) -> None:
         """Wait a few seconds for the receives in flight, and show again what nobody took; then abort the others."""
@@ -123,7 +124,7 @@ class SqsReceiver:
             "ReceiveMessage",
             QueueUrl=url,
             MaxNumberOfMessages=min(limit, MAX_ENTRIES),
-            VisibilityTimeout=lease_seconds,
+            VisibilityTimeout=min(lease_seconds + _SPARE_SECONDS, MAX_LEASE_SECONDS),
             WaitTimeSeconds=wait_seconds,
             MessageAttributeNames=["All"],
             AttributeNames=SYSTEM_ATTRIBUTES,
@@ -132,52 +133,58 @@ class SqsReceiver:
         found = await turns.mapped(read, answer.get("Messages") or ())
         return [self._settler.delivery(each, lease_seconds, received_at) for each in found]
 
-    async def _short(self, queue: SqsQueue, limit: int, seconds: int) -> Sequence[Delivery]:
-        """One short poll; as many more as ``limit`` needs once one was full."""
+    async def _long(
+        self, queue: SqsQueue, polls: _QueuePolls, limit: int, wait_seconds: float, seconds: int
+    ) -> Sequence[Delivery]:
+        """Wait for the long poll of the queue, whose messages are then ready. Raises its error if there are none."""
+        task = polls.long
+        if task is None:
+            task = polls.long = self._start(self._receive(queue, limit, seconds, self._long_poll_seconds))
+            task.add_done_callback(lambda done: self._arrived(queue, polls, done, seconds))
+        if await finished(task, wait_seconds) and not polls.ready and not task.cancelled():
+            task.result()
+        return ()
+
+    async def _short(self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int) -> Sequence[Delivery]:
+        """One short poll; as many more as ``limit`` needs once one was full. Nothing as soon as messages are ready."""
         until = asyncio.get_running_loop().time() + RESERVE_SECONDS - GRACE_SECONDS
-        deliveries = await self._polled(queue, [limit], seconds, until)
-        left = limit - len(deliveries)
-        if len(deliveries) == MAX_ENTRIES and left > 0:
-            shares = [min(MAX_ENTRIES, left - start) for start in range(0, left, MAX_ENTRIES)][:_MAX_SHORT_POLLS]
-            with contextlib.suppress(BabelgateError):
-                deliveries += await self._polled(queue, shares, seconds, until)
-        return deliveries
-
-    async def _polled(self, queue: SqsQueue, limits: Sequence[int], seconds: int, until: float) -> list[Delivery]:
-        """The messages of one short poll per limit. Raises the first error if no poll returned a message."""
-        tasks = [self._start(self._receive(queue, limit, seconds, 0)) for limit in limits]
-        gathered = asyncio.gather(*tasks, return_exceptions=True)
+        own: list[_Poll] = []
         try:
-            answered = await finished(gathered, until - asyncio.get_running_loop().time())
-        except asyncio.CancelledError:
-            answered = False
-            raise
+            while not polls.ready and not any(task.done() for task in own):
+                if not own and len(polls.late) < _MAX_SHORT_POLLS:
+                    own.append(self._start(self._receive(queue, limit, seconds, 0)))
+                if not await _finished([*own, *polls.late], until, asyncio.FIRST_COMPLETED):
+                    raise BrokerUnavailable(self._client.broker, "no answer in time")
+            if polls.ready:
+                return ()
+            deliveries = own.pop().result()
+            left = limit - len(deliveries)
+            if len(deliveries) == MAX_ENTRIES and left > 0:
+                shares = [min(MAX_ENTRIES, left - start) for start in range(0, left, MAX_ENTRIES)][:_MAX_SHORT_POLLS]
+                own += [self._start(self._receive(queue, share, seconds, 0)) for share in shares]
+                await _finished(own, until, asyncio.ALL_COMPLETED)
+                answered = [task for task in own if task.done() and not task.exception()]
+                deliveries += [each for task in answered for each in task.result()]
+                own = [task for task in own if not task.done()]
+            return deliveries
         finally:
-            if not gathered.done():
-                for task in tasks:
-                    self._returning.start(self._return_late(queue, task))
-        done = [task for task in tasks if task.done()]
-        errors = [error for task in done if (error := task.exception()) is not None]
-        deliveries = [each for task in done if task.exception() is None for each in task.result()] if answered else []
-        if not deliveries:
-            if not answered:
-                raise BrokerUnavailable(self._client.broker, "no answer in time")
-            if errors:
-                raise errors[0]
-        return deliveries
+            for task in own:
+                polls.late.add(task)
+                task.add_done_callback(lambda done: self._arrived(queue, polls, done, seconds))
 
-    async def _take(self, queue: SqsQueue, poll: _LongPoll, limit: int, seconds: int) -> Sequence[Delivery]:
-        taken, poll.ready = poll.ready[:limit], poll.ready[limit:]
-        self._watch(queue, poll)
-        if poll.lease_seconds == seconds:
-            return taken
-        handles = [each.handle for each in taken]
-        deadlines = await self._settler.extend(queue, handles, seconds)
-        return [
-            self._with_deadline(each, deadline)
-            for each, deadline in zip(taken, deadlines, strict=True)
-            if isinstance(deadline, int)
-        ]
+    async def _take(self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int) -> Sequence[Delivery]:
+        """Messages that are ready, with the lease of the call that takes them."""
+        taken, polls.ready = polls.ready[:limit], polls.ready[limit:]
+        others = [each.handle for each, lease_seconds in taken if lease_seconds != seconds]
+        if not others:
+            return [each for each, _ in taken]
+        deadlines = dict(zip(others, await self._settler.extend(queue, others, seconds), strict=True))
+        found: list[Delivery] = []
+        for each, _ in taken:
+            deadline = deadlines.get(each.handle, each.lease_expires_at)
+            if isinstance(deadline, int):
+                found.append(self._with_deadline(each, deadline))
+        return found
 
     def _with_deadline(self, delivery: Delivery, deadline: int) -> Delivery:
         found = receipt_of(delivery.handle)
@@ -185,42 +192,50 @@ class SqsReceiver:
         handle = replace(found, deadline=deadline).handle
         return replace(delivery, handle=handle, lease_expires_at=deadline)
 
-    def _arrived(self, queue: SqsQueue, poll: _LongPoll, task: asyncio.Task[list[Delivery]]) -> None:
-        poll.task = None
+    def _arrived(self, queue: SqsQueue, polls: _QueuePolls, task: _Poll, seconds: int) -> None:
+        """Keep the messages of a poll, ready for the next call."""
+        polls.late.discard(task)
+        is_long = polls.long is task
+        if is_long:
+            polls.long = None
         if not task.cancelled():
             error = task.exception()
             if error is None:
-                poll.ready += task.result()
-            elif not poll.waiting:
+                polls.ready += [(each, seconds) for each in task.result()]
+            elif is_long and not polls.waiting:
                 _throttled.warning("a long poll failed", queue=queue.name, broker=self._client.broker, error=error)
-        self._watch(queue, poll)
+        self._watch(queue, polls)
 
-    def _watch(self, queue: SqsQueue, poll: _LongPoll) -> None:
-        """Show messages again that no call takes within a moment; forget a poll that is not needed."""
-        if poll.timer is not None:
-            poll.timer.cancel()
-            poll.timer = None
-        if poll.ready and not poll.waiting:
+    def _watch(self, queue: SqsQueue, polls: _QueuePolls) -> None:
+        """Show messages again that no call takes within a moment; forget what is not needed."""
+        if polls.timer is not None:
+            polls.timer.cancel()
+            polls.timer = None
+        if polls.ready and not polls.waiting:
             if self._closed:
-                self._return(queue, poll)
+                self._return(queue, polls)
             else:
                 loop = asyncio.get_running_loop()
-                poll.timer = loop.call_later(_KEPT_SECONDS, self._return, queue, poll)
-        elif poll.task is None and not poll.ready and not poll.waiting:
-            self._polls.pop(queue.name, None)
+                polls.timer = loop.call_later(_KEPT_SECONDS, self._return, queue, polls)
+        elif polls.unused and self._polls.get(queue.key) is polls:
+            del self._polls[queue.key]
 
-    def _return(self, queue: SqsQueue, poll: _LongPoll) -> None:
-        deliveries, poll.ready = poll.ready, []
-        self._watch(queue, poll)
+    def _return(self, queue: SqsQueue, polls: _QueuePolls) -> None:
+        deliveries, polls.ready = [each for each, _ in polls.ready], []
+        self._watch(queue, polls)
         if deliveries:
             self._returning.start(self._show_again(queue, deliveries))
-
-    async def _return_late(self, queue: SqsQueue, task: asyncio.Task[list[Delivery]]) -> None:
-        with contextlib.suppress(BabelgateError, asyncio.CancelledError):
-            if deliveries := await asyncio.shield(task):
-                await self._show_again(queue, deliveries)
 
     async def _show_again(self, queue: SqsQueue, deliveries: Sequence[Delivery]) -> None:
         """Give back deliveries that no consumer has seen. Where this fails, their leases expire."""
         with contextlib.suppress(BabelgateError):
             await self._settler.release(queue, [each.handle for each in deliveries], 0)
+
+
+async def _finished(polls: Collection[_Poll], until: float, when: str) -> bool:
+    """Wait ``until`` a loop time, and GRACE_SECONDS, as ``when`` says; return whether that is so. Cancels nothing."""
+    for seconds in (until - asyncio.get_running_loop().time(), GRACE_SECONDS):
+        done, pending = await asyncio.wait(polls, timeout=max(seconds, 0), return_when=when)
+        if not pending or (done and when == asyncio.FIRST_COMPLETED):
+            return True
+    return False

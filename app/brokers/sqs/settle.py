@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from itertools import chain, islice
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from app.brokers.batcher import Batcher
+from app.brokers.batcher import Batcher, Budget
 from app.brokers.batching import batches, send_batches
 from app.brokers.binding import Delivery, Outcome
+from app.brokers.errors import failure_for_each
 from app.brokers.sqs.client import SqsClient
-from app.brokers.sqs.message import Read
+from app.brokers.sqs.message import Entry, Read, numbered
 from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from app.brokers.sqs.queue import SqsQueue
 from app.clock import Clock
@@ -28,7 +31,9 @@ _PROOF_SECONDS = 30
 
 _REMEMBERED = 100_000
 _MAX_BATCHERS = 10_000
-_COALESCED = 100
+_COALESCED = 20
+"""The most parts, of ten entries at most, of one batch of several callers."""
+
 _BEYOND = "beyond the limit"
 """In Amazon's error of a visibility past the 12 hours: "Total VisibilityTimeout … is beyond the limit"."""
 
@@ -72,7 +77,7 @@ class SqsSettler:
         self._client = client
         self._clock = clock
         self._latest: OrderedDict[str, ReceiptHandle] = OrderedDict()
-        self._changes: dict[str, Batcher[tuple[str, int], Outcome]] = {}
+        self._batchers: dict[tuple[str, str], Batcher[Sequence[Entry], Sequence[Outcome]]] = {}
 
     def delivery(self, found: Read, lease_seconds: int, received_at: int) -> Delivery:
         """The delivery of a message that was received at ``received_at`` (Unix ms), hidden for ``lease_seconds``."""
@@ -94,14 +99,7 @@ class SqsSettler:
         """Delete the messages, after a proof of the leases whose deadline has passed."""
 
         async def delete(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
-            url = await self._client.url(queue)
-            entries = [{"Id": str(n), "ReceiptHandle": each.receipt} for n, each in enumerate(receipts)]
-            answer = await self._client.call("DeleteMessageBatch", QueueUrl=url, Entries=entries)
-            return outcomes_of(self._client.broker, answer, len(receipts))
-
-        async def delete_all(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
-            parts = list(batches(receipts, MAX_ENTRIES))
-            return await send_batches(parts, delete, MAX_CALLS)
+            return await self._call("DeleteMessageBatch", queue, [{"ReceiptHandle": each.receipt} for each in receipts])
 
         now = self._clock()
 
@@ -110,7 +108,7 @@ class SqsSettler:
             proofs = await self._change(queue, [(each.receipt, _PROOF_SECONDS) for each in late]) if late else ()
             lost = {each: proof for each, proof in zip(late, proofs, strict=True) if proof is not None}
             alive = [each for each in receipts if each not in lost]
-            done = dict(zip(alive, await delete_all(alive) if alive else (), strict=True))
+            done = dict(zip(alive, await delete(alive) if alive else (), strict=True))
             return [lost.get(each) or done.get(each) for each in receipts]
 
         return await self._each(handles, prove_and_delete)
@@ -146,7 +144,7 @@ class SqsSettler:
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
-        for batcher in list(self._changes.values()):
+        for batcher in list(self._batchers.values()):
             await batcher.idle()
 
     async def _each(
@@ -174,26 +172,37 @@ class SqsSettler:
             self._latest.popitem(last=False)
 
     async def _change(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
-        """Set the visibility of messages: receipt handle and seconds each. Shares calls with other callers."""
-        batcher = self._changes.get(queue.name)
-        if batcher is None:
-            if len(self._changes) >= _MAX_BATCHERS:
-                self._changes = {name: each for name, each in self._changes.items() if each.busy}
-            batcher = self._changes[queue.name] = Batcher(lambda several: self._write(queue, several), _COALESCED)
-        return list(await asyncio.gather(*(batcher.submit(change) for change in changes)))
+        """Set the visibility of messages: receipt handle and seconds each."""
+        entries = [{"ReceiptHandle": receipt, "VisibilityTimeout": seconds} for receipt, seconds in changes]
+        return await self._call("ChangeMessageVisibilityBatch", queue, entries)
 
-    async def _write(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
+    async def _call(self, operation: str, queue: SqsQueue, entries: Sequence[Entry]) -> list[Outcome]:
+        """One outcome per entry. Shares native batches with other callers."""
+        key = (operation, queue.key)
+        batcher = self._batchers.get(key)
+        if batcher is None:
+            if len(self._batchers) >= _MAX_BATCHERS:
+                self._batchers = {name: each for name, each in self._batchers.items() if each.busy}
+            budget = Budget(self._client.broker, self._client.timeout_seconds)
+            write = partial(self._write, operation, queue)
+            batcher = self._batchers[key] = Batcher(write, _COALESCED, budget=budget)
+        parts = list(batches(entries, MAX_ENTRIES))
+        results = await asyncio.gather(*(batcher.submit(part) for part in parts))
+        outcomes: list[Outcome] = []
+        for part, result in zip(parts, results, strict=True):
+            outcomes += failure_for_each(result, len(part)) if isinstance(result, BabelgateError) else result
+        return outcomes
+
+    async def _write(self, operation: str, queue: SqsQueue, parts: Sequence[Sequence[Entry]]) -> list[list[Outcome]]:
         url = await self._client.url(queue)
 
-        async def write(several: Sequence[tuple[str, int]]) -> list[Outcome]:
-            entries = [
-                {"Id": str(n), "ReceiptHandle": receipt, "VisibilityTimeout": seconds}
-                for n, (receipt, seconds) in enumerate(several)
-            ]
-            answer = await self._client.call("ChangeMessageVisibilityBatch", QueueUrl=url, Entries=entries)
+        async def write(several: Sequence[Entry]) -> list[Outcome]:
+            answer = await self._client.call(operation, QueueUrl=url, Entries=numbered(several))
             return outcomes_of(self._client.broker, answer, len(several))
 
-        return await send_batches(list(batches(changes, MAX_ENTRIES)), write, MAX_CALLS)
+        calls = list(batches(chain.from_iterable(parts), MAX_ENTRIES))
+        outcomes = iter(await send_batches(calls, write, MAX_CALLS))
+        return [list(islice(outcomes, len(part))) for part in parts]
 
 
 def whole_seconds(seconds: float) -> int:

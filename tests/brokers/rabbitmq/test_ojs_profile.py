@@ -31,7 +31,7 @@ from app.envelope import (
     redriven,
     with_attempts,
 )
-from app.errors import ConfigError, InvalidParameter
+from app.errors import ConfigError, UnsupportedByBroker
 from app.gateway.routing import Router, Rule
 from tests.unit.envelope.support import FULL, NOW, TRACE, compact
 
@@ -483,9 +483,9 @@ def test_reading_never_raises(body: bytes, headers: Any) -> None:
 def test_a_queue_that_is_no_ojs_name_is_the_clients_error_not_the_gateways() -> None:
     router = Router([], Rule("*", connect("rabbit", "amqp://localhost", {}, lambda: NOW), options={"profile": "ojs"}))
     assert router.route("orders").native.options.profile.queue == "ojs.queue.orders"
-    with pytest.raises(InvalidParameter, match="'My_Orders' is no OJS queue") as refused:
+    with pytest.raises(UnsupportedByBroker, match="'My_Orders' is no OJS queue") as refused:
         router.route("My_Orders")
-    assert refused.value.name == "queue"
+    assert refused.value.problem_code == "queue_name_unsupported"
 
 
 def test_the_topology_of_the_site() -> None:

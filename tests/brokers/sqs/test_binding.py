@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.brokers.binding import MAX_HANDLE_LENGTH, NativeQueue, Outgoing
-from app.brokers.sqs.binding import SqsBinding
+from app.brokers.binding import MAX_HANDLE_LENGTH, DeliveryLimit, NativeQueue, Outgoing
+from app.brokers.sqs.binding import SqsBinding, connect
 from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import MAX_ATTRIBUTES, entry
 from app.brokers.sqs.publish import publish
 from app.brokers.sqs.queue import SqsQueue, queue_of
+from app.brokers.sqs.receive import SqsReceiver
 from app.brokers.sqs.settle import SqsSettler, receipt_of
 from app.clock import now_ms
 from app.errors import (
@@ -27,10 +28,14 @@ from app.errors import (
     PurgeInProgress,
     UnsupportedByBroker,
 )
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.authorization import ANYONE
+from app.gateway.gateway import Gateway
+from app.gateway.routing import Policy, Router, Rule
 from tests.brokers.sqs.harness import STANDARD, SqsBroker, binding, client, take_all, url_of
 from tests.harness.broker import Server
 from tests.harness.local import eventually
-from tests.harness.world import World, data, until
+from tests.harness.world import KEYS, World, data, until
 
 pytestmark = pytest.mark.sqs
 
@@ -88,6 +93,28 @@ async def test_a_call_has_at_most_the_largest_size(counted: CountedClient, queue
     outcomes = await publish(counted, target, messages, entry, 262_144)
     assert [type(outcome) for outcome in outcomes] == [type(None)] * 3 + [BodyTooLarge, type(None)]
     assert [len(ids) for operation, ids in counted.calls if operation == "SendMessageBatch"] == [2, 2]
+
+
+async def test_concurrent_settles_share_calls(counted: CountedClient, queue: str) -> None:
+    """Of single messages and of several, of acks and of extends."""
+    target = queue_of(queue, STANDARD)
+    assert await publish(counted, target, [Outgoing(body(n)) for n in range(30)], entry, 1_048_576) == [None] * 30
+    settler = SqsSettler(counted, now_ms)
+    receiver = SqsReceiver(counted, settler, now_ms, 20)
+    handles: list[str] = []
+    while len(handles) < 30:
+        handles += [each.handle for each in await receiver.reserve(target, 10, 20, 30)]
+    counted.calls.clear()
+    extended = await asyncio.gather(*(settler.extend(target, [handle], 30) for handle in handles))
+    assert all(isinstance(deadline, int) for (deadline,) in extended)
+    groups = [handles[:1], *([handle] for handle in handles[1:12]), handles[12:15], handles[15:]]
+    acked = await asyncio.gather(*(settler.ack(target, group) for group in groups))
+    assert acked == [[None] * len(group) for group in groups]
+    sizes: dict[str, list[int]] = {}
+    for operation, ids in counted.calls:
+        sizes.setdefault(operation, []).append(len(ids))
+    assert sizes == {"ChangeMessageVisibilityBatch": [10] * 3, "DeleteMessageBatch": [10] * 3}
+    await receiver.close()
 
 
 async def test_a_message_that_cannot_be_carried_fails_alone(one: SqsBinding, queue: str) -> None:
@@ -366,18 +393,35 @@ async def test_a_url_and_an_arn_lead_to_the_queue(moto: Server, queue: str) -> N
             assert await taken(one, native, 1) == [n]
 
 
-async def test_a_native_redrive_policy_is_warned_of_and_served(one: SqsBinding, plain: Any, queue: str) -> None:
-    def create() -> None:
-        dead = plain.create_queue(QueueName=f"{queue}-dlq")["QueueUrl"]
-        arn = plain.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": "2"})
-        plain.create_queue(QueueName=queue, Attributes={"RedrivePolicy": policy})
+def with_redrive_policy(sqs: Any, queue: str, receives: int) -> None:
+    """Create a queue, and the one to which Amazon moves its messages after so many receives."""
+    dead = sqs.create_queue(QueueName=f"{queue}-dlq")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": str(receives)})
+    sqs.create_queue(QueueName=queue, Attributes={"RedrivePolicy": policy})
 
-    await asyncio.to_thread(create)
+
+async def test_a_native_redrive_policy_is_warned_of_at_the_start(
+    elastic: Server, queue: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await asyncio.to_thread(with_redrive_policy, client(elastic.port), queue, 2)
+    one = connect("aws", elastic.url(), {}, now_ms)
+    rules = [Rule(queue, one, Policy(max_attempts=attempts)) for attempts in (2, 3)]
+    for rule, warned in zip(rules, (False, True), strict=True):
+        gateway = Gateway({"aws": one}, Router([rule]), TokenSealer(KEYS))
+        await gateway.start()
+        (info,) = await gateway.overview.brokers(ANYONE)
+        assert [f"to '{queue}-dlq' after 2 deliveries" in each for each in info.warnings] == [True] * warned
+        if warned:
+            await eventually(lambda: "max_attempts 3 of its route is never reached" in caplog.text)
+        await gateway.close()
+
+
+async def test_a_native_redrive_policy_is_served(one: SqsBinding, plain: Any, queue: str) -> None:
+    await asyncio.to_thread(with_redrive_policy, plain, queue, 2)
     native = one.native_queue(queue, {})
+    assert await one.delivery_limit(native) == DeliveryLimit(2, f"{queue}-dlq")
     await one.publish(native, [Outgoing(body(1))])
-    (warning,) = await one.warnings()
-    assert f"{queue}-dlq" in warning and "receive number 3" in warning
     for _ in range(2):
         (delivery,) = await one.reserve(native, 1, 20, 30)
         await one.release(native, [delivery.handle], 0, failed=True)

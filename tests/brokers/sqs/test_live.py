@@ -51,7 +51,7 @@ async def test_a_message_is_published_extended_and_acked_elsewhere(live: SqsBind
 async def test_a_lease_that_is_over_is_lost(live: SqsBinding, native: NativeQueue) -> None:
     await live.publish(native, [Outgoing(body(1))])
     (delivery, *_) = await live.reserve(native, 1, 20, 2)
-    await asyncio.sleep(3)
+    await asyncio.sleep(4)
     assert [type(each) for each in await live.ack(native, [delivery.handle])] == [LeaseLost]
     (again, *_) = await live.reserve(native, 1, 20, 30)
     assert again.delivery_count == 2

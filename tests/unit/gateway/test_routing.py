@@ -10,6 +10,8 @@ import pytest
 from app.brokers.batcher import BATCH_BYTES
 from app.brokers.batching import batches
 from app.brokers.binding import NativeQueue
+from app.brokers.sqs.binding import connect
+from app.clock import now_ms
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.routing import PAGE_BYTES, Policy, Route, Router, Rule, affordable
 from tests.harness.memory import MemoryBinding, lacking
@@ -69,6 +71,16 @@ def test_an_illegal_name_is_refused_even_when_a_rule_would_match(name: str) -> N
     with pytest.raises(InvalidParameter) as refusal:
         Router([], Rule("*", FIRST)).route(name)
     assert refusal.value.name == "queue"
+
+
+def test_a_name_that_the_broker_cannot_have_is_no_malformed_one() -> None:
+    aws = connect("aws", "sqs://eu-west-1", {}, now_ms)
+    router = Router([], Rule("*", aws))
+    with pytest.raises(UnsupportedByBroker, match=r"The broker 'aws' cannot have .* no dot") as no:
+        router.route("orders.created")
+    assert no.value.problem_code == "queue_name_unsupported"
+    assert router.queue_of(aws, "orders.created") is None
+    assert router.route("orders").native.name == "orders"
 
 
 def test_a_route_is_found_again_after_very_many_others() -> None:
