@@ -19,6 +19,7 @@ from app.brokers.binding import (
     DeadLetterRequest,
     DeadRecord,
     Delivery,
+    DeliveryLimit,
     NativeQueue,
     Outcome,
     Outgoing,
@@ -35,7 +36,7 @@ from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.locks import QueueLocks, details_of
 from app.brokers.servicebus.message import SCHEDULED, Fields, dead_fields, fields_of
 from app.brokers.servicebus.publish import publish
-from app.brokers.servicebus.queue import DEAD_SUFFIX, ServiceBusQueue, queue_of
+from app.brokers.servicebus.queue import DEAD_SUFFIX, NATIVE_DEAD, ServiceBusQueue, queue_of
 from app.brokers.servicebus.receive import ServiceBusReceiver
 from app.brokers.servicebus.sessions import QueueSessions
 from app.brokers.servicebus.url import ServiceBusSettings, settings_of
@@ -55,18 +56,9 @@ _MAX_BODY_BYTES = 104_792_064
 accepted: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
 
 _MAX_BATCH = 100
-_MAX_USED = 10_000
-_MAX_WARNED = 50
 _AMQP_PORT, _AMQPS_PORT, _HTTPS_PORT = 5672, 5671, 443
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 """Every server of AMQP 1.0 answers it: section 5.3.2 of the specification."""
-
-_DELIVERY_COUNT = (
-    "Azure Service Bus itself moves a message of the queue {queue} to its $DeadLetterQueue at its delivery number "
-    "{count}, also before max_attempts of its route is reached."
-)
-_LEAST_DELIVERIES = 10
-"""The default of a queue, and of ``max_attempts``."""
 
 
 def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> ServiceBusBinding:
@@ -80,7 +72,8 @@ def _queue(queue: NativeQueue) -> ServiceBusQueue:
 
 
 class ServiceBusBinding:
-    """One namespace. Also Outstanding, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists, Projects."""
+    """One namespace. Also Outstanding, Peeks, Purges, DeadLetters, PublishesDeadLetters, DeadStore, Lists,
+    LimitsDeliveries and Projects."""
 
     lists_foreign = True
 
@@ -95,7 +88,6 @@ class ServiceBusBinding:
         self._sessions: dict[str, QueueSessions] = {}
         self._receiver = ServiceBusReceiver(self._connections, self._locks_of)
         self._dead_letters = ServiceBusDeadLetters(self._connections)
-        self._used: dict[str, None] = {}
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.servicebus.queue.queue_of`."""
@@ -148,12 +140,17 @@ class ServiceBusBinding:
         await within(PING_SECONDS, self.name, self._probe())
 
     async def warnings(self) -> Sequence[str]:
-        """On queues that give a message up early; none where the descriptions of queues are denied."""
-        return await within(WARNINGS_SECONDS, self.name, self._warnings())
+        """None: the service keeps every message on several disks. See :meth:`delivery_limit`."""
+        return ()
+
+    async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
+        """``MaxDeliveryCount`` of the queue, where the credentials may read it."""
+        target = _queue(queue)
+        count = await within(WARNINGS_SECONDS, self.name, self._admin.max_delivery_count(target.name))
+        return None if count is None else DeliveryLimit(count, target.name + NATIVE_DEAD)
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """Batches, as many messages in each as its link takes."""
-        self._use(queue)
         target = _queue(queue)
         return await publish(self._connections, target.name, messages, partial(self._fields, target))
 
@@ -178,7 +175,6 @@ class ServiceBusBinding:
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
         """One receive of a queue at a time, which takes its credit back when it ends."""
-        self._use(queue)
         target = _queue(queue)
         if target.sessions:
             return await self._sessions_of(target.name).reserve(limit, wait_seconds)
@@ -288,10 +284,6 @@ class ServiceBusBinding:
         target = _queue(queue)
         return self._sessions_of(target.name) if target.sessions else self._locks_of(target.name)
 
-    def _use(self, queue: NativeQueue) -> None:
-        if len(self._used) < _MAX_USED:
-            self._used[queue.name] = None
-
     async def _cancel_scheduled(self, entity: str) -> int:
         count = 0
         start = 1
@@ -306,15 +298,6 @@ class ServiceBusBinding:
                 await self._connections.call("send", entity, cancel, writes=True)
                 count += len(scheduled)
         return count
-
-    async def _warnings(self) -> list[str]:
-        names = list(self._used)[:_MAX_WARNED]
-        counts = await asyncio.gather(*(self._admin.max_delivery_count(name) for name in names))
-        return [
-            _DELIVERY_COUNT.format(queue=name, count=count)
-            for name, count in zip(names, counts, strict=True)
-            if count is not None and count < _LEAST_DELIVERIES
-        ]
 
     async def _probe(self) -> None:
         """Connect, send the first bytes of the protocol, and wait for the first byte of the answer."""

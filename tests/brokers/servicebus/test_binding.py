@@ -14,6 +14,7 @@ from app.brokers.binding import DeadLetterRequest, LastFailure, NativeQueue, Out
 from app.brokers.servicebus.binding import ServiceBusBinding
 from app.errors import BodyTooLarge, BrokerRejected, BrokerUnavailable, LeaseLost, OutcomeUnknown, StorageFull
 from app.gateway.authorization import ANYONE
+from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import Policy
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator
 from tests.brokers.servicebus.harness import ServiceBusBroker, binding
@@ -415,9 +416,8 @@ class TestNativeDeadLetters:
         (letter,) = await process.dead()
         assert (letter.reason, letter.attempts) == ("failed", 2)
         assert letter.error is not None and letter.error.startswith("MaxDeliveryCountExceeded")
-        broker = process.gateway.bindings[world.broker.name]
-        (warning,) = await broker.warnings()
-        assert f"queue {world.queue} to its $DeadLetterQueue at its delivery number 2" in warning
+        (warning,) = await delivery_warnings([process.gateway.router.route(world.queue)])
+        assert f"{world.queue}/$DeadLetterQueue' after 2 deliveries" in warning
         assert (await process.redrive()).redriven == 1
         assert (await process.one()).attempts == 0
 
