@@ -67,6 +67,8 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     logging.getLogger("babelgate").setLevel(level.upper())
     # httpx logs one line for each call to a peer or a management API.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # They tell of every frame and state of a link, and of errors that the binding reports.
+    logging.getLogger("azure").setLevel(logging.CRITICAL)
     # This logger quotes each malformed tracestate of a request.
     logging.getLogger("opentelemetry.trace.span").setLevel(logging.ERROR)
     logging.captureWarnings(True)

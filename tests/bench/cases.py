@@ -154,6 +154,7 @@ class Goal:
 GOALS = {"publish": Goal(220, 150), "batch": Goal(80), "hundreds": Goal(80), "pairs": Goal(400)}
 """Of RabbitMQ; of publishing one by one at the most connections."""
 LOCAL, FORWARDED = "rabbitmq: ack at the owner", "rabbitmq: ack forwarded to the owner"
+AT_RECEIVER, ELSEWHERE = "servicebus: ack at the receiver", "servicebus: ack at another replica"
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,12 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
                 partial(fill, messages=pairs + at),
                 goal=goals.get("pairs"),
             )
-        for server, how in (("rabbitmq", LOCAL), ("peer", FORWARDED)):
+        for broker, server, how in (
+            ("rabbitmq", "rabbitmq", LOCAL),
+            ("rabbitmq", "rabbitmq-peer", FORWARDED),
+            ("servicebus", "servicebus", AT_RECEIVER),
+            ("servicebus", "servicebus-peer", ELSEWHERE),
+        ):
             settling = Settling()
             yield Case(
                 f"{how}, {at} connections",
@@ -228,5 +234,5 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
                 1,
                 partial(settling.ack, connections=at, operations=pairs),
                 partial(settling.receive, messages=pairs + at),
-                by="rabbitmq",
+                by=broker,
             )

@@ -13,8 +13,12 @@ import aio_pika
 import aioboto3
 import redis.asyncio
 from aiobotocore.config import AioConfig
+from azure.servicebus import ServiceBusMessage
+from azure.servicebus.aio import ServiceBusClient
 
 from app.brokers.binding import Outgoing
+from app.brokers.servicebus.message import fields_of, native
+from app.brokers.servicebus.queue import ServiceBusQueue
 from app.brokers.sqs.message import entry
 from app.brokers.sqs.queue import SqsQueue
 from app.clock import now_ms
@@ -60,7 +64,7 @@ async def aioboto3_batch(port: int, at_a_time: int, operations: int) -> tuple[Me
     entries = [{"Id": str(n), **_ENTRY} for n in range(10)]
     async with _sqs(port, at_a_time) as (client, url):
         send = [lambda: client.send_message_batch(QueueUrl=url, Entries=entries)] * at_a_time
-        return _of_ten(await _timed(send, operations // 10))
+        return _of(10, await _timed(send, operations // 10))
 
 
 async def aioboto3_consume(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -81,12 +85,69 @@ async def aioboto3_consume(port: int, at_a_time: int, operations: int) -> tuple[
             done = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(handles)]
             await client.delete_message_batch(QueueUrl=url, Entries=done)
 
-        return _of_ten(await _timed([consume] * at_a_time, operations // 10))
+        return _of(10, await _timed([consume] * at_a_time, operations // 10))
+
+
+async def servicebus_single(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """Messages sent one by one, each by one of so many senders."""
+    async with _servicebus(port) as client:
+        name = queue()
+        senders = [client.get_queue_sender(name) for _ in range(at_a_time)]
+        await asyncio.gather(*(sender.__aenter__() for sender in senders))
+
+        def sending(sender: Any) -> Callable[[], Awaitable[object]]:
+            return lambda: sender.send_messages(_message())
+
+        timed = await _timed([sending(sender) for sender in senders], operations)
+        await asyncio.gather(*(sender.close() for sender in senders))
+        return timed
+
+
+async def servicebus_batch(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """Lists of a hundred messages, one after the other: a sender takes one at a time."""
+    async with _servicebus(port) as client, client.get_queue_sender(queue()) as sender:
+
+        async def send() -> None:
+            await sender.send_messages([_message() for _ in range(100)])
+
+        return _of(100, await _timed([send], max(operations // 100, 3)))
+
+
+async def servicebus_consume(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """Receive fifty and complete each, as the client library has it."""
+    name, count = queue(), max(operations // 50, 3)
+    async with _servicebus(port) as client:
+        async with client.get_queue_sender(name) as sender:
+            for _ in range(count):
+                await sender.send_messages([_message() for _ in range(50)])
+        async with client.get_queue_receiver(name) as receiver:
+
+            async def consume() -> None:
+                left = 50
+                while left:
+                    for message in await receiver.receive_messages(left, max_wait_time=5):
+                        await receiver.complete_message(message)
+                        left -= 1
+
+            return _of(50, await _timed([consume], count))
+
+
+def _message() -> ServiceBusMessage:
+    return native(_BODY, dict(_FIELDS))
 
 
 _BODY = read_publication(ENVELOPE, "bench", Limits(), now_ms).envelope.body
 _ENTRY: dict[str, Any] = entry(SqsQueue("bench"), Outgoing(_BODY))
 """What the gateway sends for the same draft, with the attributes of the contract."""
+_FIELDS = fields_of(ServiceBusQueue("bench"), Outgoing(_BODY, dedup_id="bench"), 0)
+"""The same for Azure Service Bus."""
+
+
+@asynccontextmanager
+async def _servicebus(port: int) -> AsyncIterator[ServiceBusClient]:
+    keys = "SharedAccessKeyName=R;SharedAccessKey=K;UseDevelopmentEmulator=true"
+    async with ServiceBusClient.from_connection_string(f"Endpoint=sb://127.0.0.1:{port};{keys}") as client:
+        yield client
 
 
 @asynccontextmanager
@@ -97,10 +158,10 @@ async def _sqs(port: int, at_a_time: int) -> AsyncIterator[tuple[Any, str]]:
         yield client, (await client.create_queue(QueueName=queue()))["QueueUrl"]
 
 
-def _of_ten(timed: tuple[Measured, float]) -> tuple[Measured, float]:
-    """Figures per message of operations that move ten."""
+def _of(count: int, timed: tuple[Measured, float]) -> tuple[Measured, float]:
+    """Figures per message of operations that move ``count``."""
     measured, cpu = timed
-    measured.messages = measured.operations * 10
+    measured.messages = measured.operations * count
     return measured, cpu
 
 
@@ -110,6 +171,9 @@ LIBRARIES: Mapping[str, tuple[str, Callable[[int, int, int], Awaitable[tuple[Mea
     "raw aioboto3: SendMessage": ("sqs-server", aioboto3_single),
     "raw aioboto3: SendMessageBatch of ten": ("sqs-server", aioboto3_batch),
     "raw aioboto3: receive ten + delete batch": ("sqs-server", aioboto3_consume),
+    "raw azure-servicebus: send one": ("servicebus-server", servicebus_single),
+    "raw azure-servicebus: send a hundred": ("servicebus-server", servicebus_batch),
+    "raw azure-servicebus: receive fifty + complete each": ("servicebus-server", servicebus_consume),
 }
 """By the name of the case: the server, and what publishes to it."""
 

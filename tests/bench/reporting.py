@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.bench.cases import FORWARDED, LOCAL, Case
+from tests.bench.cases import AT_RECEIVER, ELSEWHERE, FORWARDED, LOCAL, Case
 from tests.bench.load import Measured
 
 
@@ -71,16 +71,22 @@ def _goals(cases: Iterable[Case], samples: Samples) -> Iterator[tuple[str, str, 
             yield f"{case.name}: CPU", f"{case.goal.cpu:g} µs", f"{_median(taken, 'cpu'):.0f} µs"
             if case.goal.broker_cpu is not None:
                 yield f"{case.name}: broker", f"{case.goal.broker_cpu:g} µs", f"{_median(taken, 'broker_cpu'):.0f} µs"
-    publishing = [
-        _median(taken, "per_second") for name, taken in samples.items() if name.startswith("rabbitmq: publish")
-    ]
-    if len(publishing) > 1:
-        yield (
-            "rabbitmq: publish, throughput at the most connections to one",
-            "4 x",
-            f"{publishing[-1] / publishing[0]:.1f} x",
-        )
-    yield from _goals_of_sqs(samples)
+    for broker in ("rabbitmq", "servicebus"):
+        publishing = [
+            _median(taken, "per_second") for name, taken in samples.items() if name.startswith(f"{broker}: publish")
+        ]
+        if len(publishing) > 1:
+            yield (
+                f"{broker}: publish, throughput at the most connections to one",
+                "4 x",
+                f"{publishing[-1] / publishing[0]:.1f} x",
+            )
+    yield from _goals_against_raw(samples)
+    for name, taken in samples.items():
+        here = samples.get(name.replace(ELSEWHERE, AT_RECEIVER), ())
+        if name.startswith(ELSEWHERE) and here:
+            reach = 2 * _median(here, "cpu")
+            yield f"{name}: CPU", f"{reach:.0f} µs", f"{_median(taken, 'cpu'):.0f} µs"
     # Where several are in flight, the latency is that of their queue for two cores.
     for name, taken in samples.items():
         local = samples.get(name.replace(FORWARDED, LOCAL), ())
@@ -92,12 +98,14 @@ _AGAINST_RAW = (
     ("sqs: publish", "raw aioboto3: SendMessage", 0.25, 0),
     ("sqs: batch of 100", "raw aioboto3: SendMessageBatch of ten", 1, 15),
     ("sqs: receive + ack in hundreds", "raw aioboto3: receive ten + delete batch", 1, 20),
+    ("servicebus: publish", "raw azure-servicebus: send a hundred", 1, 60),
+    ("servicebus: receive + ack in hundreds", "raw azure-servicebus: receive fifty + complete each", 1, 60),
 )
 """A case; the client by itself that does its work; how often its CPU a message, and how many microseconds more, are to
 be reached."""
 
 
-def _goals_of_sqs(samples: Samples) -> Iterator[tuple[str, str, str]]:
+def _goals_against_raw(samples: Samples) -> Iterator[tuple[str, str, str]]:
     for name, taken in samples.items():
         for case, library, factor, more in _AGAINST_RAW:
             raw = samples.get(f"{library}, {_connections(name).removesuffix(' connections')} at a time")

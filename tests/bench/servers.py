@@ -54,7 +54,8 @@ def bare() -> Iterator[Server]:
 def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
     """``bare``; a gateway over each broker, all guarantees on; ``<kind>-server``, each broker's server itself.
 
-    ``peer`` is another gateway over RabbitMQ: what ``rabbitmq`` handed out it settles there. Its CPU is that of both.
+    ``<kind>-peer`` is another gateway over RabbitMQ or Azure Service Bus, to settle what the first one handed out. Its
+    CPU is that of both.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(variant.start(directory)) for variant in ORDINARY]
@@ -75,7 +76,7 @@ def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
             serve(broker.kind, broker)
             if isinstance(broker, ServerBroker):
                 servers[f"{broker.kind}-server"] = Server(broker.server.port, (broker.server.pid,))
-            if broker.kind == "rabbitmq":
-                serve("peer", broker, servers["rabbitmq"].pids)
+            if broker.kind in ("rabbitmq", "servicebus"):
+                serve(f"{broker.kind}-peer", broker, servers[broker.kind].pids)
         time.sleep(0.5)
         yield servers

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from app.brokers.binding import DeadLetters
+from app.gateway.routing import Policy, Route
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.crowd import Crowd
@@ -42,8 +42,10 @@ class Scene:
 
     def __init__(self, stack: ExitStack, directory: Path, broker: Broker, queue: str) -> None:
         binding = broker.connect()
-        scope = binding.capabilities(binding.native_queue(queue, broker.queue_options)).ack_scope
-        copies = scope == "anywhere" and not isinstance(binding, DeadLetters)
+        native = binding.native_queue(queue, broker.queue_options)
+        made = Route(queue, binding, native, binding.capabilities(native), Policy(), queue)
+        scope = made.capabilities.ack_scope
+        copies = scope == "anywhere" and not made.dead_letters_natively
         route = {"broker": broker.name, "lease_seconds": LEASE, "max_attempts": 1000, **broker.queue_options}
         config = {"brokers": {broker.name: broker.url}, "default": route, "state_dir": str(directory)}
         self.seed = random.randrange(2**32)

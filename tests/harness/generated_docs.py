@@ -56,7 +56,8 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "extend a lease", _mark(can.extendable)
     yield "who keeps a lease", {"broker": "the broker", "gateway": "the replica that received"}[can.lease_keeper]
     yield "settle from any replica", "yes" if can.ack_scope == "anywhere" else "forwarded to the one that received"
-    yield "deliver again, later or counted", _in_one_step(can.native_release)
+    yield "deliver again, counted", _in_one_step(can.native_release)
+    yield "deliver again, later", _in_one_step(can.native_release and can.native_release_delays)
     yield "broker counts failed deliveries", _mark(can.native_release and can.delivery_count != "none")
     yield "native headers", _mark(can.headers)
     yield "broker properties", _mark(bool(can.broker_properties))
@@ -64,7 +65,7 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "messages in one native batch", f"{can.max_batch:,}"
     yield "peek", _mark(isinstance(binding, Peeks))
     yield "purge", _mark(isinstance(binding, Purges))
-    yield "dead-letter", _in_one_step(isinstance(binding, DeadLetters))
+    yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     # RabbitMQ lists queues by an API of its own, which a broker may be configured without.
     managed = isinstance(binding, Lists) and isinstance(binding, Outstanding)

@@ -55,7 +55,7 @@ _MAX_BODY_BYTES = 104_792_064
 """100 MiB of a large message of the tier Premium, less 64 KiB for its properties. The tier and the queue decide what is
 accepted: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
 
-_MAX_BATCH = 100
+_MAX_BATCH = 500
 _AMQP_PORT, _AMQPS_PORT, _HTTPS_PORT = 5672, 5671, 443
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 """Every server of AMQP 1.0 answers it: section 5.3.2 of the specification."""

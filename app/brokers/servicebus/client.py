@@ -43,10 +43,12 @@ class HandlerKey(NamedTuple):
 
 
 class Handler:
-    """An open sender or receiver. ``lock``: one operation at a time. ``users``: operations in progress or waiting."""
+    """An open sender or receiver and its ``socket``. ``lock``: one operation at a time. ``users``: operations in
+    progress or waiting."""
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
         self.client = client
+        self.socket = socket
         self.lock = asyncio.Lock()
         self.users = 0
         self.closed = False
@@ -157,7 +159,7 @@ class ServiceBusConnections:
         for key, each in list(self._handlers.items()):
             if each is handler:
                 del self._handlers[key]
-        self._closing.start(self._close(handler.client))
+        self.close_later(handler.client, handler.socket)
 
     async def close(self) -> None:
         """Close all connections, within a few seconds; idempotent."""
@@ -210,13 +212,13 @@ class ServiceBusConnections:
             mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE if kind == "delete" else ServiceBusReceiveMode.PEEK_LOCK
             client = namespace.get_queue_receiver(entity, receive_mode=mode)
         try:
-            await self.open(client)
+            socket = await self.open(client)
         except BrokerUnavailable:
             raise
         except BabelgateError as error:
             self._connects.pop(key, None)
             return error
-        handler = Handler(client)
+        handler = Handler(client, socket)
         handler.used_at = asyncio.get_running_loop().time()
         if self._closed:
             self.discard(handler)
@@ -226,8 +228,8 @@ class ServiceBusConnections:
         self._make_room()
         return handler
 
-    async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> None:
-        """Open a sender or receiver within ``seconds``. Raises BrokerError."""
+    async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> asyncio.StreamWriter | None:
+        """Open a sender or receiver within ``seconds``; returns its socket. Raises BrokerError."""
         _open_at_once(client)
         bound = min(seconds, self.timeout_seconds) if seconds <= CONNECT_SECONDS else seconds
         opening = asyncio.ensure_future(client.__aenter__())
@@ -235,15 +237,16 @@ class ServiceBusConnections:
             if not await finished(opening, bound - GRACE_SECONDS):
                 raise BrokerUnavailable(self.broker, f"no answer within {bound:g} s")
             opening.result()
+            return _socket_of(client)
         except BaseException as error:
             self._closing.start(self._give_up(opening, client))
             if isinstance(error, Exception):
                 raise translate(error, self.broker, written=False) from error
             raise
 
-    def close_later(self, client: Any) -> None:
-        """Close a sender or receiver in the background."""
-        self._closing.start(self._close(client))
+    def close_later(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
+        """Close a sender or receiver in the background, and its socket, which the client library may have forgotten."""
+        self._closing.start(self._close(client, socket))
 
     def _close_idle(self) -> None:
         oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
@@ -260,18 +263,15 @@ class ServiceBusConnections:
 
     async def _give_up(self, opening: asyncio.Future[Any], client: Any) -> None:
         """End an open that failed or takes too long."""
-        writer = _writer_of(client)
+        socket = _socket_of(client)
         try:
             opening.cancel()
             await asyncio.wait((opening,))
-            await self._close(client)
         finally:
-            if writer is not None:
-                writer.transport.abort()
+            await self._close(client, socket)
 
-    async def _close(self, client: Any) -> None:
+    async def _close(self, client: Any, socket: asyncio.StreamWriter | None) -> None:
         amqp = client._handler
-        writer = _writer_of(client)
         if amqp is not None and amqp._keep_alive_thread is not None:
             # A close waits for its next second.
             amqp._keep_alive_thread.cancel()
@@ -281,11 +281,11 @@ class ServiceBusConnections:
                 await client.close()
         finally:
             # Also where the peer hangs, and the close was cancelled.
-            if writer is not None:
-                writer.transport.abort()
+            if socket is not None:
+                socket.transport.abort()
 
 
-def _writer_of(client: Any) -> asyncio.StreamWriter | None:
+def _socket_of(client: Any) -> asyncio.StreamWriter | None:
     """The socket of a sender or receiver; None without one, or with a WebSocket."""
     amqp = client._handler
     connection = None if amqp is None else amqp._connection

@@ -39,8 +39,9 @@ _LEAST_PAUSE_SECONDS = 0.5
 class _Session:
     """An accepted session, and the deliveries of it that are not settled."""
 
-    def __init__(self, receiver: Any) -> None:
+    def __init__(self, receiver: Any, socket: asyncio.StreamWriter | None) -> None:
         self.receiver = receiver
+        self.socket = socket
         self.link = ReceiveLink(receiver)
         self.lock = asyncio.Lock()
         self.outstanding: dict[str, Received] = {}
@@ -125,18 +126,17 @@ class QueueSessions:
     async def purge(self) -> int:
         """Remove the ready messages of the sessions that no process has; the number removed."""
         count = 0
-        while (
-            receiver := await self._opened(_POLL_ACCEPT_SECONDS, ServiceBusReceiveMode.RECEIVE_AND_DELETE)
-        ) is not None:
+        mode = ServiceBusReceiveMode.RECEIVE_AND_DELETE
+        while (opened := await self._opened(_POLL_ACCEPT_SECONDS, mode)) is not None:
             try:
-                link = ReceiveLink(receiver)
+                link = ReceiveLink(opened[0])
                 until = asyncio.get_running_loop().time() + self._connections.timeout_seconds
                 while several := await link.receive(MAX_RECEIVED, 0, until):
                     count += len(several)
             except Exception as error:
                 raise translate(error, self._connections.broker, written=True) from error
             finally:
-                self._connections.close_later(receiver)
+                self._connections.close_later(*opened)
         return count
 
     def close(self) -> None:
@@ -193,28 +193,29 @@ class QueueSessions:
 
     async def _accept(self, wait_seconds: float) -> _Session | None:
         """The next free session with messages; None when the service has none within ``wait_seconds``."""
-        receiver = await self._opened(wait_seconds, ServiceBusReceiveMode.PEEK_LOCK)
-        if receiver is None:
+        opened = await self._opened(wait_seconds, ServiceBusReceiveMode.PEEK_LOCK)
+        if opened is None:
             return None
-        session = _Session(receiver)
+        session = _Session(*opened)
         self._sessions.append(session)
         self._renew_later(session)
         return session
 
-    async def _opened(self, wait_seconds: float, mode: ServiceBusReceiveMode) -> Any:
-        """A receiver of the next free session; None when there is none."""
+    async def _opened(
+        self, wait_seconds: float, mode: ServiceBusReceiveMode
+    ) -> tuple[Any, asyncio.StreamWriter | None] | None:
+        """A receiver of the next free session and its socket; None when there is none."""
         connections = self._connections
         receiver = connections.namespace().get_queue_receiver(
             self._entity, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=wait_seconds, receive_mode=mode
         )
         try:
-            await connections.open(receiver, wait_seconds + CONNECT_SECONDS)
+            return receiver, await connections.open(receiver, wait_seconds + CONNECT_SECONDS)
         except BrokerUnavailable as error:
             # The service's own answer that no session came in time.
             if isinstance(error.__cause__, OperationTimeoutError):
                 return None
             raise
-        return receiver
 
     async def _settle(self, session: _Session, handle: str, disposition: Disposition, details: Any) -> Outcome:
         connections = self._connections
@@ -269,4 +270,4 @@ class QueueSessions:
         session.outstanding.clear()
         if session in self._sessions:
             self._sessions.remove(session)
-            self._connections.close_later(session.receiver)
+            self._connections.close_later(session.receiver, session.socket)

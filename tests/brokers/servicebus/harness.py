@@ -16,6 +16,9 @@ from app.clock import now_ms
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
 from tests.harness.broker import ServerBroker, Variant
 
+_LOCK_SECONDS = 15
+"""How long the messages of a process that has ended stay locked, and how late a renewal may be on a busy machine."""
+
 _SHOWN = {
     "subject": "Subject",
     "correlation_id": "CorrelationId",
@@ -43,8 +46,10 @@ class ServiceBusBroker(ServerBroker):
     sample = "servicebus://sample.servicebus.windows.net"
     name = "azure"
     untold = frozenset({"in_flight"})
+    repeats_acks = False
     counts_leased = True
     peeks_leased = True
+    spare_seconds = _LOCK_SECONDS
     counted_in_body = frozenset()
     server: ServiceBusEmulator
 
@@ -79,7 +84,7 @@ class ServiceBusBroker(ServerBroker):
 def _configured(directory: Path) -> Iterator[ServiceBusEmulator]:
     """An emulator whose queues give no message up by themselves, and soon show those of a process that has ended."""
     with emulator(directory) as server:
-        server.defaults(lock_seconds=15, max_delivery_count=1000, max_message_size=104_857_600)
+        server.defaults(lock_seconds=_LOCK_SECONDS, max_delivery_count=1000, max_message_size=104_857_600)
         yield server
 
 
