@@ -17,7 +17,7 @@ from azure.servicebus import ServiceBusMessage
 from azure.servicebus.aio import ServiceBusClient
 
 from app.brokers.binding import Outgoing
-from app.brokers.servicebus.message import fields_of, native
+from app.brokers.servicebus.message import fields_of
 from app.brokers.servicebus.queue import ServiceBusQueue
 from app.brokers.sqs.message import entry
 from app.brokers.sqs.queue import SqsQueue
@@ -133,7 +133,7 @@ async def servicebus_consume(port: int, at_a_time: int, operations: int) -> tupl
 
 
 def _message() -> ServiceBusMessage:
-    return native(_BODY, dict(_FIELDS))
+    return ServiceBusMessage(_BODY, **_FIELDS)
 
 
 _BODY = read_publication(ENVELOPE, "bench", Limits(), now_ms).envelope.body

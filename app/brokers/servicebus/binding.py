@@ -334,7 +334,7 @@ def _projected(queue: ServiceBusQueue, message: Outgoing, fields: Fields) -> Nat
         if name == "application_properties":
             headers = {each: _header(found) for each, found in value.items()}
         elif name == "scheduled_enqueue_time_utc":
-            shown["ScheduledEnqueueTimeUtc"] = round(value.timestamp() * 1000)
+            shown["ScheduledEnqueueTimeUtc"] = value
         elif name == "time_to_live":
             shown["TimeToLive"] = value / 1000
         else:

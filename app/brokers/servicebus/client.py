@@ -22,6 +22,9 @@ IDLE_SECONDS = 240.0
 """An unused connection is closed before Service Bus detaches its link, after ten minutes:
 https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-troubleshoot"""
 
+_LOOK_SECONDS = 10.0
+"""How often unused connections are looked for."""
+
 _CLOSE_SECONDS = 3.0
 _MAX_CONNECTS = 10_000
 _SOCKET_SECONDS = 0.2
@@ -80,6 +83,7 @@ class ServiceBusConnections:
         self._connects: dict[HandlerKey, SharedConnect[Handler | BabelgateError]] = {}
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
+        self._looked_at = 0.0
 
     async def call(
         self,
@@ -249,7 +253,10 @@ class ServiceBusConnections:
         self._closing.start(self._close(client, socket))
 
     def _close_idle(self) -> None:
-        oldest = asyncio.get_running_loop().time() - IDLE_SECONDS
+        now = asyncio.get_running_loop().time()
+        if now < self._looked_at + _LOOK_SECONDS:
+            return
+        self._looked_at, oldest = now, now - IDLE_SECONDS
         for handler in list(self._handlers.values()):
             if not handler.users and handler.used_at < oldest:
                 self.discard(handler)

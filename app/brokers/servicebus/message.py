@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import msgspec
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp._encode import encode_payload
+from azure.servicebus._pyamqp.message import Header, Message, Properties
 from msgspec import Struct
 
 from app.brokers.binding import NO_HEADERS, Outgoing
@@ -52,8 +52,22 @@ ANNOTATED_STATE = b"x-opt-message-state"
 SCHEDULED = 2
 """The state of a message that is not due yet, as a peek shows it."""
 
+_PROPERTIES = {
+    "message_id": "message_id",
+    "to": "to",
+    "subject": "subject",
+    "reply_to": "reply_to",
+    "correlation_id": "correlation_id",
+    "content_type": "content_type",
+    "session_id": "group_id",
+    "reply_to_session_id": "reply_to_group_id",
+}
+"""The client library's name of a field, and AMQP's:
+https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-protocol-guide#messages"""
+
 Fields = dict[str, Any]
-"""Arguments of the client library's ``ServiceBusMessage`` beside the body, and ``time_to_live`` in ms."""
+"""The parts of a message beside its body, as the arguments of the client library's ``ServiceBusMessage`` are called.
+``time_to_live`` in ms, ``scheduled_enqueue_time_utc`` in Unix ms."""
 
 
 class NativeParts(Struct, frozen=True):
@@ -82,6 +96,14 @@ class Read(Struct, frozen=True):
     properties: Mapping[str, Any]
     dead_reason: str | None
     dead_description: str | None
+
+
+class Native(NamedTuple):
+    """A message for the AMQP engine, its encoded ``payload``, and the ``key`` of its session or partition."""
+
+    message: Message
+    payload: bytes
+    key: str | None
 
 
 class _Meta(Struct):
@@ -141,7 +163,7 @@ def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
     if message.delay_seconds > 0:
         due = now_ms + math.ceil(message.delay_seconds * 1000)
     if due is not None:
-        fields["scheduled_enqueue_time_utc"] = datetime.fromtimestamp(due / 1000, UTC)
+        fields["scheduled_enqueue_time_utc"] = due
     return fields
 
 
@@ -152,14 +174,27 @@ def dead_fields(queue: ServiceBusQueue, record: Outgoing, now_ms: int) -> Fields
     return fields
 
 
-def native(body: bytes, fields: Fields) -> ServiceBusMessage:
-    """The client library's message. It would cut a time to live, in ms here, to whole seconds."""
-    made = ServiceBusMessage(body, **{name: value for name, value in fields.items() if name != "time_to_live"})
-    if (ttl := fields.get("time_to_live")) is not None:
-        header = made.raw_amqp_message.header
-        assert header is not None
-        header.time_to_live = ttl
-    return made
+def native(body: bytes, fields: Fields) -> Native:
+    """The message for the client library's AMQP engine, encoded once. Its own ``ServiceBusMessage`` is encoded twice,
+    to measure it and to send it, and cuts a time to live to whole seconds."""
+    annotations: dict[str | bytes, Any] = {}
+    if (due := fields.get("scheduled_enqueue_time_utc")) is not None:
+        annotations[b"x-opt-scheduled-enqueue-time"] = {"TYPE": "TIMESTAMP", "VALUE": due}
+    partition_key = fields.get("partition_key")
+    if partition_key is not None:
+        annotations[b"x-opt-partition-key"] = partition_key
+    ttl = fields.get("time_to_live")
+    properties = Properties(**{name: fields.get(field) for field, name in _PROPERTIES.items()})
+    made = Message(
+        header=None if ttl is None else Header(ttl=ttl),
+        message_annotations=annotations or None,
+        properties=properties,
+        application_properties=fields.get("application_properties"),
+        data=[body],
+    )
+    payload = bytearray()
+    encode_payload(payload, made)
+    return Native(made, bytes(payload), fields.get("session_id") or partition_key)
 
 
 def read(message: Any) -> Read:

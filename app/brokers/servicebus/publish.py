@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus._pyamqp.error import AMQPException
+from azure.servicebus._pyamqp.message import BatchMessage, Message, Properties
 from azure.servicebus.exceptions import MessageSizeExceededError
 
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.servicebus.client import ServiceBusConnections
-from app.brokers.servicebus.message import Fields, native
+from app.brokers.servicebus.message import Fields, Native, native
 from app.errors import BabelgateError, BodyTooLarge, BrokerError, BrokerRejected, BrokerUnavailable
 from app.runtime import turns
 
-_YIELD_MESSAGES = 16
-"""Messages that are encoded in one turn of the event loop."""
+_ENTRY_BYTES, _ENVELOPE_BYTES = 8, 512
+"""Bytes of a batch beside each message and beside all of them, at most."""
 
 _LEAST_SECONDS = 0.05
 
-_Ready = tuple[int, ServiceBusMessage]
+_Ready = tuple[int, Native]
 """The position of a message, and its native form."""
+
+_QUIET = logging.getLogger("azure.servicebus")
 
 
 async def publish(
@@ -36,7 +40,7 @@ async def publish(
     outcomes: list[Outcome] = [None] * len(messages)
     ready: list[_Ready] = []
 
-    def made(message: Outgoing) -> ServiceBusMessage | BabelgateError:
+    def made(message: Outgoing) -> Native | BabelgateError:
         try:
             return native(message.body, make(message))
         except ValueError as error:
@@ -70,40 +74,42 @@ async def publish(
 
 async def _send(sender: Any, ready: list[_Ready], batch: list[int], outcomes: list[Outcome]) -> None:
     """Send the first of ``ready`` that fit together, which are moved from there to ``batch``."""
-    made = await sender.create_message_batch()
-    key = _key(ready[0][1])
-    while ready and _key(ready[0][1]) == key:
-        position, message = ready[0]
-        try:
-            made.add_message(message)
-        except MessageSizeExceededError:
-            if batch:
-                break
-            # Alone it may be larger than a batch.
-            await _send_alone(sender, ready, batch, outcomes)
-            return
+    first = ready[0][1]
+    left = sender._max_batch_size_on_link - _ENVELOPE_BYTES
+    payloads: list[bytes] = []
+    while ready and ready[0][1].key == first.key:
+        left -= len(ready[0][1].payload) + _ENTRY_BYTES
+        if left < 0:
+            break
+        position, made = ready.pop(0)
         batch.append(position)
-        ready.pop(0)
-        if len(batch) % _YIELD_MESSAGES == 0:
-            await asyncio.sleep(0)
-    if batch:
-        await sender.send_messages(made)
-
-
-async def _send_alone(sender: Any, ready: list[_Ready], batch: list[int], outcomes: list[Outcome]) -> None:
-    position, message = ready.pop(0)
-    limit = sender._max_message_size_on_link
-    batch.append(position)
+        payloads.append(made.payload)
+    if len(payloads) > 1:
+        # A partitioned queue finds the partition of a batch by these.
+        annotations = first.message.message_annotations or {}
+        annotations = {key: value for key, value in annotations.items() if key == b"x-opt-partition-key"}
+        given = first.message.properties or Properties()
+        properties = Properties(message_id=given.message_id, group_id=given.group_id)
+        await _write(
+            sender, BatchMessage(message_annotations=annotations or None, properties=properties, data=payloads)
+        )
+        return
+    if not payloads:
+        # Alone it may be larger than a batch.
+        batch.append(ready.pop(0)[0])
     try:
-        await sender.send_messages(message)
+        await _write(sender, first.message)
     except MessageSizeExceededError:
-        amqp = sender._amqp_transport
-        size = amqp.get_message_encoded_size(amqp.to_outgoing_amqp_message(message.raw_amqp_message))
-        outcomes[position] = BodyTooLarge(actual=size, limit=limit)
+        limit = sender._max_message_size_on_link
+        outcomes[batch[0]] = BodyTooLarge(actual=len(first.payload), limit=limit)
 
 
-def _key(message: ServiceBusMessage) -> str | None:
-    return message.session_id or message.partition_key
+async def _write(sender: Any, message: Message) -> None:
+    """Send and wait for the answer. Raises the client library's errors."""
+    try:
+        await sender._handler.send_message_async(message)
+    except AMQPException as error:
+        raise sender._amqp_transport.create_servicebus_exception(_QUIET, error) from error
 
 
 def _fail(outcomes: list[Outcome], ready: list[_Ready], error: BabelgateError) -> None:

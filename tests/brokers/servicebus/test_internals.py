@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus._common import constants
+from azure.servicebus._pyamqp import _encode as encoding
 from azure.servicebus._pyamqp import error, performatives
+from azure.servicebus._pyamqp import message as messages
 from azure.servicebus._pyamqp.aio import _client_async as clients
 from azure.servicebus._pyamqp.aio import _connection_async as connections
 from azure.servicebus._pyamqp.aio import _link_async as links
@@ -32,8 +34,9 @@ PARTS = [
     (links.Link, "get_state", "link.py raises the error of a detached link"),
     (links.Link, "_incoming_flow", "link.py sees the end of a drain"),
     (PyamqpTransportAsync, "create_servicebus_exception", "link.py translates errors of the engine"),
-    (PyamqpTransportAsync, "get_message_encoded_size", "publish.py says how large a message is"),
-    (PyamqpTransportAsync, "to_outgoing_amqp_message", "publish.py says how large a message is"),
+    (clients.SendClientAsync, "send_message_async", "publish.py sends encoded messages"),
+    (encoding, "encode_payload", "message.py encodes a message once"),
+    (messages, "BatchMessage", "publish.py makes a batch"),
     (error, "AMQPException", "link.py and errors.py name it"),
     (constants, "MGMT_RESPONSE_MESSAGE_EXPIRATION", "locks.py reads the answer to a renewal"),
     (constants, "MGMT_REQUEST_DEAD_LETTER_REASON", "locks.py states the reason of a dead letter"),
@@ -54,6 +57,7 @@ SOURCES: list[tuple[Callable[..., Any], str, str]] = [
     (sessions.Session._incoming_flow, "frame[4]", "link.py reads handle, delivery count and credit of a flow"),
     (PyamqpTransportAsync.enhanced_message_received_async, "_received_messages.put((frame, message))", "link.py"),
     (ServiceBusSender._open, "self._max_message_size_on_link = ", "publish.py names the limit"),
+    (ServiceBusSender._open, "self._max_batch_size_on_link = ", "publish.py fills a batch"),
 ]
 
 
@@ -74,6 +78,15 @@ def test_a_parameter_is_there(function: Callable[..., Any], names: list[str]) ->
 @pytest.mark.parametrize(("function", "text", "use"), SOURCES, ids=[text for _, text, _ in SOURCES])
 def test_a_function_works_as_it_did(function: Callable[..., Any], text: str, use: str) -> None:
     assert text in inspect.getsource(function), gone(f"{text!r} in {function.__qualname__}", use)
+
+
+def test_the_parts_of_a_message() -> None:
+    assert messages.Message._fields[2:6] == ("message_annotations", "properties", "application_properties", "data")
+    assert {"message_id", "to", "subject", "reply_to", "correlation_id", "content_type"} <= {
+        *messages.Properties._fields
+    }
+    assert {"group_id", "reply_to_group_id"} <= {*messages.Properties._fields}
+    assert messages.BatchMessage._code == 0x80013700
 
 
 def test_the_fields_of_a_flow() -> None:
