@@ -28,7 +28,7 @@ class TestReceive:
         process = await world.process()
         for n in range(100):
             await process.publish({"n": n})
-        assert numbers(await process.take(100)) == list(range(100))
+        assert process.in_order(numbers(await process.take(100))) == list(range(100))
         assert await process.receive(100) == []
 
     async def test_at_most_what_was_asked_for(self, world: World) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
+from weakref import WeakValueDictionary
 
 import aiobotocore
 from aioboto3 import Session
@@ -35,6 +36,8 @@ _DEAD_RETENTION_SECONDS = 1_209_600
 
 _SESSION_NAME = "babelgate"
 _MAX_URLS = 10_000
+_MAX_SENDS = 16
+"""Calls of one queue in flight that send messages. More only wait at the service, where their time is over sooner."""
 
 Answer = Mapping[str, Any]
 
@@ -50,6 +53,7 @@ class SqsClient:
         self._client: Any = None
         self._connect: SharedConnect[Any] = SharedConnect(broker, self._make)
         self._urls: dict[str, str] = {}
+        self._sends: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._searches: dict[str, asyncio.Future[str]] = {}
 
     async def open(self) -> None:
@@ -91,6 +95,10 @@ class SqsClient:
                 self._forget(url)
             raise translate(error, self.broker, written=writes) from error
         return answer
+
+    def sends(self, queue: SqsQueue) -> asyncio.Semaphore:
+        """Held by each call that sends messages to ``queue``; shared by all its callers."""
+        return self._sends.setdefault(queue.key, asyncio.Semaphore(_MAX_SENDS))
 
     async def url(self, queue: SqsQueue) -> str:
         """The URL of ``queue``, which is created if it is missing and its route says so.

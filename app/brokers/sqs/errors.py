@@ -73,13 +73,13 @@ _BROKEN: dict[str, ErrorKind] = {
     "NotAuthorized": BrokerUnavailable,
     "OptInRequired": BrokerUnavailable,
     "RequestExpired": BrokerUnavailable,
-    "ServiceUnavailable": BrokerUnavailable,
     "SignatureDoesNotMatch": BrokerUnavailable,
     "UnrecognizedClientException": BrokerUnavailable,
     "PurgeQueueInProgress": PurgeInProgress,
     "InternalError": OutcomeUnknown,
     "InternalFailure": OutcomeUnknown,
     "InternalServerError": OutcomeUnknown,
+    "ServiceUnavailable": OutcomeUnknown,
     "InvalidAction": BrokerRejected,
     "InvalidAttributeName": BrokerRejected,
     "InvalidAttributeValue": BrokerRejected,
@@ -154,8 +154,9 @@ def _by_code(error: BaseException) -> ErrorKind | None:
         return BY_CODE[code]
     assert isinstance(error, vendor.ClientError)
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-    if status in (429, 503):
+    if status == 429:
         return BrokerUnavailable
+    # A 503 without a code of throttling may come from a proxy that did not wait for the answer.
     return OutcomeUnknown if status >= 500 else None
 
 

@@ -66,9 +66,19 @@ async def publish(
         return outcomes
     until = asyncio.get_running_loop().time() + client.timeout_seconds
     url = await client.url(queue)
+    sends = client.sends(queue)
 
     async def send(batch: Sequence[_Made]) -> list[Outcome]:
-        return await _send(client, url, [each.entry for each in batch], until)
+        try:
+            async with asyncio.timeout_at(until - _LEAST_SECONDS):
+                await sends.acquire()
+        except TimeoutError:
+            reason = f"the calls before this one took the {client.timeout_seconds:g} s of the whole publish"
+            raise BrokerUnavailable(client.broker, reason) from None
+        try:
+            return await _send(client, url, [each.entry for each in batch], until)
+        finally:
+            sends.release()
 
     if queue.fifo:
         await _send_in_order(client.broker, ready, send, max_bytes, outcomes)
@@ -104,9 +114,6 @@ async def _send_in_order(
 
 async def _send(client: SqsClient, url: str, made: Sequence[Entry], until: float) -> list[Outcome]:
     left = until - asyncio.get_running_loop().time()
-    if left < _LEAST_SECONDS:
-        reason = f"the calls before this one took the {client.timeout_seconds:g} s of the whole publish"
-        raise BrokerUnavailable(client.broker, reason)
     answer = await client.call("SendMessageBatch", seconds=left, QueueUrl=url, Entries=numbered(made))
     return outcomes_of(client.broker, answer, len(made))
 

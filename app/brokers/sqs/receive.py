@@ -75,26 +75,29 @@ class SqsReceiver:
         self._returning: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
 
-    async def reserve(
-        self, queue: SqsQueue, limit: int, wait_seconds: float, lease_seconds: float
-    ) -> Sequence[Delivery]:
+    async def reserve(self, queue: SqsQueue, limit: int, wait_seconds: float, lease_seconds: float) -> list[Delivery]:
         """At most ``limit`` messages, leased for ``lease_seconds``, rounded up to whole seconds.
 
-        Without a wait: short polls. With one: the long poll of the queue, which other calls may have begun.
+        Without a wait: a short poll. With one: the long poll of the queue, which other calls may have begun. As many
+        short polls more as ``limit`` needs once one was full.
         """
         seconds = max(whole_seconds(lease_seconds), 1)
+        wait_seconds = max(wait_seconds, 0)
+        until = asyncio.get_running_loop().time() + wait_seconds + RESERVE_SECONDS - GRACE_SECONDS
         polls = self._polls.setdefault(queue.key, _QueuePolls())
         polls.waiting += 1
         try:
+            found: list[Delivery] = []
             if not polls.ready:
-                found = await (
-                    self._short(queue, polls, limit, seconds)
-                    if wait_seconds <= 0
-                    else self._long(queue, polls, limit, wait_seconds, seconds)
-                )
-                if found or not polls.ready:
-                    return found
-            return await self._take(queue, polls, limit, seconds)
+                if wait_seconds:
+                    await self._long(queue, polls, limit, wait_seconds, seconds)
+                else:
+                    found = await self._short(queue, polls, limit, seconds, until)
+            if not found and polls.ready:
+                found = await self._take(queue, polls, limit, seconds)
+            if MAX_ENTRIES <= len(found) < limit:
+                found += await self._more(queue, polls, limit - len(found), seconds, until)
+            return found
         finally:
             polls.waiting -= 1
             self._watch(queue, polls)
@@ -133,9 +136,7 @@ class SqsReceiver:
         found = await turns.mapped(read, answer.get("Messages") or ())
         return [self._settler.delivery(each, lease_seconds, received_at) for each in found]
 
-    async def _long(
-        self, queue: SqsQueue, polls: _QueuePolls, limit: int, wait_seconds: float, seconds: int
-    ) -> Sequence[Delivery]:
+    async def _long(self, queue: SqsQueue, polls: _QueuePolls, limit: int, wait_seconds: float, seconds: int) -> None:
         """Wait for the long poll of the queue, whose messages are then ready. Raises its error if there are none."""
         task = polls.long
         if task is None:
@@ -143,11 +144,11 @@ class SqsReceiver:
             task.add_done_callback(lambda done: self._arrived(queue, polls, done, seconds))
         if await finished(task, wait_seconds) and not polls.ready and not task.cancelled():
             task.result()
-        return ()
 
-    async def _short(self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int) -> Sequence[Delivery]:
-        """One short poll; as many more as ``limit`` needs once one was full. Nothing as soon as messages are ready."""
-        until = asyncio.get_running_loop().time() + RESERVE_SECONDS - GRACE_SECONDS
+    async def _short(
+        self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int, until: float
+    ) -> list[Delivery]:
+        """The messages of a short poll; none as soon as messages of a late one are ready."""
         own: list[_Poll] = []
         try:
             while not polls.ready and not any(task.done() for task in own):
@@ -155,24 +156,31 @@ class SqsReceiver:
                     own.append(self._start(self._receive(queue, limit, seconds, 0)))
                 if not await _finished([*own, *polls.late], until, asyncio.FIRST_COMPLETED):
                     raise BrokerUnavailable(self._client.broker, "no answer in time")
-            if polls.ready:
-                return ()
-            deliveries = own.pop().result()
-            left = limit - len(deliveries)
-            if len(deliveries) == MAX_ENTRIES and left > 0:
-                shares = [min(MAX_ENTRIES, left - start) for start in range(0, left, MAX_ENTRIES)][:_MAX_SHORT_POLLS]
-                own += [self._start(self._receive(queue, share, seconds, 0)) for share in shares]
-                await _finished(own, until, asyncio.ALL_COMPLETED)
-                answered = [task for task in own if task.done() and not task.exception()]
-                deliveries += [each for task in answered for each in task.result()]
-                own = [task for task in own if not task.done()]
-            return deliveries
+            return [] if polls.ready else own.pop().result()
         finally:
-            for task in own:
-                polls.late.add(task)
-                task.add_done_callback(lambda done: self._arrived(queue, polls, done, seconds))
+            self._leave(queue, polls, own, seconds)
 
-    async def _take(self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int) -> Sequence[Delivery]:
+    async def _more(
+        self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int, until: float
+    ) -> list[Delivery]:
+        """The messages of several short polls at once, those that are answered in time. Raises nothing."""
+        shares = [min(MAX_ENTRIES, limit - start) for start in range(0, limit, MAX_ENTRIES)][:_MAX_SHORT_POLLS]
+        own = [self._start(self._receive(queue, share, seconds, 0)) for share in shares]
+        try:
+            await _finished(own, until, asyncio.ALL_COMPLETED)
+            answered = [task for task in own if task.done()]
+            own = [task for task in own if not task.done()]
+            return [each for task in answered if not task.exception() for each in task.result()]
+        finally:
+            self._leave(queue, polls, own, seconds)
+
+    def _leave(self, queue: SqsQueue, polls: _QueuePolls, own: Sequence[_Poll], seconds: int) -> None:
+        """Let short polls go on whose caller does not wait for them any more."""
+        for task in own:
+            polls.late.add(task)
+            task.add_done_callback(lambda done: self._arrived(queue, polls, done, seconds))
+
+    async def _take(self, queue: SqsQueue, polls: _QueuePolls, limit: int, seconds: int) -> list[Delivery]:
         """Messages that are ready, with the lease of the call that takes them."""
         taken, polls.ready = polls.ready[:limit], polls.ready[limit:]
         others = [each.handle for each, lease_seconds in taken if lease_seconds != seconds]

@@ -40,7 +40,10 @@ messages-storage {{
   password = ""
 }}
 aws {{ region = us-east-1, accountId = 000000000000 }}
+pekko.http.server {{ request-timeout = 120 s, idle-timeout = 180 s }}
 """
+"""A request that takes longer than its time is answered with 503, and done all the same: on a busy machine, also a long
+poll of 20 s."""
 
 _JAVA = ("-Xms48m", "-Xmx3g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
