@@ -211,6 +211,10 @@ async def test_messages_keep_what_their_sender_wrote(server: ServiceBusEmulator,
     assert (first.raw_amqp_message.annotations or {})[b"x-own"] == b"note"
     assert body(second) == large and str(second.message_id) == "7"
     assert second.application_properties == {b"bytes": b"\x00\xff"}
+    # It takes several frames each way.
+    await sender.send_messages(ServiceBusMessage(large, subject="large"))
+    third = await one(receiver)
+    assert body(third) == large and third.subject == "large"
 
 
 async def test_settlement_on_the_link_and_by_token(server: ServiceBusEmulator, queue: str, client: Client) -> None:

@@ -28,7 +28,7 @@ async def _serve(port: int, control: int, data: Path) -> None:
     await stopped.wait()
     described.close()
     server.close()
-    broker.store.close()
+    broker.close()
 
 
 def main() -> None:

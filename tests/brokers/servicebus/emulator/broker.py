@@ -35,6 +35,7 @@ class Peer(Protocol):
     """A connection with bytes to send."""
 
     def write_out(self) -> None: ...
+    def abort(self) -> None: ...
 
 
 class Broker:
@@ -66,6 +67,7 @@ class Broker:
         """Move the clock; returns how far it is ahead of the real time, in milliseconds."""
         self._offset += int(seconds * 1000)
         self.store.keep("offset", self._offset)
+        self._alarm_at = 0
         self.touch()
         return self._offset
 
@@ -82,6 +84,16 @@ class Broker:
         if not self._scheduled:
             self._scheduled = True
             self._loop.call_soon(self.flush)
+
+    def close(self) -> None:
+        """Drop all clients and write what is left."""
+        for peer in list(self.peers):
+            peer.abort()
+        self.flush()
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self.store.close()
+        self._scheduled = True  # Nothing is written any more.
 
     def offer(self, entity: Entity) -> None:
         """The entity may have messages for its receivers."""
@@ -106,7 +118,7 @@ class Broker:
     def _set_alarm(self, now: int) -> None:
         due = self._timers[0][0] if self._timers else 0
         if self._alarm is not None and due == self._alarm_at:
-            return
+            return  # A move of the clock sets ``_alarm_at`` to 0, so that the delay is computed again.
         if self._alarm is not None:
             self._alarm.cancel()
             self._alarm = None

@@ -79,7 +79,7 @@ class Connection(asyncio.Protocol):
         while data and not self._ended:
             taken = engine.push(self._transport, data)
             self._events()
-            if taken <= 0:
+            if taken <= 0 and not self._ended:
                 if lib.pn_transport_capacity(self._transport) <= 0:
                     break
                 continue

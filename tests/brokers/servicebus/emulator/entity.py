@@ -383,5 +383,5 @@ class Queue:
     def next_sequence(self) -> int:
         """The next sequence number, from 1."""
         self.sequence += 1
-        self._broker.store.save_queue(self)
+        self._broker.store.save_sequence(self)
         return self.sequence

@@ -47,6 +47,7 @@ class Store:
         self._gone: list[int] = []
         self._written: set[int] = {row[0] for row in self._connection.execute("SELECT id FROM message")}
         self._queues: dict[int, Queue] = {}
+        self._sequences: dict[int, int] = {}
         self._others: list[tuple[str, tuple[Any, ...]]] = []
 
     def rows(self, table: str) -> list[tuple[Any, ...]]:
@@ -82,12 +83,17 @@ class Store:
             self._gone.append(message.id)
 
     def save_queue(self, queue: Queue) -> None:
-        """The queue is new, or its settings or its next sequence number changed."""
+        """The queue is new, or its settings changed."""
         self._queues[queue.id] = queue
+
+    def save_sequence(self, queue: Queue) -> None:
+        """The queue's last sequence number changed."""
+        self._sequences[queue.id] = queue.sequence
 
     def remove_queue(self, queue: Queue) -> None:
         """The queue and all that belongs to it is gone, except its messages."""
         self._queues.pop(queue.id, None)
+        self._sequences.pop(queue.id, None)
         self._others += [
             (f"DELETE FROM {table} WHERE {column} = ?", (queue.id,))
             for table, column in (("queue", "id"), ("session", "queue"), ("duplicate", "queue"))
@@ -108,7 +114,7 @@ class Store:
 
     def commit(self) -> None:
         """Write all changes since the last commit; they survive the end of the process."""
-        if not (self._messages or self._gone or self._queues or self._others):
+        if not (self._messages or self._gone or self._queues or self._sequences or self._others):
             return
         connection = self._connection
         connection.execute("BEGIN")
@@ -119,6 +125,9 @@ class Store:
                 "INSERT OR REPLACE INTO queue VALUES (?, ?, ?, ?, ?)",
                 [(q.id, q.name, json.dumps(q.settings.json()), q.sequence, q.created) for q in self._queues.values()],
             )
+        if self._sequences:
+            rows = [(sequence, queue) for queue, sequence in self._sequences.items()]
+            connection.executemany("UPDATE queue SET sequence = ? WHERE id = ?", rows)
         if self._gone:
             keys = [(gone,) for gone in self._gone]
             connection.executemany("DELETE FROM message WHERE id = ?", keys)
@@ -127,13 +136,14 @@ class Store:
             connection.executemany(_MESSAGE, [_row(message) for message in self._messages.values()])
             self._written.update(self._messages)
         if self._bodies:
-            rows = [(message.id, message.raw) for message in self._bodies.values()]
-            connection.executemany("INSERT OR REPLACE INTO body VALUES (?, ?)", rows)
+            bodies = [(message.id, message.raw) for message in self._bodies.values()]
+            connection.executemany("INSERT OR REPLACE INTO body VALUES (?, ?)", bodies)
         connection.execute("COMMIT")
         self._messages.clear()
         self._bodies.clear()
         self._gone.clear()
         self._queues.clear()
+        self._sequences.clear()
         self._others.clear()
 
     def close(self) -> None:
