@@ -58,7 +58,6 @@ class NativeQueue:
 
 class LastFailure(Struct, frozen=True):
     """The failed ``attempts`` of a message that is published again, and the consumer's error of the last one.
-
     ``expired``: the last one had no report from the consumer, and its lease expired. ``deliveries`` of a dead letter:
     see :class:`DeadLetterRequest`.
     """
@@ -75,10 +74,8 @@ class Outgoing(Struct, frozen=True):
 
     ``dedup_id``: the broker may drop a second message with it; None for a message that may repeat another one, as a
     redriven one does.
-
     ``properties``: broker properties to set, all of them among ``BrokerCapabilities.broker_properties``, in the types
     of :func:`app.envelope.broker_properties.read_properties`. A copy has none: ``carried`` keeps those of the delivery.
-
     A copy of a delivery (a retry, a dead letter) has its ``failure``, and the ``carried`` data of the delivery.
     ``is_envelope`` False: ``body`` is a foreign message, which is written byte for byte; ``carried`` may then come from
     another queue of the same broker.
@@ -178,9 +175,8 @@ class BrokerCapabilities:
     """The features and limits of a broker for one queue.
 
     ``max_delay_seconds`` of a publish, ``max_retry_delay_seconds`` of a nack. 0: no delay; ``None``: no bound.
-    ``delivery_count``: ``none``; ``zero_based`` and
-    ``one_based`` are reconciled as ``max(body.attempts, count)`` (less one when one-based); ``added`` counts failed
-    deliveries since the body was written and is added to ``body.attempts``.
+    ``delivery_count``: ``none``; ``zero_based`` and ``one_based`` are reconciled as ``max(body.attempts, count)`` (less
+    one when one-based); ``added`` counts failed deliveries since the body was written, and adds ``body.attempts``.
 
     ``native_release``: ``release`` supports delays and counts failures. Without it, ``release`` gives back at once and
     uncounted; for the rest the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
@@ -192,12 +188,8 @@ class BrokerCapabilities:
     calls ``extend`` only where ``ack_scope`` is ``anywhere``, and only for a lease of a process that has ended.
 
     ``max_batch``: the most items of one call of any method that takes a sequence.
-
     ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
-    properties, too; ``None``: no bound but that of the body.
-
-    ``max_headers``: the most headers of a publish; ``None``: no bound.
-
+    properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
     ``broker_properties``: the names of :data:`app.envelope.broker_properties.WRITABLE` that a publish may set.
 
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
@@ -225,10 +217,7 @@ class BrokerCapabilities:
 
 
 class Binding(Protocol):
-    """One configured broker. ``name``: its name in the configuration, for errors and metrics.
-
-    ``timeout_seconds``: the option of that name, see the module.
-    """
+    """One configured broker. ``name``: its name in the configuration. ``timeout_seconds``: the option of that name."""
 
     name: str
     timeout_seconds: float

@@ -20,7 +20,7 @@ _DENIED = (401, 403)
 Result = TypeVar("Result")
 
 
-class QueueCounts(NamedTuple):
+class EntityCounts(NamedTuple):
     """Messages of a queue as Service Bus counts them: ``active`` ones, which leased ones are too, ``scheduled`` and
     natively ``dead`` ones."""
 
@@ -37,15 +37,15 @@ class ServiceBusAdmin:
         self._client: ServiceBusAdministrationClient | None = None
         self._transport: AioHttpTransport | None = None
 
-    async def counts(self, name: str) -> QueueCounts | None:
+    async def counts(self, name: str) -> EntityCounts | None:
         """The counts of the queue ``name``; zeros for one that does not exist."""
 
-        async def read(client: ServiceBusAdministrationClient) -> QueueCounts:
+        async def read(client: ServiceBusAdministrationClient) -> EntityCounts:
             try:
                 found = await client.get_queue_runtime_properties(name)
             except ResourceNotFoundError:
-                return QueueCounts(0, 0, 0)
-            return QueueCounts(
+                return EntityCounts(0, 0, 0)
+            return EntityCounts(
                 found.active_message_count or 0,
                 found.scheduled_message_count or 0,
                 found.dead_letter_message_count or 0,

@@ -18,9 +18,9 @@ from app import envelope
 from app.brokers import cursor as cursors
 from app.brokers.binding import DeadRecord
 from app.brokers.servicebus.client import ServiceBusConnections
-from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.link import LockedMessage, ReceiveLink
 from app.brokers.servicebus.locks import QueueLocks
-from app.brokers.servicebus.message import Read, read
+from app.brokers.servicebus.message import AmqpMessage, read
 from app.brokers.servicebus.queue import NATIVE_DEAD, ServiceBusQueue
 from app.errors import InvalidParameter
 from app.runtime import turns
@@ -65,7 +65,7 @@ class ServiceBusDeadLetters:
                 return records, _cursor(index, start)
         return records, None
 
-    async def peek(self, entity: str, limit: int, sequence: int) -> list[Read]:
+    async def peek(self, entity: str, limit: int, sequence: int) -> list[AmqpMessage]:
         """At most ``limit`` messages of ``entity`` from the sequence number ``sequence`` on, in their order."""
 
         async def peek(receiver: Any) -> Any:
@@ -129,7 +129,7 @@ class ServiceBusDeadLetters:
             loop = asyncio.get_running_loop()
             until = loop.time() + self._connections.timeout_seconds
             link = ReceiveLink(receiver)
-            kept: list[Received] = []
+            kept: list[LockedMessage] = []
             try:
                 while left and len(kept) < _MAX_SEARCHED:
                     several = await link.receive(min(_RECEIVED, len(left) + len(kept)), 0, until)
@@ -170,7 +170,7 @@ def description_of(block: Mapping[str, Any]) -> tuple[str, str]:
     return str(block["reason"]), made
 
 
-def _record(queue: ServiceBusQueue, entity: str, found: Read) -> DeadRecord:
+def _record(queue: ServiceBusQueue, entity: str, found: AmqpMessage) -> DeadRecord:
     """A dead letter as it was read. One that Service Bus moved itself has no ``dead_letter``: it gets one from the
     reason and the description."""
     body = found.body
@@ -179,7 +179,7 @@ def _record(queue: ServiceBusQueue, entity: str, found: Read) -> DeadRecord:
     return DeadRecord((entity, found.sequence), body, found.headers, found.carried)
 
 
-def _block(queue: ServiceBusQueue, found: Read) -> Mapping[str, Any]:
+def _block(queue: ServiceBusQueue, found: AmqpMessage) -> Mapping[str, Any]:
     description = found.dead_description or ""
     if found.dead_reason in _REASONS:
         try:
@@ -212,5 +212,5 @@ def _record_size(record: DeadRecord) -> int:
     return len(record.body)
 
 
-def _size(found: Read) -> int:
+def _size(found: AmqpMessage) -> int:
     return len(found.body)

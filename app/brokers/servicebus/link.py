@@ -11,7 +11,7 @@ from uuid import UUID
 from azure.servicebus._pyamqp.error import AMQPException
 
 from app.brokers.bounded import GRACE_SECONDS
-from app.brokers.servicebus.message import Read, read
+from app.brokers.servicebus.message import AmqpMessage, read
 from app.runtime import turns
 
 _LISTEN_SECONDS = 0.1
@@ -21,13 +21,13 @@ _TOKEN_BYTES = 16
 _QUIET = logging.getLogger("azure.servicebus")
 
 
-class Received(NamedTuple):
+class LockedMessage(NamedTuple):
     """A message on a link: its lock token, and the id and tag of the delivery."""
 
     token: UUID
     delivery_id: int
     tag: bytes
-    message: Read
+    message: AmqpMessage
 
 
 class ReceiveLink:
@@ -49,7 +49,7 @@ class ReceiveLink:
 
     async def receive(
         self, limit: int, wait_seconds: float, until: float, waits: Callable[[], bool] = lambda: True
-    ) -> list[Received]:
+    ) -> list[LockedMessage]:
         """At most ``limit`` messages: those that are there, or those that come within ``wait_seconds`` while ``waits``.
 
         Raises TimeoutError when the service has not answered at the loop time ``until``, and the client library's
@@ -98,9 +98,9 @@ class ReceiveLink:
             self._drained = self._drained or not frame[6]
 
 
-def _received(taken: tuple[Any, Any]) -> Received:
+def _received(taken: tuple[Any, Any]) -> LockedMessage:
     frame, message = taken
     tag = bytes(frame[2] or b"")
     # A message that is removed by its receive has no lock.
     token = UUID(bytes_le=tag) if len(tag) == _TOKEN_BYTES else UUID(int=0)
-    return Received(token, frame[1], tag, read(message))
+    return LockedMessage(token, frame[1], tag, read(message))

@@ -20,7 +20,7 @@ from azure.servicebus._common.constants import (
 
 from app.brokers.binding import Outcome
 from app.brokers.servicebus.client import Handler, ServiceBusConnections
-from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.link import LockedMessage, ReceiveLink
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerError, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
@@ -43,7 +43,7 @@ class HeldLock:
 
     __slots__ = ("ends_at", "handler", "link", "received", "renew_at")
 
-    def __init__(self, handler: Handler, link: ReceiveLink, received: Received) -> None:
+    def __init__(self, handler: Handler, link: ReceiveLink, received: LockedMessage) -> None:
         self.handler = handler
         self.link = link
         self.received = received
@@ -70,7 +70,7 @@ class QueueLocks:
     def __len__(self) -> int:
         return len(self._held)
 
-    def hold(self, handler: Handler, link: ReceiveLink, several: Sequence[Received]) -> None:
+    def hold(self, handler: Handler, link: ReceiveLink, several: Sequence[LockedMessage]) -> None:
         """Renew the locks of deliveries until they are settled here, or lost."""
         for received in several:
             held = self._held[received.token.hex] = HeldLock(handler, link, received)

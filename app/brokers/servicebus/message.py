@@ -70,7 +70,7 @@ Fields = dict[str, Any]
 ``time_to_live`` in ms, ``scheduled_enqueue_time_utc`` in Unix ms."""
 
 
-class NativeParts(Struct, frozen=True):
+class CarriedParts(Struct, frozen=True):
     """Native parts of a message that a copy of it keeps: ``fields`` of the client library, without those of the
     contract, and ``properties``, its application properties that are no texts. ``foreign``: the fields of the contract
     as they were, for a body that is no envelope."""
@@ -80,7 +80,7 @@ class NativeParts(Struct, frozen=True):
     foreign: Mapping[str, Any]
 
 
-class Read(Struct, frozen=True):
+class AmqpMessage(Struct, frozen=True):
     """A message as it was read. ``count``: deliveries before this one. Times in Unix ms. ``state``: 0 active, 1
     deferred, 2 scheduled. ``version``: see Delivery.unsupported_version. ``properties``: its broker properties."""
 
@@ -92,7 +92,7 @@ class Read(Struct, frozen=True):
     enqueued_at: int
     state: int
     version: str | None
-    carried: NativeParts | None
+    carried: CarriedParts | None
     properties: Mapping[str, Any]
     dead_reason: str | None
     dead_description: str | None
@@ -106,20 +106,20 @@ class Native(NamedTuple):
     key: str | None
 
 
-class _Meta(Struct):
+class _ProjectedMeta(Struct):
     id: Any = None
     lang: Any = None
     schema_version: Any = None
     created_at: Any = None
 
 
-class _Contract(Struct):
+class _Projected(Struct):
     job: Any = None
     trace_id: Any = None
-    meta: _Meta | None = None
+    meta: _ProjectedMeta | None = None
 
 
-_decode = msgspec.json.Decoder(_Contract).decode
+_decode = msgspec.json.Decoder(_Projected).decode
 
 
 def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
@@ -130,7 +130,7 @@ def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
     """
     fields: Fields = {"content_type": CONTENT_TYPE}
     properties: dict[str, Any] = {}
-    carried = message.carried if isinstance(message.carried, NativeParts) else None
+    carried = message.carried if isinstance(message.carried, CarriedParts) else None
     if message.is_envelope:
         _add_contract(message.body, fields, properties)
     elif carried is not None:
@@ -151,7 +151,7 @@ def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
         if name in _FIELDS:
             fields[_FIELDS[name]] = value
     if (seconds := message.properties.get("TimeToLive")) is not None:
-        fields["time_to_live"] = round(seconds * 1000)
+        fields["time_to_live"] = math.ceil(seconds * 1000)
     if queue.sessions:
         session = message.ordering_key or fields.get("session_id")
         if session is None:
@@ -197,7 +197,7 @@ def native(body: bytes, fields: Fields) -> Native:
     return Native(made, bytes(payload), fields.get("session_id") or partition_key)
 
 
-def read(message: Any) -> Read:
+def read(message: Any) -> AmqpMessage:
     """A message of the client library's AMQP engine, as it was received or peeked."""
     annotations = message.message_annotations or {}
     native_properties = message.properties
@@ -258,7 +258,7 @@ def read(message: Any) -> Read:
             shown[name] = http_date(at)
     if (source := _text(annotations.get(b"x-opt-deadletter-source"))) is not None:
         shown["DeadLetterSource"] = source
-    return Read(
+    return AmqpMessage(
         sequence,
         _body(message),
         headers,
@@ -267,7 +267,7 @@ def read(message: Any) -> Read:
         annotations.get(b"x-opt-enqueued-time") or 0,
         annotations.get(ANNOTATED_STATE) or 0,
         _unsupported(version),
-        NativeParts(fields, others, foreign) if fields or others or foreign else None,
+        CarriedParts(fields, others, foreign) if fields or others or foreign else None,
         shown,
         dead.get(DEAD_REASON),
         dead.get(DEAD_DESCRIPTION),
@@ -280,7 +280,7 @@ def _add_contract(body: bytes, fields: Fields, properties: dict[str, Any]) -> No
         frame = _decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    meta = frame.meta or _Meta()
+    meta = frame.meta or _ProjectedMeta()
     for name, value in (("subject", frame.job), ("correlation_id", frame.trace_id), ("message_id", meta.id)):
         if isinstance(value, str) and value and (name != "message_id" or len(value) <= MAX_IDENTIFIER):
             fields[name] = value

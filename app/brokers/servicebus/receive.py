@@ -9,7 +9,7 @@ from app.brokers.binding import Delivery
 from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS
 from app.brokers.servicebus.client import Handler, ServiceBusConnections
 from app.brokers.servicebus.errors import translate
-from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.link import LockedMessage, ReceiveLink
 from app.brokers.servicebus.locks import QueueLocks
 from app.errors import BrokerUnavailable
 
@@ -88,7 +88,7 @@ class ServiceBusReceiver:
         return [delivery_of(each) for each in received]
 
 
-def delivery_of(received: Received) -> Delivery:
+def delivery_of(received: LockedMessage) -> Delivery:
     """The delivery of a message. The gateway keeps its lease."""
     found = received.message
     return Delivery(

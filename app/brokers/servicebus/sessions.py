@@ -19,7 +19,7 @@ from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS, finished, within
 from app.brokers.connect import CONNECT_SECONDS
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import translate
-from app.brokers.servicebus.link import Received, ReceiveLink
+from app.brokers.servicebus.link import LockedMessage, ReceiveLink
 from app.brokers.servicebus.locks import Disposition
 from app.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
 from app.clock import Clock
@@ -44,7 +44,7 @@ class _Session:
         self.socket = socket
         self.link = ReceiveLink(receiver)
         self.lock = asyncio.Lock()
-        self.outstanding: dict[str, Received] = {}
+        self.outstanding: dict[str, LockedMessage] = {}
         self.timer: asyncio.TimerHandle | None = None
         self.closed = False
 

@@ -280,6 +280,8 @@ class Connection(asyncio.Protocol):
             answer = management.answer(entity, request)
             if faults.hit(f"drop_after_{fault}", entity.key, request.operation):
                 self.doomed = True
+        # The SDK's reply-to is the address of the node; other clients name the target of their link.
+        replies.sort(key=lambda reply: reply.target != request.reply_to)
         for reply in replies[:1]:
             reply.reply(answer)
 

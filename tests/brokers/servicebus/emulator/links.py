@@ -110,6 +110,7 @@ class Replies(Link):
 
     def __init__(self, connection: Connection, impl: Any, address: str, entity: Entity | None, kind: str) -> None:
         super().__init__(connection, impl, address, entity, kind)
+        self.target = engine.text(lib.pn_terminus_get_address(lib.pn_link_remote_target(impl)))
         self._pending: deque[bytes] = deque()
         self._sent = 0
 

@@ -38,12 +38,14 @@ class Request:
 
     def __init__(self, raw: bytes) -> None:
         self.id: Value = NULL
+        self.reply_to = ""
         self.properties: dict[str, Any] = {}
         self.body: dict[str, Any] = {}
         for code, _, content in sections(raw):
             if code == PROPERTIES:
                 listed = decode(raw, content)[0][1]
                 self.id = listed[0] if listed else NULL
+                self.reply_to = (listed[4][1] or "") if len(listed) > 4 else ""
             elif code == APPLICATION_PROPERTIES:
                 self.properties = plain(decode(raw, content)[0])
             elif code == VALUE:
