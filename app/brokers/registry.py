@@ -11,10 +11,12 @@ from app.brokers.binding import Binding
 from app.clock import Clock
 from app.errors import ConfigError
 
+_SYSTEMS = {"sqs": "aws_sqs"}
+
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """One kind of broker. ``kind``: its package below ``app.brokers``, and OpenTelemetry's name of the system.
+    """One kind of broker. ``kind``: its package below ``app.brokers``.
 
     Its module ``binding`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client.
 
@@ -28,6 +30,12 @@ class Driver:
     def module(self) -> str:
         """The module that exports ``connect``."""
         return f"app.brokers.{self.kind}.binding"
+
+    @property
+    def system(self) -> str:
+        """OpenTelemetry's name of the system:
+        https://opentelemetry.io/docs/specs/semconv/registry/attributes/messaging/#messaging-system"""
+        return _SYSTEMS.get(self.kind, self.kind)
 
 
 _REDIS = Driver("redis", "redis")

@@ -114,7 +114,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
 
     ``workers_directory``: the directory in which the workers of one ``serve`` share their metrics.
     """
-    systems = {name: driver(name, broker.url).kind for name, broker in settings.brokers.items()}
+    systems = {name: driver(name, broker.url).system for name, broker in settings.brokers.items()}
     traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
     metrics = Metrics(clock, systems) if settings.metrics else None
     journaled = journal(settings, clock)

@@ -69,7 +69,7 @@ class Metrics:
     """The counters and histograms of one process. An instance belongs to the thread of the event loop."""
 
     def __init__(self, clock: Clock = now_ms, systems: Mapping[str, str] | None = None) -> None:
-        """``systems`` is the kind of each broker (``redis``), by its name."""
+        """``systems`` is OpenTelemetry's name of the system of each broker (``redis``), by its name."""
         self._clock = clock
         self._systems = systems or {}
         self._errors = frozenset(_codes(BabelgateError)) | {CLIENT_GONE}

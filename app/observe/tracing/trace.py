@@ -39,7 +39,7 @@ class Tracing:
         sampling: Sampling = _OFF,
         systems: Mapping[str, Mapping[str, Any]] = _NO_SYSTEMS,
     ) -> None:
-        """``systems`` has the attributes of each broker (its kind and address), by its name."""
+        """``systems`` has the attributes of each broker (its system and address), by its name."""
         self.recorder = recorder
         self.sampling = sampling
         self.systems = systems
@@ -152,14 +152,10 @@ def _plain(value: bytes, most: int) -> str:
     return plain(value.decode("latin-1"), most) if value else ""
 
 
-_SYSTEMS = {"sqs": "aws_sqs"}
-"""Brokers whose name in the conventions differs from ours."""
-
-
 def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[str, str] = os.environ) -> Tracing:
     """Return the tracing that the environment configures: off, and without imports, unless it names an exporter.
 
-    ``brokers`` has the kind (``redis``) and the masked URL of each broker, by its name. Raises ConfigError.
+    ``brokers`` has the system (``redis``) and the masked URL of each broker, by its name. Raises ConfigError.
     """
     exporters = otel.exporters_for("traces", environ)
     if not exporters:
@@ -167,7 +163,7 @@ def tracing_from_env(brokers: Mapping[str, tuple[str, str]], environ: Mapping[st
     from app.observe.tracing.span_recorder import create_recorder
 
     sampler = sampling(environ)
-    systems = {name: _place(kind, url) for name, (kind, url) in brokers.items()}
+    systems = {name: _place(system, url) for name, (system, url) in brokers.items()}
     return Tracing(create_recorder(exporters, environ), sampler, systems)
 
 
@@ -178,11 +174,11 @@ def check_env(environ: Mapping[str, str] = os.environ) -> None:
         made.discard()
 
 
-def _place(kind: str, url: str) -> Mapping[str, str | int]:
+def _place(system: str, url: str) -> Mapping[str, str | int]:
     parts = urlsplit(url)
-    place: dict[str, str | int] = {"messaging.system": _SYSTEMS.get(kind, kind)}
+    place: dict[str, str | int] = {"messaging.system": system}
     # An embedded broker is a file without an address.
-    if kind != "sqlite" and parts.hostname:
+    if system != "sqlite" and parts.hostname:
         place["server.address"] = parts.hostname
         if parts.port:
             place["server.port"] = parts.port

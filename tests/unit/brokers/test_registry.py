@@ -91,3 +91,8 @@ def test_help_loads_neither_the_web_framework_nor_the_settings():
     code += "\nprint('LOADED', *sys.modules)"
     loaded = set(run(code).rpartition("LOADED")[2].split())
     assert not {"fastapi", "starlette", "uvicorn", "pydantic", "httpx", "rich", "yaml"} & loaded
+
+
+@pytest.mark.parametrize(("url", "system"), [("sqs://eu-west-1", "aws_sqs"), ("amqps://h", "rabbitmq")])
+def test_the_name_of_a_system_is_that_of_the_conventions(url, system):
+    assert driver("main", url).system == system
