@@ -82,6 +82,11 @@ async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Re
     return (await _in_turns(lambda _: function(*arguments), (None,)))[0]
 
 
+async def next_turn() -> None:
+    """Wait for a turn of the event loop that no other caller gets: for work of milliseconds that has to run in it."""
+    await _turns().next()
+
+
 async def mapped(
     function: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0
 ) -> list[Result]:

@@ -47,9 +47,11 @@ def replicas(stack: ExitStack, directory: Path, broker: Broker, count: int, *arg
     return started
 
 
-async def kill_in_the_middle(victims: list[GatewayProcess], *arguments: str, queue: str, count: int) -> Tally:
+async def kill_in_the_middle(
+    victims: list[GatewayProcess], *arguments: str, queue: str, count: int, spare: float
+) -> Tally:
     """Traffic of ``count`` messages; after a third and two thirds of it a gateway is killed and started again."""
-    traffic = Traffic([victim.url for victim in victims], queue, LEASE)
+    traffic = Traffic([victim.url for victim in victims], queue, LEASE, spare)
     async with asyncio.TaskGroup() as group:
         group.create_task(traffic.run(count))
         for third in (1, 2):
@@ -76,18 +78,18 @@ async def test_one_gateway(tmp_path: Path, broker: Broker, queue: str) -> None:
     count = 5_000
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, broker, 1)
-        check(await kill_in_the_middle(gateways, queue=queue, count=count), count)
+        check(await kill_in_the_middle(gateways, queue=queue, count=count, spare=broker.spare_seconds), count)
 
 
 async def test_a_gateway_with_two_workers(tmp_path: Path, broker: Broker, queue: str) -> None:
     count, workers = 3_000, ("--workers", "2")
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, broker, 1, *workers)
-        check(await kill_in_the_middle(gateways, *workers, queue=queue, count=count), count)
+        check(await kill_in_the_middle(gateways, *workers, queue=queue, count=count, spare=broker.spare_seconds), count)
 
 
 async def test_two_replicas_that_settle_what_the_other_handed_out(tmp_path: Path, broker: Broker, queue: str) -> None:
     count = 3_000
     with ExitStack() as stack:
         gateways = replicas(stack, tmp_path, broker, 2)
-        check(await kill_in_the_middle(gateways, queue=queue, count=count), count)
+        check(await kill_in_the_middle(gateways, queue=queue, count=count, spare=broker.spare_seconds), count)

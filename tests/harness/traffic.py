@@ -82,11 +82,13 @@ class Tally:
 class Traffic:
     """Publishers and consumers of one queue, spread over ``urls``; what one URL handed out another settles."""
 
-    def __init__(self, urls: Sequence[str], queue: str, lease_seconds: float) -> None:
+    def __init__(self, urls: Sequence[str], queue: str, lease_seconds: float, spare_seconds: float = 0) -> None:
+        """``spare_seconds``: how much later than its lease ends a message may be delivered again."""
         self.tally = Tally()
         self._urls = urls
         self._path = f"/queues/{queue}/messages"
         self._lease = lease_seconds
+        self._spare = spare_seconds
         self._publishing = True
         self._last_delivery = 0.0
 
@@ -128,7 +130,7 @@ class Traffic:
             if answer is None or answer[0] != 200:
                 continue
             if not (messages := answer[1]["messages"]):
-                if not publishing and asked - self._last_delivery > self._lease + 1:
+                if not publishing and asked - self._last_delivery > self._lease + self._spare + 1:
                     break  # All leases that were out had ended, and nothing came back.
                 continue
             self._last_delivery = loop.time()

@@ -216,8 +216,10 @@ class TestLetters:
         result = await process.redrive()
         assert (result.matched, result.redriven, result.failed, result.complete) == (25, 0, 25, False)
         assert (len(result.errors), result.errors_omitted) == (20, 5)
-        listed = await process.dead()
-        assert [error.letter_id for error in result.errors] == [letter.letter_id for letter in listed[:20]]
+        listed = [letter.letter_id for letter in await process.dead()]
+        told = [error.letter_id for error in result.errors]
+        # A queue without an order lists its letters in any.
+        assert len({*told} & {*listed}) == 20 if process.capabilities.ordering == "none" else told == listed[:20]
         assert {(error.id, error.code) for error in result.errors} == {(None, "invalid_json")}
 
     async def test_a_redrive_by_ids(self, world: World) -> None:

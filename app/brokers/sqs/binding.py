@@ -44,7 +44,7 @@ a delay for all its messages, and none for a single one."""
 _ATTRIBUTES_BYTES = 4_096
 """Of the largest message, left for the attributes. A message with larger ones may still be refused when it is sent."""
 
-_MAX_BATCH = 100
+_MAX_BATCH = 500
 """Of one call of a method; it is split into native batches."""
 
 _COUNTS = (

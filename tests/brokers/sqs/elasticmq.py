@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -67,6 +68,8 @@ class ElasticMq:
         self._server_port = server_port
         self._relay = Relay(self.port, server_port)
         self._process: subprocess.Popen[bytes] | None = None
+        self._queues: set[str] = set()
+        """The queues that there were when it was killed."""
         self._configuration = directory / "elasticmq.conf"
         self._configuration.write_text(_CONFIGURATION.format(port=server_port, directory=directory))
 
@@ -96,7 +99,8 @@ class ElasticMq:
         with log.open("ab") as output:
             self._process = subprocess.Popen(arguments, stdout=output, stderr=subprocess.STDOUT)
         deadline = time.monotonic() + _READY_SECONDS
-        while not answers(self._server_port):
+        # It answers before it has read which queues there are.
+        while not self._queues <= queues(self._server_port) or not answers(self._server_port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"ElasticMQ did not start:\n{log.read_text('utf-8', 'replace')[-2000:]}")
@@ -112,6 +116,7 @@ class ElasticMq:
         """SIGKILL."""
         self._relay.stop()
         if self._process is not None:
+            self._queues = queues(self._server_port)
             self._process.kill()
             self._process.wait(60)
             self._process = None
@@ -133,6 +138,15 @@ class ElasticMq:
         """SIGCONT."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
+
+
+def queues(port: int) -> set[str]:
+    """The URLs of the queues of a server; none if it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/?Action=ListQueues", timeout=5) as answer:
+            return set(re.findall(r"<QueueUrl>([^<]*)</QueueUrl>", answer.read().decode()))
+    except OSError:
+        return set()
 
 
 def answers(port: int) -> bool:
