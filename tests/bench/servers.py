@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,11 +28,19 @@ class Server:
 
 
 def cpu_seconds(pids: Sequence[int]) -> float:
-    """User and system time of the process trees so far, to the nanosecond: a clock of 10 ms ticks is too coarse."""
+    """User and system time of the process trees so far, to the nanosecond: a clock of 10 ms ticks is too coarse.
+
+    Without that of threads that have ended.
+    """
     roots = [psutil.Process(pid) for pid in pids]
     everyone = [process.pid for root in roots for process in [root, *root.children(recursive=True)]]
     threads = [stat for pid in everyone for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    return sum(int(stat.read_text().split()[0]) for stat in threads) / 1e9
+    total = 0
+    for stat in threads:
+        # A thread may end between the listing and the reading.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            total += int(stat.read_text().split()[0])
+    return total / 1e9
 
 
 @contextmanager

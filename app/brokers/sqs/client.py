@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import binascii
+import contextlib
+from base64 import b64decode
 from collections.abc import Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 from weakref import WeakValueDictionary
 
 import aiobotocore
+import msgspec
 from aioboto3 import Session
 from aiobotocore.config import AioConfig
 from aiobotocore.credentials import AioDeferredRefreshableCredentials
@@ -33,6 +37,9 @@ _READ_SECONDS = 60
 
 _DEAD_RETENTION_SECONDS = 1_209_600
 """14 days, the longest: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html"""
+
+_RECEIVED = "ReceiveMessageResult"
+"""botocore's name of what ReceiveMessage returns."""
 
 _SESSION_NAME = "babelgate"
 _MAX_URLS = 10_000
@@ -194,17 +201,38 @@ class SqsClient:
 
 
 class _ParserFactory(AioResponseParserFactory):  # type: ignore[misc]  # botocore has no types.
-    """Parsers that read a large answer in a thread: ten messages of 1 MiB would stop the event loop for 20 ms."""
+    """Parsers that read a large answer in a thread, and received messages by msgspec.
+
+    The json module holds the interpreter while it reads, also in a thread: for 54 ms with ten messages of 1 MiB, where
+    msgspec takes 16 ms.
+    """
 
     def create_parser(self, protocol_name: str) -> Any:
         parser = super().create_parser(protocol_name)
         parse = parser.parse
 
+        def read(response: Mapping[str, Any], shape: Any) -> Any:
+            if response["status_code"] == 200 and getattr(shape, "name", None) == _RECEIVED:
+                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, binascii.Error):
+                    return _received(response)
+            return _finish(parse(response, shape))
+
         async def parse_in_turn(response: Mapping[str, Any], shape: object) -> Any:
-            return await turns.run(_finish, parse(response, shape), size=len(response["body"]))
+            return await turns.run(read, response, shape, size=len(response["body"]))
 
         parser.parse = parse_in_turn
         return parser
+
+
+def _received(response: Mapping[str, Any]) -> Any:
+    """The result of ReceiveMessage, as botocore's parser returns it. What is no such result raises DecodeError."""
+    parsed = msgspec.json.decode(response["body"], type=dict[str, Any])
+    for message in parsed.get("Messages") or ():
+        for attribute in (message.get("MessageAttributes") or {}).values():
+            if (value := attribute.get("BinaryValue")) is not None:
+                attribute["BinaryValue"] = b64decode(value)
+    parsed["ResponseMetadata"] = {"HTTPStatusCode": 200, "HTTPHeaders": dict(response["headers"])}
+    return parsed
 
 
 def _finish(parsing: Coroutine[Any, Any, Any]) -> Any:

@@ -208,6 +208,24 @@ def test_a_copy_keeps_what_there_is_room_for() -> None:
     assert copied["MessageAttributes"]["bq-job"] == {"DataType": "String", "StringValue": "j"}
 
 
+async def test_a_copy_keeps_attributes_that_are_no_texts(one: SqsBinding, plain: Any, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    attributes = {
+        "raw": {"DataType": "Binary.x", "BinaryValue": b"\x00\xff"},
+        "count": {"DataType": "Number", "StringValue": "7"},
+        "name": {"DataType": "String", "StringValue": "☕"},
+    }
+    url = await asyncio.to_thread(url_of, plain, native.options)
+    sent = body(1).decode()
+    await asyncio.to_thread(lambda: plain.send_message(QueueUrl=url, MessageBody=sent, MessageAttributes=attributes))
+    (delivery,) = await one.reserve(native, 1, 20, 30)
+    assert (delivery.body.decode(), delivery.headers) == (sent, {"name": "☕"})
+    await one.publish_dead_letters(native, [Outgoing(delivery.body, delivery.headers, carried=delivery.carried)])
+    dead = await asyncio.to_thread(url_of, plain, native.options.dead)
+    (record,) = await asyncio.to_thread(take_all, plain, dead)
+    assert {name: record["MessageAttributes"][name] for name in attributes} == attributes
+
+
 async def test_one_long_poll_serves_all_who_wait(either: Server, queue: str) -> None:
     async with binding(either.url()) as one:
         native = one.native_queue(queue, STANDARD)
