@@ -63,6 +63,7 @@ class Scene:
             copies=copies,
             old_receipts=broker.takes_old_receipts,
             acks_repeat=broker.repeats_acks,
+            late_acks_repeat=broker.repeats_late_acks,
         )
         urls = [gateway.url for gateway in self.gateways]
         self.crowd = Crowd(urls, queue, self.ledger, LEASE, self.seed, broker.spare_seconds)

@@ -44,6 +44,7 @@ class Broker(ABC):
     - ``settles_late``: it lets a lease be settled after its deadline, until the message is delivered again.
     - ``spare_seconds``: how much longer than its lease it keeps a message from being delivered again.
     - ``repeats_acks``: a second ack is done again, also by a process that knows nothing of the first.
+    - ``repeats_late_acks``: so it is after the deadline of the delivery, too, where the lease was extended elsewhere.
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
     - ``counts_leased``: the depth that it reports has the leased messages in it.
@@ -70,6 +71,7 @@ class Broker(ABC):
     settles_late: ClassVar[bool] = False
     spare_seconds: ClassVar[float] = 0
     repeats_acks: ClassVar[bool] = True
+    repeats_late_acks: ClassVar[bool] = True
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False
     counts_leased: ClassVar[bool] = False

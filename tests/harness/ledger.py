@@ -25,9 +25,9 @@ class Handed:
     """One delivery as its client saw it; times are seconds of the ledger's clock.
 
     ``asked``: its receive was sent; ``read``: the answer was there; ``leased_until``: the lease cannot end before;
-    ``again``: when a later delivery of the message was read; ``sent``: the settles so far; ``asking``: those that have
-    no answer yet; ``copying``: those of them that may write a copy; ``open``: not settled, and not known to be handed
-    out again; ``settled_at``: when the answer was there that ended it.
+    ``first_until``: the same without its extends; ``again``: when a later delivery of the message was read; ``sent``:
+    the settles so far; ``asking``: those that have no answer yet; ``copying``: those of them that may write a copy;
+    ``open``: not settled, and not known to be handed out again; ``settled_at``: when the answer came that ended it.
     """
 
     number: int
@@ -35,6 +35,7 @@ class Handed:
     asked: float
     read: float
     leased_until: float
+    first_until: float
     again: float = math.inf
     sent: list[Verb] = field(default_factory=list)
     asking: int = 0
@@ -66,7 +67,8 @@ class Ledger:
     ``copies``: a dead letter is a copy that the process makes which received the message. A message that was out while
     a process or the broker ended is *orphaned*: its reject may be refused. One that was being rejected is forked.
 
-    ``acks_repeat``: a second ack is done again, also by another process. ``old_receipts``: the broker settles by the
+    ``acks_repeat``: a second ack is done again, also by another process; ``late_acks_repeat``: also after the deadline
+    that was told with the delivery, which extends have moved. ``old_receipts``: the broker settles by the
     receipt of an earlier delivery, too.
     """
 
@@ -78,6 +80,7 @@ class Ledger:
         copies: bool = False,
         old_receipts: bool = False,
         acks_repeat: bool = True,
+        late_acks_repeat: bool = True,
         clock: Callable[[], float] = time.monotonic,
         unix: Callable[[], float] = time.time,
     ) -> None:
@@ -94,6 +97,7 @@ class Ledger:
         self._copies = copies
         self._old_receipts = old_receipts
         self._acks_repeat = acks_repeat
+        self._late_acks_repeat = late_acks_repeat
         self._published: set[int] = set()
         self._refused: set[int] = set()
         self._doubtful: set[int] = set()
@@ -189,7 +193,8 @@ class Ledger:
             elif not set(old.sent) - {"extend"} and now < old.leased_until:
                 left = old.leased_until - now
                 self._wrong(number, f"delivered twice, {left:.3f} s before a lease ends", self._freed)
-        delivery = Handed(number, token, asked, now, min(asked + self._lease, now + left) - _ROUNDING)
+        until = min(asked + self._lease, now + left) - _ROUNDING
+        delivery = Handed(number, token, asked, now, until, until)
         self._handed[number].append(delivery)
         return delivery
 
@@ -228,7 +233,8 @@ class Ledger:
                 )
             elif outcome == "lost" and judged and left > 0:
                 pardoned = self._orphaned if verb == "reject" else self._freed
-                if not self._acks_repeat and handed.sent.count("ack") > 1:
+                repeats = self._late_acks_repeat if self.now() >= handed.first_until else True
+                if not (self._acks_repeat and repeats) and handed.sent.count("ack") > 1:
                     pardoned = {number}
                 self._wrong(number, f"{verb}: lease lost {left:.3f} s before its end", self._freed | pardoned)
             if outcome == "settled":

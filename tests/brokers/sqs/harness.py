@@ -88,6 +88,9 @@ class SqsBroker(ServerBroker):
     settles_late = True
     spare_seconds = 1
     repeats_acks = False
+    # Only a change of the visibility proves a lease that another process may have extended: it fails for a message that
+    # is visible again, and for one that is deleted.
+    repeats_late_acks = False
     purges_leased = True
     hides_delayed_retries = True
     far_delay = 1.5
