@@ -12,6 +12,7 @@ import pytest
 
 from tests.brokers import registry
 from tests.harness.gateway import gateway
+from tests.http.schemathesis_hooks import CHAIN_QUEUE
 
 ROOT = Path(__file__).parents[2]
 CONFIG = Path(__file__).with_name("schemathesis.toml")
@@ -23,10 +24,10 @@ def test_the_service_keeps_its_document(variant, servers, tmp_path):
     broker = servers.broker(variant, tmp_path)
     brokers = {"tested": {"url": broker.url, "timeout_seconds": 30}}
     with gateway(tmp_path, {"brokers": brokers, "default": broker.route("tested")}) as server:
-        # Receives find something to settle, whatever the purges and receives before them took.
+        # The chains of calls find something to receive, also before they have published.
         with server.client() as client:
             drafts = [{"job": "urn:babel:test:made", "data": {"n": n}} for n in range(100)]
-            client.post("/queues/emails/messages:batch", json=drafts).raise_for_status()
+            client.post(f"/queues/{CHAIN_QUEUE}/messages:batch", json=drafts).raise_for_status()
         command = [
             *(
                 sys.executable,
@@ -45,7 +46,7 @@ def test_the_service_keeps_its_document(variant, servers, tmp_path):
         with server.client() as client:
             metrics = client.get("/metrics").text
     assert re.search(r"Operations: +(\d\d) selected / \1 total", run.stdout), run.stdout
-    # Only the links from publish over receive to a settle lead to a token that the gateway has handed out.
+    # Only chains of calls, over a receive to a settle, lead to a token that the gateway has handed out.
     assert sum(float(each) for each in re.findall(r"^babelgate_settled_total\{.*\} (.+)$", metrics, re.M)) > 0, metrics
     assert not server.unforeseen()
 
