@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from app.brokers.options import BOOLEAN, TEXT, OptionMap, choice
 from app.errors import ConfigError
@@ -66,10 +66,7 @@ def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -
     the scheme with TLS. ``instead`` ends the error for several hosts. Each option stands in the URL or in ``options``,
     not in both. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
     """
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ConfigError(key="url", reason=f"{form} is expected") from None
+    parts = _split(url, f"{form} is expected")
     try:
         several = "," in parts.netloc.rpartition("@")[2]
         host, port = ("several", None) if several else (parts.hostname, parts.port)
@@ -81,13 +78,37 @@ def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -
     plain = form.partition("[s]://")[0]
     if scheme not in (plain, f"{plain}s") or not host or parts.fragment:
         raise ConfigError(key="url", reason=f"{form} is expected")
-    all_options = OptionMap(options, texts=True)
+    all_options = _with_query(options, parts.query)
     for key, value in (("username", parts.username), ("password", parts.password)):
         if value:
             all_options.add(key, unquote(value))
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        all_options.add(key, value)
     return BrokerUrl(scheme, scheme != plain, unquote(host), port, parts.path.removeprefix("/"), all_options)
+
+
+def read_cloud_url(url: str, options: Mapping[str, Any], *, expected: str) -> tuple[str, OptionMap]:
+    """The name in ``scheme://[name][?option=value]``, and the options in the query and ``options``; no I/O.
+
+    For a service that is found by a region or a namespace. ``expected``: the reason that refuses any other form.
+    Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
+    """
+    parts = _split(url, expected)
+    if parts.path.strip("/") or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
+        raise ConfigError(key="url", reason=expected)
+    return parts.netloc, _with_query(options, parts.query)
+
+
+def _split(url: str, expected: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        raise ConfigError(key="url", reason=expected) from None
+
+
+def _with_query(options: Mapping[str, Any], query: str) -> OptionMap:
+    all_options = OptionMap(options, texts=True)
+    for key, value in parse_qsl(query, keep_blank_values=True):
+        all_options.add(key, value)
+    return all_options
 
 
 def read_tls(url: BrokerUrl) -> Tls | None:

@@ -6,7 +6,6 @@ https://learn.microsoft.com/azure/service-bus-messaging/message-sessions
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,8 @@ from app.brokers.servicebus.locks import Disposition
 from app.brokers.servicebus.receive import MAX_RECEIVED, delivery_of
 from app.clock import Clock
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 
 _ACCEPT_SECONDS = 30.0
@@ -34,6 +35,8 @@ _LOOK_SECONDS = 0.2
 """While a receive waits for another session, the sessions that are held are looked at as often."""
 
 _LEAST_PAUSE_SECONDS = 0.5
+
+_throttled = LogThrottle(get_logger("babelgate.servicebus"))
 
 
 class _Session:
@@ -245,22 +248,30 @@ class QueueSessions:
         return next((each for each in self._sessions if handle in each.outstanding), None)
 
     def _renew_later(self, session: _Session) -> None:
+        pause = max(self._lock_seconds(session) / 2, _LEAST_PAUSE_SECONDS)
+        session.timer = asyncio.get_running_loop().call_later(pause, lambda: self._tasks.start(self._renew(session)))
+
+    def _lock_seconds(self, session: _Session) -> float:
+        """How long its lock still lasts."""
         locked_until = session.receiver.session.locked_until_utc
-        left = 0.0 if locked_until is None else locked_until.timestamp() - self._clock() / 1000
-        loop = asyncio.get_running_loop()
-        session.timer = loop.call_later(
-            max(left / 2, _LEAST_PAUSE_SECONDS), lambda: self._tasks.start(self._renew(session))
-        )
+        return 0.0 if locked_until is None else locked_until.timestamp() - self._clock() / 1000
 
     async def _renew(self, session: _Session) -> None:
-        with contextlib.suppress(Exception):
+        """Prolong the lock. One that was not prolonged is tried again while it lasts."""
+        connections = self._connections
+        try:
             async with session.lock:
                 if session.closed:
                     return
-                await session.receiver.session.renew_lock(timeout=self._connections.timeout_seconds)
-            self._renew_later(session)
-            return
-        self._lose(session)
+                await session.receiver.session.renew_lock(timeout=connections.timeout_seconds)
+        except Exception as error:
+            found = translate(error, connections.broker, written=True).without_frames()
+            queue, broker = self._entity, connections.broker
+            _throttled.warning("the lock of a session was not renewed", queue=queue, broker=broker, error=found)
+            if session.closed or isinstance(found, LeaseLost) or self._lock_seconds(session) <= 0:
+                self._lose(session)
+                return
+        self._renew_later(session)
 
     def _lose(self, session: _Session) -> None:
         """Forget a session and close its link, which gives it back."""

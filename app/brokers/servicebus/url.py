@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from app.brokers.options import TEXT, OptionMap, OptionReader, choice, whole
+from app.brokers.options import TEXT, OptionReader, choice, whole
+from app.brokers.url import read_cloud_url
 from app.errors import ConfigError
 
-_FORM = "servicebus://NAMESPACE.servicebus.windows.net, or servicebus:// with the option connection_string,"
+_EXPECTED = (
+    "servicebus://NAMESPACE.servicebus.windows.net, or servicebus:// with the option connection_string, is expected"
+)
 
 MAX_HANDLERS = 100
 """Connections kept by default. A namespace takes 5,000, and each sender and receiver of the client is one:
@@ -38,19 +41,14 @@ def settings_of(url: str, options: Mapping[str, Any]) -> ServiceBusSettings:
 
     Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
     """
-    parts = urlsplit(url)
-    if parts.path.strip("/") or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
-        raise ConfigError(key="url", reason=f"{_FORM} is expected")
-    given = OptionMap(options, texts=True)
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        given.add(key, value)
-    if parts.netloc:
+    host, given = read_cloud_url(url, options, expected=_EXPECTED)
+    if host:
         given.refuse("connection_string", "it names the namespace, so that the URL is servicebus:// alone")
     connection_string = given.read("connection_string", TEXT, "") or None
-    if not parts.netloc and connection_string is None:
-        raise ConfigError(key="url", reason=f"{_FORM} is expected")
+    if not host and connection_string is None:
+        raise ConfigError(key="url", reason=_EXPECTED)
     settings = ServiceBusSettings(
-        host=parts.netloc if connection_string is None else _host_of(connection_string),
+        host=host if connection_string is None else _host_of(connection_string),
         connection_string=connection_string,
         websocket=given.read("transport", choice("amqp", "websocket"), "amqp") == "websocket",
         admin_url=given.read("admin_url", _ADMIN_URL, "") or None,

@@ -77,7 +77,7 @@ async def publish(
             raise BrokerUnavailable(client.broker, reason) from None
         try:
             if sum(each.size for each in batch) > turns.LARGE_BYTES:
-                # The SDK encodes and signs a call in the event loop: 10 ms for 1 MiB, and several calls begin at once.
+                # Encoding and signing 1 MiB takes the event loop up to 10 ms, and several calls begin at once.
                 await turns.next_turn()
             return await _send(client, url, [each.entry for each in batch], until)
         finally:

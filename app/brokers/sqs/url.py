@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
-from app.brokers.options import TEXT, OptionMap, OptionReader, whole
-from app.errors import ConfigError
+from app.brokers.options import TEXT, OptionReader, whole
+from app.brokers.url import read_cloud_url
 
 MAX_BODY_BYTES = 1_048_576
 """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html"""
@@ -18,7 +18,7 @@ MAX_LONG_POLL_SECONDS = 20
 """The longest ``WaitTimeSeconds``:
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html"""
 
-_FORM = "sqs://[region]"
+_EXPECTED = "sqs://[region] is expected; credentials come from the AWS environment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,9 @@ def settings_of(url: str, options: Mapping[str, Any]) -> SqsSettings:
 
     Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
     """
-    parts = urlsplit(url)
-    if parts.path.strip("/") or parts.fragment or "@" in parts.netloc or ":" in parts.netloc:
-        raise ConfigError(key="url", reason=f"{_FORM} is expected; credentials come from the AWS environment")
-    given = OptionMap(options, texts=True)
-    if parts.netloc:
-        given.add("region", parts.netloc)
-    for key, value in parse_qsl(parts.query, keep_blank_values=True):
-        given.add(key, value)
+    region, given = read_cloud_url(url, options, expected=_EXPECTED)
+    if region:
+        given.add("region", region)
     settings = SqsSettings(
         region=given.read("region", TEXT, "") or None,
         endpoint_url=given.read("endpoint_url", _ENDPOINT, "") or None,

@@ -500,6 +500,21 @@ class TestSessions:
         await eventually(lambda: renewals() >= 3)
         assert await one.ack(target, [delivery.handle]) == [None]
 
+    async def test_a_failed_renewal_is_repeated_while_the_lock_lasts(
+        self,
+        one: ServiceBusBinding,
+        emulator: ServiceBusEmulator,
+        target: NativeQueue,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        emulator.queue(target.name, lock_seconds=20)
+        await one.publish(target, [outgoing(ordering_key="s")])
+        (delivery,) = await one.reserve(target, 1, 20, 60)
+        emulator.fault("throttle", target.name, operation="management", times=1)
+        await eventually(lambda: "renew-session-lock" in emulator.entity(target.name)["counters"])
+        assert caplog.text.count("the lock of a session was not renewed") == 1
+        assert await one.ack(target, [delivery.handle]) == [None]
+
     async def test_a_queue_of_the_other_kind_is_refused(
         self, one: ServiceBusBinding, target: NativeQueue, queue: str
     ) -> None:

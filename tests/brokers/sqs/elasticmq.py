@@ -13,12 +13,13 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.harness.ci import missing
-from tests.harness.local import free_ports, suspend
+from tests.harness.local import free_port, suspend
 from tests.harness.proxy import Relay
 
 _HOME = Path(__file__).resolve().parents[3] / ".brokers" / "elasticmq"
@@ -56,22 +57,12 @@ def fetch() -> None:
         subprocess.run([*command, f"-DoutputDirectory={_HOME}"], check=True)
 
 
-class ElasticMq:
-    """A server on a directory and a port of its own.
+class SqsServer(ABC):
+    """A server of the service's protocol, on a port of its own."""
 
-    :meth:`stop` ends the service and not the process, which answers requests that it no longer stores when it ends.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.port, server_port = free_ports(2)
-        self._server_port = server_port
-        self._relay = Relay(self.port, server_port)
+    def __init__(self) -> None:
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
-        self._queues: set[str] = set()
-        """The queues that there were when it was killed."""
-        self._configuration = directory / "elasticmq.conf"
-        self._configuration.write_text(_CONFIGURATION.format(port=server_port, directory=directory))
 
     @property
     def pid(self) -> int:
@@ -83,8 +74,43 @@ class ElasticMq:
         """The URL of the broker."""
         return f"sqs://us-east-1?endpoint_url=http://127.0.0.1:{self.port}/"
 
+    @abstractmethod
     def start(self) -> None:
-        """Start on what the directory holds, unless the process runs; returns when the service answers."""
+        """Begin the service, unless it runs; returns when it answers."""
+
+    def ensure(self) -> None:
+        """Begin or resume the service."""
+        if self._process is not None:
+            self.resume()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, answers stop."""
+        suspend(self.pid)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+class ElasticMq(SqsServer):
+    """A server on a directory of its own.
+
+    :meth:`stop` ends the service and not the process, which answers requests that it no longer stores when it ends.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+        self._server_port = server_port = free_port()
+        self._relay = Relay(self.port, server_port)
+        self._queues: set[str] = set()
+        """The queues that there were when it was killed."""
+        self._configuration = directory / "elasticmq.conf"
+        self._configuration.write_text(_CONFIGURATION.format(port=server_port, directory=directory))
+
+    def start(self) -> None:
         if self._process is None:
             self._begin()
         self._relay.start()
@@ -106,12 +132,6 @@ class ElasticMq:
                 raise RuntimeError(f"ElasticMQ did not start:\n{log.read_text('utf-8', 'replace')[-2000:]}")
             time.sleep(0.02)
 
-    def ensure(self) -> None:
-        """Start it or resume it."""
-        if self._process is not None:
-            self.resume()
-        self.start()
-
     def kill(self) -> None:
         """SIGKILL."""
         self._relay.stop()
@@ -129,15 +149,6 @@ class ElasticMq:
         """Kill it for good."""
         self.kill()
         self._relay.close()
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay, answers stop."""
-        suspend(self.pid)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
 
 def queues(port: int) -> set[str]:

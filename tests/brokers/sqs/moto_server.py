@@ -7,7 +7,6 @@ port, and ``start`` begins it again with the messages of before: as a client see
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
@@ -20,31 +19,15 @@ from typing import Any
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import make_server
 
-from tests.brokers.sqs.elasticmq import answers
-from tests.harness.local import free_port, suspend
+from tests.brokers.sqs.elasticmq import SqsServer, answers
 
 _READY_SECONDS = 120.0
 
 
-class MotoServer:
-    """A server on a port of its own."""
-
-    def __init__(self) -> None:
-        self.port = free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        """The process."""
-        assert self._process is not None
-        return self._process.pid
-
-    def url(self) -> str:
-        """The URL of the broker."""
-        return f"sqs://us-east-1?endpoint_url=http://127.0.0.1:{self.port}/"
+class MotoServer(SqsServer):
+    """moto, whose process goes on while its service is stopped."""
 
     def start(self) -> None:
-        """Begin the service; returns when it answers."""
         if self._process is None:
             arguments = [sys.executable, "-m", "tests.brokers.sqs.moto_server", str(self.port)]
             self._process = subprocess.Popen(
@@ -53,27 +36,12 @@ class MotoServer:
         self._say("start")
         self._until(serving=True)
 
-    def ensure(self) -> None:
-        """Begin or resume the service."""
-        if self._process is not None:
-            self.resume()
-        self.start()
-
     def stop(self) -> None:
         """End the service, and its connections; the messages stay."""
         self._say("stop")
         self._until(serving=False)
 
     kill = stop
-
-    def pause(self) -> None:
-        """SIGSTOP: connections stay, answers stop."""
-        suspend(self.pid)
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
         """End the process."""
