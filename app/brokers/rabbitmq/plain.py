@@ -5,11 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-from msgspec import Struct
 from pamqp.commands import Basic
 
 from app.brokers.binding import NO_HEADERS, Outgoing
+from app.brokers.envelope_fields import envelope_fields
 from app.brokers.options import OptionMap
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
@@ -50,23 +49,6 @@ OF_THE_JOURNEY = frozenset(
 
 _HIDDEN = CONTRACT_HEADERS | OF_THE_JOURNEY | {EXPIRED_HEADER}
 """Headers that a consumer does not get."""
-
-
-class _MetaFields(Struct):
-    id: Any = None
-    lang: Any = None
-    schema_version: Any = None
-    created_at: Any = None
-
-
-class _EnvelopeFields(Struct):
-    job: Any = None
-    trace_id: Any = None
-    meta: _MetaFields | None = None
-    attempts: Any = 0
-
-
-_decode = msgspec.json.Decoder(_EnvelopeFields).decode
 
 
 class PlainProfile:
@@ -168,21 +150,20 @@ def _properties(outgoing: Outgoing) -> Basic.Properties:
         headers.pop(EXPIRED_HEADER, None)
     elif failure.expired:
         headers[EXPIRED_HEADER] = "1"
-    try:
-        frame = _decode(outgoing.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = envelope_fields(outgoing.body)
+    if found is None:
         properties.headers = headers or None
         return properties
-    meta = frame.meta or _MetaFields()
+    fields, meta = found
     _add(headers, "x-schema-version", meta.schema_version)
     _add(headers, "x-source-lang", meta.lang)
     # The record of a message that is no envelope has the count in its dead_letter only.
-    _add(headers, "x-attempts", frame.attempts if failure is None else failure.attempts)
+    _add(headers, "x-attempts", fields.attempts if failure is None else failure.attempts)
     properties.headers = headers
     properties.content_encoding = "utf-8"
     properties.message_id = _short(meta.id)
-    properties.correlation_id = _short(frame.trace_id)
-    properties.message_type = _short(frame.job)
+    properties.correlation_id = _short(fields.trace_id)
+    properties.message_type = _short(fields.job)
     if carried is not None and properties.message_id is None:
         properties.message_id = carried.message_id
     properties.app_id = "babelqueue"

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-import msgspec
 from azure.servicebus._pyamqp._encode import encode_payload
 from azure.servicebus._pyamqp.message import Header, Message, Properties
 from msgspec import Struct
 
 from app.brokers.binding import NO_HEADERS, Outgoing
+from app.brokers.envelope_fields import envelope_fields
 from app.brokers.servicebus.queue import ServiceBusQueue
 from app.envelope.broker_properties import http_date
 
@@ -104,22 +104,6 @@ class Native(NamedTuple):
     message: Message
     payload: bytes
     key: str | None
-
-
-class _ProjectedMeta(Struct):
-    id: Any = None
-    lang: Any = None
-    schema_version: Any = None
-    created_at: Any = None
-
-
-class _Projected(Struct):
-    job: Any = None
-    trace_id: Any = None
-    meta: _ProjectedMeta | None = None
-
-
-_decode = msgspec.json.Decoder(_Projected).decode
 
 
 def fields_of(queue: ServiceBusQueue, message: Outgoing, now_ms: int) -> Fields:
@@ -276,12 +260,11 @@ def read(message: Any) -> AmqpMessage:
 
 def _add_contract(body: bytes, fields: Fields, properties: dict[str, Any]) -> None:
     """The contract's projection of the envelope in ``body``, as far as it is one."""
-    try:
-        frame = _decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = envelope_fields(body)
+    if found is None:
         return
-    meta = frame.meta or _ProjectedMeta()
-    for name, value in (("subject", frame.job), ("correlation_id", frame.trace_id), ("message_id", meta.id)):
+    envelope, meta = found
+    for name, value in (("subject", envelope.job), ("correlation_id", envelope.trace_id), ("message_id", meta.id)):
         if isinstance(value, str) and value and (name != "message_id" or len(value) <= MAX_IDENTIFIER):
             fields[name] = value
     if type(meta.schema_version) is int:

@@ -8,10 +8,10 @@ from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
-import msgspec
 from msgspec import Struct
 
 from app.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
+from app.brokers.envelope_fields import envelope_fields
 from app.brokers.sqs.queue import SqsQueue
 
 MAX_ATTRIBUTES = 10
@@ -59,22 +59,6 @@ class Read(Struct, frozen=True):
     sent_at: int
     version: str | None
     carried: NativeParts | None
-
-
-class _ContractMeta(Struct):
-    id: Any = None
-    lang: Any = None
-    schema_version: Any = None
-    created_at: Any = None
-
-
-class _ContractFields(Struct):
-    job: Any = None
-    trace_id: Any = None
-    meta: _ContractMeta | None = None
-
-
-_decode = msgspec.json.Decoder(_ContractFields).decode
 
 
 def entry(queue: SqsQueue, message: Outgoing) -> Entry:
@@ -182,15 +166,14 @@ def _entry(message: Outgoing) -> Entry:
 
 
 def _contract(message: Outgoing) -> Attributes:
-    try:
-        frame = _decode(message.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    found = envelope_fields(message.body)
+    if found is None:
         return {}
-    meta = frame.meta or _ContractMeta()
+    fields, meta = found
     made: Attributes = {}
     for name, value in (
-        ("bq-job", frame.job),
-        ("bq-trace-id", frame.trace_id),
+        ("bq-job", fields.job),
+        ("bq-trace-id", fields.trace_id),
         ("bq-message-id", meta.id),
         ("bq-source-lang", meta.lang),
     ):

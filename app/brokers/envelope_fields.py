@@ -1,0 +1,38 @@
+"""The members of an envelope that brokers repeat in native fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+
+class EnvelopeMeta(Struct):
+    """Members of ``meta``, as they are in the body; None for one that is missing."""
+
+    id: Any = None
+    lang: Any = None
+    schema_version: Any = None
+    created_at: Any = None
+
+
+class EnvelopeFields(Struct):
+    """Members of the envelope."""
+
+    job: Any = None
+    trace_id: Any = None
+    meta: EnvelopeMeta | None = None
+    attempts: Any = 0
+
+
+_decode = msgspec.json.Decoder(EnvelopeFields).decode
+
+
+def envelope_fields(body: bytes) -> tuple[EnvelopeFields, EnvelopeMeta] | None:
+    """What is in ``body``; None if that is no JSON object, or its ``meta`` is none."""
+    try:
+        fields = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return fields, fields.meta or EnvelopeMeta()
