@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -38,9 +39,9 @@ class Proxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def start(self, port: int = 0) -> None:
-        """Listen, on any free port unless one is given."""
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port)
+    async def start(self, port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+        """Listen, on any free port unless one is given, with ``tls`` for clients."""
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, ssl=tls)
 
     async def stop(self) -> None:
         """Refuse new connections and cut those that are open."""

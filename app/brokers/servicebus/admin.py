@@ -106,9 +106,10 @@ class ServiceBusAdmin:
     def _made(self) -> ServiceBusAdministrationClient:
         if self._client is None:
             settings = self._connections.settings
-            how: dict[str, Any] = {"retry_total": 0}
+            authorities = (settings.tls and settings.tls.ca_certs) or True
+            how: dict[str, Any] = {"retry_total": 0, "connection_verify": authorities}
             if settings.admin_url is not None:
-                how["transport"] = self._transport = _Redirected(settings.admin_url)
+                how["transport"] = self._transport = _Redirected(settings.admin_url, authorities)
             if settings.connection_string is not None:
                 self._client = ServiceBusAdministrationClient.from_connection_string(settings.connection_string, **how)
             else:
@@ -120,8 +121,8 @@ class ServiceBusAdmin:
 class _Redirected(AioHttpTransport):  # type: ignore[misc]  # the library has no types for it
     """Sends the requests of the client library to another address: it knows only https://NAMESPACE."""
 
-    def __init__(self, url: str) -> None:
-        super().__init__()
+    def __init__(self, url: str, authorities: str | bool) -> None:
+        super().__init__(connection_verify=authorities)
         self._to = urlsplit(url)
 
     async def send(self, request: Any, **options: Any) -> Any:

@@ -8,11 +8,9 @@ process completes and abandons by the token. https://learn.microsoft.com/azure/s
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from app.brokers.binding import (
     BrokerCapabilities,
@@ -56,7 +54,6 @@ _MAX_BODY_BYTES = 104_792_064
 accepted: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
 
 _MAX_BATCH = 500
-_AMQP_PORT, _AMQPS_PORT, _HTTPS_PORT = 5672, 5671, 443
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 """Every server of AMQP 1.0 answers it: section 5.3.2 of the specification."""
 
@@ -302,19 +299,13 @@ class ServiceBusBinding:
     async def _probe(self) -> None:
         """Connect, send the first bytes of the protocol, and wait for the first byte of the answer."""
         settings = self._settings
-        host, port, is_plain = settings.host, _AMQPS_PORT, False
-        if settings.connection_string is not None:
-            parts = dict(part.partition("=")[::2] for part in settings.connection_string.split(";") if part)
-            members = {name.strip().lower(): value for name, value in parts.items()}
-            is_plain = members.get("usedevelopmentemulator") == "true"
-            if is_plain:
-                port = urlsplit(members["endpoint"]).port or _AMQP_PORT
+        host, port = settings.address
         hello = _SASL_HEADER
         if settings.websocket:
-            port, hello = _HTTPS_PORT, f"HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
-        context = None if is_plain else ssl.create_default_context()
+            hello = f"HEAD / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode()
         writer = None
         try:
+            context = None if settings.tls is None else settings.tls.context()
             reader, writer = await asyncio.open_connection(host, port, ssl=context)
             writer.write(hello)
             if not await reader.read(1):

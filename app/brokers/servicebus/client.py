@@ -189,7 +189,8 @@ class ServiceBusConnections:
         self._closed = False
 
     def namespace(self) -> ServiceBusClient:
-        """The client library's client. Raises ConfigError if the credentials cannot be read."""
+        """The client library's client. Raises ConfigError if the credentials cannot be read; BrokerUnavailable if the
+        authorities cannot."""
         if self._made is None:
             settings = self.settings
             transport = TransportType.AmqpOverWebsocket if settings.websocket else TransportType.Amqp
@@ -199,6 +200,13 @@ class ServiceBusConnections:
                 "user_agent": "babelgate",
                 "socket_timeout": 1.0 if settings.websocket else _SOCKET_SECONDS,
             }
+            if settings.endpoint_url is not None:
+                how["custom_endpoint_address"] = settings.endpoint_url
+            if settings.tls is not None:
+                try:
+                    how["ssl_context"] = settings.tls.context()
+                except OSError as error:
+                    raise translate(error, self.broker, written=False) from error
             if settings.connection_string is not None:
                 self._made = ServiceBusClient.from_connection_string(settings.connection_string, **how)
             else:
@@ -234,7 +242,7 @@ class ServiceBusConnections:
 
     async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> asyncio.StreamWriter | None:
         """Open a sender or receiver within ``seconds``; returns its socket. Raises BrokerError."""
-        _open_at_once(client)
+        _mend(client)
         bound = min(seconds, self.timeout_seconds) if seconds <= CONNECT_SECONDS else seconds
         opening = asyncio.ensure_future(client.__aenter__())
         try:
@@ -299,14 +307,18 @@ def _socket_of(client: Any) -> asyncio.StreamWriter | None:
     return None if connection is None else getattr(connection._transport, "writer", None)
 
 
-def _open_at_once(client: Any) -> None:
-    """Let ``client`` open without pauses: the client library pauses after each frame, for half a second in all."""
+def _mend(client: Any) -> None:
+    """Let ``client`` open without pauses, and close all that it has opened.
+
+    The client library pauses after each frame, for half a second in all, and forgets a WebSocket that cannot be opened
+    or is cut, and its session.
+    """
     create = client._create_handler
 
     def create_handler(auth: Any) -> None:
         create(auth)
         amqp = client._handler
-        is_ready = amqp.client_ready_async
+        is_ready, close = amqp.client_ready_async, amqp.close_async
 
         async def ready() -> bool:
             while not await is_ready():
@@ -314,7 +326,17 @@ def _open_at_once(client: Any) -> None:
             amqp.client_ready_async = is_ready
             return True
 
-        amqp.client_ready_async = ready
+        async def closed() -> None:
+            transport: Any = None if amqp._connection is None else amqp._connection._transport
+            try:
+                await close()
+            finally:
+                if (session := getattr(transport, "session", None)) is not None:
+                    if transport.sock is not None:
+                        transport.sock._response.close()
+                    await session.close()
+
+        amqp.client_ready_async, amqp.close_async = ready, closed
 
     client._create_handler = create_handler
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
 
+import aiohttp
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceivedMessage
 from azure.servicebus._common import constants
@@ -18,6 +19,7 @@ from azure.servicebus._pyamqp.aio import _client_async as clients
 from azure.servicebus._pyamqp.aio import _connection_async as connections
 from azure.servicebus._pyamqp.aio import _link_async as links
 from azure.servicebus._pyamqp.aio import _session_async as sessions
+from azure.servicebus._pyamqp.aio import _transport_async as transports
 from azure.servicebus.aio import ServiceBusReceiver, ServiceBusSender
 from azure.servicebus.aio._transport._pyamqp_transport_async import PyamqpTransportAsync
 
@@ -29,6 +31,7 @@ PARTS = [
     (clients.ReceiveClientAsync, "settle_messages_async", "link.py gives a delivery back uncounted"),
     (clients.AMQPClientAsync, "auth_complete_async", "link.py renews the access token"),
     (clients.AMQPClientAsync, "client_ready_async", "client.py opens without pauses"),
+    (clients.AMQPClientAsync, "close_async", "client.py closes a WebSocket and its session"),
     (connections.Connection, "listen", "link.py reads frames"),
     (links.Link, "flow", "link.py sets and drains the credit"),
     (links.Link, "get_state", "link.py raises the error of a detached link"),
@@ -54,6 +57,9 @@ SOURCES: list[tuple[Callable[..., Any], str, str]] = [
     (ServiceBusReceivedMessage.__init__, "message", "dead_letters.py reads the engine's message"),
     (ServiceBusMessage.__init__, 'self._message = kwargs["message"]', "dead_letters.py reads the engine's message"),
     (clients.AMQPClientAsync.close_async, "await self._keep_alive_thread", "client.py ends it before a close"),
+    (transports.WebSocketTransportAsync.connect, "self.session = ", "client.py closes it"),
+    (transports.WebSocketTransportAsync.connect, "self.sock = ", "client.py closes it"),
+    (aiohttp.ClientWebSocketResponse.close, "self._response.close()", "client.py closes it"),
     (sessions.Session._incoming_flow, "frame[4]", "link.py reads handle, delivery count and credit of a flow"),
     (PyamqpTransportAsync.enhanced_message_received_async, "_received_messages.put((frame, message))", "link.py"),
     (ServiceBusSender._open, "self._max_message_size_on_link = ", "publish.py names the limit"),

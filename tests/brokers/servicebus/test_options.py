@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -10,6 +11,7 @@ import pytest
 from app.brokers.servicebus.binding import connect
 from app.brokers.servicebus.queue import ServiceBusQueue, queue_of
 from app.brokers.servicebus.url import ServiceBusSettings, settings_of
+from app.brokers.url import Tls
 from app.clock import now_ms
 from app.errors import ConfigError
 
@@ -18,17 +20,41 @@ KEYED = f"Endpoint=sb://{HOST}/;SharedAccessKeyName=gateway;SharedAccessKey=c2Vj
 EMULATOR = "Endpoint=sb://127.0.0.1:5672;SharedAccessKeyName=R;SharedAccessKey=K;UseDevelopmentEmulator=true;"
 
 
+SETTINGS = ServiceBusSettings(
+    host=HOST,
+    connection_string=None,
+    websocket=False,
+    address=(HOST, 5671),
+    endpoint_url=None,
+    tls=Tls(),
+    admin_url=None,
+    max_handlers=100,
+)
+
+
 @pytest.mark.parametrize(
     ("url", "options", "expected"),
     [
-        (f"servicebus://{HOST}", {}, ServiceBusSettings(HOST, None, False, None, 100)),
-        ("servicebus://", {"connection_string": KEYED}, ServiceBusSettings(HOST, KEYED, False, None, 100)),
+        (f"servicebus://{HOST}", {}, SETTINGS),
+        ("servicebus://", {"connection_string": KEYED}, replace(SETTINGS, connection_string=KEYED)),
         (
             f"servicebus://?connection_string={quote(EMULATOR)}&admin_url=http://127.0.0.1:5300",
             {"max_handlers": 3},
-            ServiceBusSettings("127.0.0.1", EMULATOR, False, "http://127.0.0.1:5300", 3),
+            ServiceBusSettings(
+                "127.0.0.1", EMULATOR, False, ("127.0.0.1", 5672), None, None, "http://127.0.0.1:5300", 3
+            ),
         ),
-        (f"servicebus://{HOST}?transport=websocket", {}, ServiceBusSettings(HOST, None, True, None, 100)),
+        (f"servicebus://{HOST}?transport=websocket", {}, replace(SETTINGS, websocket=True, address=(HOST, 443))),
+        (
+            f"servicebus://{HOST}?endpoint_url=sb://gateway.example:8443",
+            {"ssl_ca_certs": "/etc/ca.pem"},
+            replace(
+                SETTINGS,
+                address=("gateway.example", 8443),
+                endpoint_url="sb://gateway.example:8443",
+                tls=Tls(ca_certs="/etc/ca.pem"),
+            ),
+        ),
     ],
 )
 def test_settings(url: str, options: dict[str, Any], expected: ServiceBusSettings) -> None:
@@ -51,6 +77,10 @@ def test_settings(url: str, options: dict[str, Any], expected: ServiceBusSetting
         ("servicebus://", {"connection_string": EMULATOR.replace("127.0.0.1", "10.0.0.7")}, "connection_string"),
         ("servicebus://", {"connection_string": EMULATOR.replace("127.0.0.1", "emulator")}, "connection_string"),
         (f"servicebus://{HOST}", {"transport": "http"}, "transport"),
+        (f"servicebus://{HOST}", {"endpoint_url": "https://gateway.example:8443"}, "endpoint_url"),
+        (f"servicebus://{HOST}", {"endpoint_url": "sb://gateway.example"}, "endpoint_url"),
+        ("servicebus://", {"connection_string": EMULATOR, "endpoint_url": "sb://10.0.0.7:443"}, "endpoint_url"),
+        ("servicebus://", {"connection_string": EMULATOR, "ssl_ca_certs": "/etc/ca.pem"}, "ssl_ca_certs"),
         (f"servicebus://{HOST}", {"admin_url": "http://10.0.0.7:5300"}, "admin_url"),
         (f"servicebus://{HOST}", {"admin_url": "https://c2VjcmV0@127.0.0.1"}, "admin_url"),
         (f"servicebus://{HOST}", {"max_handlers": 2}, "max_handlers"),
