@@ -9,13 +9,14 @@ import (
 
 // A Delivery is a received message. It is leased until LeaseExpiresAt (Unix milliseconds).
 type Delivery struct {
-	Queue          string            `json:"-"`
-	AckToken       string            `json:"ack_token"`
-	LeaseExpiresAt int64             `json:"lease_expires_at"`
-	Attempts       int64             `json:"attempts"` // earlier deliveries that ended without an ack
-	Redelivered    bool              `json:"redelivered"`
-	Headers        map[string]string `json:"headers"`
-	Envelope       Envelope          `json:"envelope"`
+	Queue            string            `json:"-"`
+	AckToken         string            `json:"ack_token"`
+	LeaseExpiresAt   int64             `json:"lease_expires_at"`
+	Attempts         int64             `json:"attempts"` // earlier deliveries that ended without an ack
+	Redelivered      bool              `json:"redelivered"`
+	Headers          map[string]string `json:"headers"`
+	BrokerProperties BrokerProperties  `json:"broker_properties"` // such as SequenceNumber; empty if the broker has none
+	Envelope         Envelope          `json:"envelope"`
 }
 
 // An Envelope is the message as it lies on the queue.

@@ -20,28 +20,43 @@ const (
 
 // A Message to publish. Only Job and Data are required.
 type Message struct {
-	Job            string            // its kind, by convention a URN
-	Data           any               // its payload, which must be a JSON object
-	TraceID        string            // by convention a UUID; the gateway makes one
-	Delay          time.Duration     // deliver it no sooner
-	OrderingKey    string            // where the broker supports it
-	Headers        map[string]string // native headers, where the broker supports them
-	IdempotencyKey string            // 1 to 255 printable ASCII characters; the client makes one
-	Traceparent    string            // the W3C trace context of this request; of a batch, the first message's counts
+	Job              string            // its kind, by convention a URN
+	Data             any               // its payload, which must be a JSON object
+	TraceID          string            // by convention a UUID; the gateway makes one
+	Delay            time.Duration     // deliver it no sooner
+	OrderingKey      string            // where the broker supports it
+	Headers          map[string]string // native headers, where the broker supports them
+	BrokerProperties BrokerProperties  // where the broker supports them
+	IdempotencyKey   string            // 1 to 255 printable ASCII characters; the client makes one
+	Traceparent      string            // the W3C trace context of this request; of a batch, the first message's counts
+}
+
+// BrokerProperties by their names in the API, such as TimeToLive. A number that is received is a json.Number, which keeps
+// all digits.
+type BrokerProperties map[string]any
+
+// UnmarshalJSON reads an object.
+func (p *BrokerProperties) UnmarshalJSON(text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	return decoder.Decode((*map[string]any)(p))
 }
 
 type draft struct {
-	Job            string            `json:"job"`
-	Data           any               `json:"data"`
-	TraceID        string            `json:"trace_id,omitempty"`
-	DelaySeconds   float64           `json:"delay_seconds,omitempty"`
-	OrderingKey    string            `json:"ordering_key,omitempty"`
-	Headers        map[string]string `json:"headers,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key,omitempty"`
+	Job              string            `json:"job"`
+	Data             any               `json:"data"`
+	TraceID          string            `json:"trace_id,omitempty"`
+	DelaySeconds     float64           `json:"delay_seconds,omitempty"`
+	OrderingKey      string            `json:"ordering_key,omitempty"`
+	Headers          map[string]string `json:"headers,omitempty"`
+	BrokerProperties BrokerProperties  `json:"broker_properties,omitempty"`
+	IdempotencyKey   string            `json:"idempotency_key,omitempty"`
 }
 
 func (m Message) draft(key string) ([]byte, error) {
-	return json.Marshal(draft{m.Job, m.Data, m.TraceID, m.Delay.Seconds(), m.OrderingKey, m.Headers, key})
+	return json.Marshal(draft{
+		m.Job, m.Data, m.TraceID, m.Delay.Seconds(), m.OrderingKey, m.Headers, m.BrokerProperties, key,
+	})
 }
 
 func (m Message) header() http.Header {

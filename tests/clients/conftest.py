@@ -6,7 +6,18 @@ from collections import defaultdict
 
 import pytest
 
-COLUMNS = ("generate", "compile", "publish", "receive", "ack", "nack", "extend", "problem", "survives kill -9")
+COLUMNS = (
+    "generate",
+    "compile",
+    "publish",
+    "receive",
+    "broker properties",
+    "ack",
+    "nack",
+    "extend",
+    "problem",
+    "survives kill -9",
+)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

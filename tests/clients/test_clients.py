@@ -1,4 +1,7 @@
-"""Every client against a real gateway with a real Redis: what each does alone, and each with each other."""
+"""Every client against a real gateway: what each does alone, and each with each other.
+
+The brokers are a real Redis, and an emulator of Azure Service Bus for broker properties.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.brokers.redis.harness import RedisServer, redis_server
+from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
 from tests.clients.languages import LANGUAGES, ROOT, Language
 from tests.clients.late_gateway import late_gateway
 from tests.harness.ci import missing
@@ -95,9 +99,18 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture(scope="module")
-def gateway(redis: RedisServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def azure() -> Iterator[ServiceBusEmulator]:
+    with emulator() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    redis: RedisServer, azure: ServiceBusEmulator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     config = {
-        "brokers": {"cache": redis.url()},
+        "brokers": {"cache": redis.url(), "azure": azure.url()},
+        "queues": {"azure.*": {"broker": "azure"}},
         "default": {"broker": "cache", "frames": True, "max_attempts": 50},
     }
     process = GatewayProcess(tmp_path_factory.mktemp("gateway"), config).start()
@@ -157,6 +170,21 @@ def test_what_a_client_does(language: Language, gateway: GatewayProcess, queue: 
         stats = http.get(f"queues/{queue}").json()["stats"]
     assert (stats["depth"], stats["in_flight"], stats["dead"]) == (0, 0, 0)
     proves(request, language, "generate", "compile", "publish", "receive", "ack", "nack", "extend", "problem")
+
+
+@each_language
+def test_broker_properties_reach_the_consumer(
+    language: Language, gateway: GatewayProcess, queue: str, request: Any
+) -> None:
+    (facts,) = run(language, gateway.url, "properties", f"azure.{queue}", queue)
+    published, batch = facts.pop("published"), facts.pop("batch")
+    for name, value in {"TimeToLive": 3600, "ReplyTo": "replies", "Label": JOB, "SequenceNumber": 1}.items():
+        assert published[name] == value
+    for name, value in {"TimeToLive": 86400.5, "To": "warehouse", "Label": JOB, "SequenceNumber": 2}.items():
+        assert batch[name] == value
+    refused = {"status": 422, "code": "broker_property_unsupported"}
+    assert facts == {"refused": refused, "refused_in_batch": refused, "without": {}}
+    proves(request, language, "broker properties")
 
 
 @each_language

@@ -1,6 +1,7 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
 // Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+//        | properties QUEUE REFUSING
 
 using System;
 using System.Collections.Generic;
@@ -30,6 +31,10 @@ namespace Conformance
             else if (command == "consume")
             {
                 await ConsumeAsync(queue, double.Parse(arguments[2], CultureInfo.InvariantCulture));
+            }
+            else if (command == "properties")
+            {
+                await PropertiesAsync(queue, arguments[2]);
             }
             else
             {
@@ -171,6 +176,50 @@ namespace Conformance
             {
                 facts["not_found_or_unreachable"] = error.GetType().Name;
             }
+            Say(facts);
+        }
+
+        /// <summary>The queue takes broker properties, and the refusing one takes none.</summary>
+        private static async Task PropertiesAsync(string queue, string refusing)
+        {
+            var facts = new Dictionary<string, object?>();
+            await using var client = new BabelgateClient();
+            async Task<IReadOnlyDictionary<string, JsonElement>> Received(string name)
+            {
+                var wait = TimeSpan.FromSeconds(20);
+                var delivery = (await client.ReceiveAsync(name, 1, wait, TimeSpan.FromSeconds(30))).Single();
+                await client.AckAsync(delivery);
+                return delivery.BrokerProperties;
+            }
+
+            var single = new Message(Job, new { n = 1 })
+            {
+                BrokerProperties = new Dictionary<string, object> { ["TimeToLive"] = 3600, ["ReplyTo"] = "replies" },
+            };
+            var entry = new Message(Job, new { n = 2 })
+            {
+                BrokerProperties = new Dictionary<string, object> { ["TimeToLive"] = 86400.5, ["To"] = "warehouse" },
+            };
+            await client.PublishAsync(queue, single);
+            facts["published"] = await Received(queue);
+            var accepted = (await client.PublishBatchAsync(queue, new[] { entry })).Single();
+            if (accepted.Status != 201)
+            {
+                throw new InvalidOperationException($"{accepted.Status} {accepted.Code}: {accepted.Detail}");
+            }
+            facts["batch"] = await Received(queue);
+            try
+            {
+                await client.PublishAsync(refusing, single);
+            }
+            catch (ProblemException problem)
+            {
+                facts["refused"] = new { status = problem.Status, code = problem.Code };
+            }
+            var refused = (await client.PublishBatchAsync(refusing, new[] { entry })).Single();
+            facts["refused_in_batch"] = new { status = refused.Status, code = refused.Code };
+            await client.PublishAsync(refusing, Made(5));
+            facts["without"] = await Received(refusing);
             Say(facts);
         }
 

@@ -19,7 +19,8 @@ namespace Babelgate.Client
             bool redelivered,
             IReadOnlyDictionary<string, string> headers,
             JsonElement envelope,
-            JsonSerializerOptions? jsonOptions = null)
+            JsonSerializerOptions? jsonOptions = null,
+            IReadOnlyDictionary<string, JsonElement>? brokerProperties = null)
         {
             Queue = queue;
             AckToken = ackToken;
@@ -28,6 +29,7 @@ namespace Babelgate.Client
             Redelivered = redelivered;
             Headers = headers;
             Envelope = envelope;
+            BrokerProperties = brokerProperties ?? new Dictionary<string, JsonElement>();
             _options = jsonOptions;
         }
 
@@ -48,6 +50,9 @@ namespace Babelgate.Client
 
         /// <summary>Native headers.</summary>
         public IReadOnlyDictionary<string, string> Headers { get; }
+
+        /// <summary>By their names in the API, such as <c>SequenceNumber</c>; empty if the broker has none.</summary>
+        public IReadOnlyDictionary<string, JsonElement> BrokerProperties { get; }
 
         /// <summary>The whole message, as it is on the queue.</summary>
         public JsonElement Envelope { get; }
@@ -74,6 +79,9 @@ namespace Babelgate.Client
         internal static Delivery Of(string queue, JsonElement message, JsonSerializerOptions options)
         {
             var headers = message.GetProperty("headers").EnumerateObject();
+            var properties = message.TryGetProperty("broker_properties", out var given)
+                ? given.EnumerateObject()
+                : Enumerable.Empty<JsonProperty>();
             return new Delivery(
                 queue,
                 message.GetProperty("ack_token").GetString(),
@@ -82,7 +90,8 @@ namespace Babelgate.Client
                 message.GetProperty("redelivered").GetBoolean(),
                 headers.ToDictionary(header => header.Name, header => header.Value.GetString()),
                 message.GetProperty("envelope"),
-                options);
+                options,
+                properties.ToDictionary(property => property.Name, property => property.Value));
         }
 
         private static string? Text(JsonElement parent, string name)

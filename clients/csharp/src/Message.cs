@@ -32,6 +32,9 @@ namespace Babelgate.Client
         /// <summary>Native headers, where the broker supports them.</summary>
         public IReadOnlyDictionary<string, string>? Headers { get; set; }
 
+        /// <summary>By their names in the API, such as <c>TimeToLive</c>, where the broker supports them.</summary>
+        public IReadOnlyDictionary<string, object>? BrokerProperties { get; set; }
+
         /// <summary>1 to 255 printable ASCII characters. Default: the client makes one.</summary>
         public string? IdempotencyKey { get; set; }
 
@@ -53,6 +56,11 @@ namespace Babelgate.Client
                         writer.WriteString(header.Key, header.Value);
                     }
                     writer.WriteEndObject();
+                }
+                if (BrokerProperties != null)
+                {
+                    writer.WritePropertyName("broker_properties");
+                    JsonSerializer.Serialize(writer, BrokerProperties);
                 }
                 Json.WriteText(writer, "idempotency_key", key);
             });

@@ -1,6 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 //
-// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+// Usage: conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE | properties QUEUE REFUSING
 package main
 
 import (
@@ -54,6 +54,8 @@ func main() {
 		seconds, err := strconv.ParseFloat(more[0], 64)
 		must(err)
 		consume(queue, time.Duration(seconds*float64(time.Second)))
+	case "properties":
+		properties(queue, more[0])
 	default:
 		checks(queue)
 	}
@@ -197,5 +199,47 @@ func checks(queue string) {
 	if errors.As(err, &unreachable) {
 		found["not_found_or_unreachable"] = "UnreachableError"
 	}
+	say(found)
+}
+
+// properties: queue takes broker properties, and refusing takes none.
+func properties(queue, refusing string) {
+	ctx, client := context.Background(), babelgate.New("", babelgate.Options{})
+	received := func(name string) babelgate.BrokerProperties {
+		wait := babelgate.ReceiveOptions{Wait: 20 * time.Second, Lease: 30 * time.Second}
+		deliveries, err := client.Receive(ctx, name, wait)
+		must(err)
+		_, err = client.Ack(ctx, deliveries[0])
+		must(err)
+		return deliveries[0].BrokerProperties
+	}
+	message := func(n int, properties babelgate.BrokerProperties) babelgate.Message {
+		return babelgate.Message{Job: job, Data: facts{"n": n}, BrokerProperties: properties}
+	}
+	single := babelgate.BrokerProperties{"TimeToLive": 3600, "ReplyTo": "replies"}
+	entry := babelgate.BrokerProperties{"TimeToLive": 86400.5, "To": "warehouse"}
+	found := facts{}
+	_, err := client.Publish(ctx, queue, message(1, single))
+	must(err)
+	found["published"] = received(queue)
+	results, err := client.PublishBatch(ctx, queue, []babelgate.Message{message(2, entry)})
+	must(err)
+	must(results[0].Err())
+	found["batch"] = received(queue)
+	_, err = client.Publish(ctx, refusing, message(3, single))
+	var problem *babelgate.ProblemError
+	if errors.As(err, &problem) {
+		found["refused"] = facts{"status": problem.Status, "code": problem.Code}
+	}
+	results, err = client.PublishBatch(ctx, refusing, []babelgate.Message{message(4, entry)})
+	must(err)
+	found["refused_in_batch"] = facts{"status": results[0].Status, "code": results[0].Code}
+	_, err = client.Publish(ctx, refusing, message(5, nil))
+	must(err)
+	without := facts{}
+	for name, value := range received(refusing) {
+		without[name] = value
+	}
+	found["without"] = without
 	say(found)
 }

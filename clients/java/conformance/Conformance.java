@@ -23,6 +23,7 @@ import java.util.Map;
  * Produces, consumes and checks with the client. Prints one JSON object per line.
  *
  * <p>Usage: Conformance produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+ * | properties QUEUE REFUSING
  */
 public final class Conformance {
     private static final String JOB = "urn:babel:conformance:made";
@@ -38,6 +39,7 @@ public final class Conformance {
         switch (arguments[0]) {
             case "produce" -> produce(queue, arguments[2], Integer.parseInt(arguments[3]));
             case "consume" -> consume(queue, Duration.ofMillis((long) (Double.parseDouble(arguments[2]) * 1000)));
+            case "properties" -> properties(queue, arguments[2]);
             default -> checks(queue);
         }
     }
@@ -169,6 +171,38 @@ public final class Conformance {
             found.put("not_found_or_unreachable", unreachable.getClass().getSimpleName());
         }
         say(found);
+    }
+
+    /** {@code queue} takes broker properties, and {@code refusing} takes none. */
+    private static void properties(String queue, String refusing) throws Exception {
+        Client client = Client.create();
+        Map<String, Object> found = new LinkedHashMap<>();
+        Message plain = Message.of(JOB, Map.of("n", 1));
+        Message single = plain.brokerProperties(Map.of("TimeToLive", 3600, "ReplyTo", "replies"));
+        List<Message> batch = List.of(plain.brokerProperties(Map.of("TimeToLive", 86400.5, "To", "warehouse")));
+        client.publish(queue, single);
+        found.put("published", received(client, queue));
+        EntryResult accepted = client.publishBatch(queue, batch).get(0);
+        if (accepted.getStatus() >= 300) {
+            throw new IllegalStateException(accepted.getCode() + ": " + accepted.getDetail());
+        }
+        found.put("batch", received(client, queue));
+        try {
+            client.publish(refusing, single);
+        } catch (ProblemException problem) {
+            found.put("refused", facts("status", problem.status(), "code", problem.code()));
+        }
+        EntryResult refused = client.publishBatch(refusing, batch).get(0);
+        found.put("refused_in_batch", facts("status", refused.getStatus(), "code", refused.getCode()));
+        client.publish(refusing, plain);
+        found.put("without", received(client, refusing));
+        say(found);
+    }
+
+    private static Map<String, JsonNode> received(Client client, String queue) {
+        Delivery delivery = one(client, queue, HALF_A_MINUTE);
+        client.ack(delivery);
+        return delivery.brokerProperties();
     }
 
     private static Delivery one(Client client, String queue, Duration lease) {

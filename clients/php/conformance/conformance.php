@@ -2,6 +2,7 @@
 
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 // Usage: conformance.php produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+//        | properties QUEUE REFUSING
 
 declare(strict_types=1);
 
@@ -149,9 +150,37 @@ function checks(string $queue): void
     ]);
 }
 
+/** `queue` takes broker properties, and `refusing` takes none. */
+function properties(string $queue, string $refusing): void
+{
+    $client = new Client();
+    $received = static function (string $name) use ($client): object {
+        [$delivery] = $client->receive($name, waitSeconds: 20, leaseSeconds: 30);
+        $client->ack($delivery);
+        return (object) $delivery->brokerProperties;
+    };
+    $single = ['TimeToLive' => 3600, 'ReplyTo' => 'replies'];
+    $batch = [new Message(JOB, ['n' => 2], brokerProperties: ['TimeToLive' => 86400.5, 'To' => 'warehouse'])];
+    $client->publish($queue, JOB, ['n' => 1], brokerProperties: $single);
+    $facts = ['published' => $received($queue)];
+    [$accepted] = $client->publishBatch($queue, $batch);
+    if ($accepted->getStatus() !== 201) {
+        throw new LogicException((string) $accepted);
+    }
+    $facts['batch'] = $received($queue);
+    $refused = fn () => $client->publish($refusing, JOB, ['n' => 3], brokerProperties: $single);
+    $problem = caught($refused, ProblemException::class);
+    $facts['refused'] = ['status' => $problem->status, 'code' => $problem->problemCode];
+    [$result] = $client->publishBatch($refusing, $batch);
+    $facts['refused_in_batch'] = ['status' => $result->getStatus(), 'code' => $result->getCode()];
+    $client->publish($refusing, JOB, ['n' => 5]);
+    say($facts + ['without' => $received($refusing)]);
+}
+
 [, $command, $queue] = $argv;
 match ($command) {
     'produce' => produce($queue, $argv[3], (int) $argv[4]),
     'consume' => consume($queue, (float) $argv[3]),
     'checks' => checks($queue),
+    'properties' => properties($queue, $argv[3]),
 };

@@ -48,6 +48,7 @@ final class Client
      *
      * @param array<string, mixed>|object $data
      * @param ?array<string, string> $headers
+     * @param ?array<string, mixed> $brokerProperties
      * @param ?string $traceparent the W3C trace context of the caller
      */
     public function publish(
@@ -58,10 +59,20 @@ final class Client
         ?float $delaySeconds = null,
         ?string $orderingKey = null,
         ?array $headers = null,
+        ?array $brokerProperties = null,
         ?string $idempotencyKey = null,
         ?string $traceparent = null,
     ): Receipt {
-        $message = new Message($job, $data, $traceId, $delaySeconds, $orderingKey, $headers, $idempotencyKey);
+        $message = new Message(
+            $job,
+            $data,
+            $traceId,
+            $delaySeconds,
+            $orderingKey,
+            $headers,
+            $brokerProperties,
+            $idempotencyKey,
+        );
         $key = $idempotencyKey ?? (isset($this->withoutKeys[$queue]) ? null : Call::newKey());
         try {
             $answer = $this->call(Call::publish($queue, $message, $key, $traceparent));

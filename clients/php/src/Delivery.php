@@ -13,6 +13,8 @@ final class Delivery
      * @param int $attempts earlier deliveries that ended without an ack
      * @param array<string, string> $headers
      * @param array<string, mixed> $envelope the whole message
+     * @param array<string, mixed> $brokerProperties by their names in the API, such as `SequenceNumber`; empty if the
+     *     broker has none
      */
     public function __construct(
         public readonly string $queue,
@@ -22,6 +24,7 @@ final class Delivery
         public readonly bool $redelivered,
         public readonly array $headers,
         public readonly array $envelope,
+        public readonly array $brokerProperties = [],
     ) {
     }
 
@@ -39,6 +42,7 @@ final class Delivery
             $received['redelivered'],
             $received['headers'],
             $received['envelope'],
+            $received['broker_properties'] ?? [],
         );
     }
 

@@ -14,6 +14,8 @@ final class Message
      * @param ?float $delaySeconds seconds until the message can be received
      * @param ?string $orderingKey where the broker supports it
      * @param ?array<string, string> $headers native headers, where the broker supports them
+     * @param ?array<string, mixed> $brokerProperties by their names in the API, such as `TimeToLive`, where the broker
+     *     supports them
      * @param ?string $idempotencyKey 1 to 255 printable ASCII characters; the client makes one
      */
     public function __construct(
@@ -23,6 +25,7 @@ final class Message
         public readonly ?float $delaySeconds = null,
         public readonly ?string $orderingKey = null,
         public readonly ?array $headers = null,
+        public readonly ?array $brokerProperties = null,
         public readonly ?string $idempotencyKey = null,
     ) {
         if (is_array($data) && $data !== [] && array_is_list($data)) {
@@ -46,6 +49,7 @@ final class Message
             'delay_seconds' => $this->delaySeconds,
             'ordering_key' => $this->orderingKey,
             'headers' => $this->headers === null ? null : (object) $this->headers,
+            'broker_properties' => $this->brokerProperties === null ? null : (object) $this->brokerProperties,
             'idempotency_key' => $key,
         ];
         return Call::json(array_filter($members, fn (mixed $value): bool => $value !== null));

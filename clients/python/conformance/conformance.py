@@ -1,6 +1,7 @@
 """Produces, consumes and checks with the client. Prints one JSON object per line.
 
 Usage: conformance.py produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+       | properties QUEUE REFUSING
 """
 
 from __future__ import annotations
@@ -114,11 +115,40 @@ def checks(queue: str) -> None:
     say(**facts)
 
 
+def properties(queue: str, refusing: str) -> None:
+    """``queue`` takes broker properties, and ``refusing`` takes none."""
+    facts: dict[str, Any] = {}
+    single, entry = {"TimeToLive": 3600, "ReplyTo": "replies"}, {"TimeToLive": 86400.5, "To": "warehouse"}
+    with Client() as client:
+
+        def received(name: str) -> dict[str, Any]:
+            (delivery,) = client.receive(name, wait_seconds=20, lease_seconds=30)
+            client.ack(delivery)
+            return dict(delivery.broker_properties)
+
+        client.publish(queue, JOB, {"n": 1}, broker_properties=single)
+        facts["published"] = received(queue)
+        (result,) = client.publish_batch(queue, [Message(JOB, {"n": 2}, broker_properties=entry)])
+        assert result.status == 201, result
+        facts["batch"] = received(queue)
+        try:
+            client.publish(refusing, JOB, {"n": 3}, broker_properties=single)
+        except ProblemError as problem:
+            facts["refused"] = {"status": problem.status, "code": problem.code}
+        (result,) = client.publish_batch(refusing, [Message(JOB, {"n": 4}, broker_properties=entry)])
+        facts["refused_in_batch"] = {"status": result.status, "code": result.code}
+        client.publish(refusing, JOB, {"n": 5})
+        facts["without"] = received(refusing)
+    say(**facts)
+
+
 if __name__ == "__main__":
     command, queue, *more = sys.argv[1:]
     if command == "produce":
         produce(queue, more[0], int(more[1]))
     elif command == "consume":
         consume(queue, float(more[0]))
+    elif command == "properties":
+        properties(queue, more[0])
     else:
         checks(queue)

@@ -1,5 +1,6 @@
 // Produces, consumes and checks with the client. Prints one JSON object per line.
 // Usage: conformance.js produce QUEUE PRODUCER COUNT | consume QUEUE LEASE_SECONDS | checks QUEUE
+//        | properties QUEUE REFUSING
 import { createServer, type AddressInfo } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client, Delivery, LeaseLostError, ProblemError, Reject, UnreachableError } from "babelgate-client";
@@ -91,6 +92,32 @@ async function checks(queue: string): Promise<void> {
   });
 }
 
+/** `queue` takes broker properties, and `refusing` takes none. */
+async function properties(queue: string, refusing: string): Promise<void> {
+  const single = { TimeToLive: 3600, ReplyTo: "replies" };
+  const entry = { job: JOB, data: { n: 2 }, brokerProperties: { TimeToLive: 86400.5, To: "warehouse" } };
+  async function received(name: string): Promise<object> {
+    const [delivery] = await client.receive(name, { waitSeconds: 20, leaseSeconds: 30 });
+    await client.ack(delivery!);
+    return delivery!.brokerProperties;
+  }
+  await client.publish(queue, JOB, { n: 1 }, { brokerProperties: single });
+  const published = await received(queue);
+  const [accepted] = await client.publishBatch(queue, [entry]);
+  if (accepted!.status !== 201) throw new Error(`${accepted!.status}`);
+  const batch = await received(queue);
+  const problem = await caught(client.publish(refusing, JOB, { n: 3 }, { brokerProperties: single }), ProblemError);
+  const [result] = await client.publishBatch(refusing, [entry]);
+  await client.publish(refusing, JOB, { n: 5 });
+  say({
+    published,
+    batch,
+    refused: { status: problem.status, code: problem.code },
+    refused_in_batch: { status: result!.status, code: result!.code },
+    without: await received(refusing),
+  });
+}
+
 async function caught<E>(call: Promise<unknown>, kind: new (...args: any[]) => E): Promise<E> {
   const error = await call.then(() => undefined, (error: unknown) => error);
   if (!(error instanceof kind)) throw new Error(`not a ${kind.name}`, { cause: error });
@@ -108,4 +135,5 @@ async function closedPort(): Promise<number> {
 const [command, queue = "", ...more] = process.argv.slice(2);
 if (command === "produce") await produce(queue, more[0]!, Number(more[1]));
 else if (command === "consume") await consume(queue, Number(more[0]));
+else if (command === "properties") await properties(queue, more[0]!);
 else await checks(queue);

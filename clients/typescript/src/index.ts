@@ -5,6 +5,7 @@ export { Consumer, type ConsumerOptions, type Handler } from "./consumer.js";
 export { BabelgateError, LeaseLostError, ProblemError, Reject, Retry, UnreachableError } from "./errors.js";
 export { Delivery } from "./messages.js";
 export type {
+  BrokerProperties,
   Data,
   Defect,
   EntryResult,
@@ -12,6 +13,7 @@ export type {
   Message,
   MessageOptions,
   Receipt,
+  ReceivedBrokerProperties,
   SettleOutcome,
   SettleResult,
 } from "./messages.js";

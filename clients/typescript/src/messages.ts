@@ -21,6 +21,10 @@ export interface SettleOutcome {
 export type Defect = Camel<Schemas["Defect"]>;
 /** The whole message as the gateway hands it out. */
 export type Envelope = Schemas["ReceivedEnvelope"];
+/** [Broker properties](https://learn.microsoft.com/rest/api/servicebus/message-headers-and-properties) to publish. */
+export type BrokerProperties = Schemas["BrokerProperties"];
+/** Broker properties of a delivery. A `SequenceNumber` beyond 2^53 loses digits in JavaScript. */
+export type ReceivedBrokerProperties = Schemas["ReceivedBrokerProperties"];
 /** Data of a message: a JSON object. An integer beyond 2^53 loses digits in JavaScript; send it as a string. */
 export type Data = Record<string, unknown>;
 
@@ -34,6 +38,8 @@ export interface MessageOptions {
   orderingKey?: string;
   /** Native headers, where the broker supports them. */
   headers?: Record<string, string>;
+  /** By their names in the API, such as `TimeToLive`, where the broker supports them. */
+  brokerProperties?: BrokerProperties;
   /** 1 to 255 printable ASCII characters; the client makes one. */
   idempotencyKey?: string;
 }
@@ -53,6 +59,8 @@ export class Delivery {
   readonly attempts: number;
   readonly redelivered: boolean;
   readonly headers: Readonly<Record<string, string>>;
+  /** Such as `SequenceNumber`; empty if the broker has none. */
+  readonly brokerProperties: Readonly<ReceivedBrokerProperties>;
   readonly envelope: Envelope;
 
   constructor(queue: string, received: Schemas["ReceivedMessage"]) {
@@ -62,6 +70,7 @@ export class Delivery {
     this.attempts = received.attempts;
     this.redelivered = received.redelivered;
     this.headers = received.headers;
+    this.brokerProperties = received.broker_properties ?? {};
     this.envelope = received.envelope;
   }
 
@@ -105,6 +114,7 @@ export function draft(message: Message, key: string | undefined): string {
     delay_seconds: message.delaySeconds,
     ordering_key: message.orderingKey,
     headers: message.headers,
+    broker_properties: message.brokerProperties,
     idempotency_key: key,
   });
 }

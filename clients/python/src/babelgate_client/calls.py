@@ -117,6 +117,7 @@ def deliveries(queue: str, answer: dict[str, Any]) -> list[Delivery]:
             each["redelivered"],
             each["headers"],
             each["envelope"],
+            each.get("broker_properties", {}),
         )
         for each in answer["messages"]
     ]

@@ -95,6 +95,7 @@ class Client(_Settings):
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        broker_properties: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Receipt:
@@ -103,7 +104,7 @@ class Client(_Settings):
         A failed call is repeated with the same idempotency key, so the message is written once. On a queue that keeps
         no keys, it is repeated only if nothing was written.
         """
-        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, idempotency_key)
+        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key)
         key = self._key(queue, message)
         try:
             answer = self._call(calls.publish(queue, message, key, traceparent))
@@ -217,11 +218,12 @@ class AsyncClient(_Settings):
         delay_seconds: float | None = None,
         ordering_key: str | None = None,
         headers: Mapping[str, str] | None = None,
+        broker_properties: Mapping[str, Any] | None = None,
         idempotency_key: str | None = None,
         traceparent: str | None = None,
     ) -> Receipt:
         """As :meth:`Client.publish`."""
-        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, idempotency_key)
+        message = Message(job, data, trace_id, delay_seconds, ordering_key, headers, broker_properties, idempotency_key)
         key = self._key(queue, message)
         try:
             answer = await self._call(calls.publish(queue, message, key, traceparent))

@@ -13,8 +13,9 @@ class Message:
     """A message to publish.
 
     ``job``: its kind, by convention a URN. ``data``: its payload, a JSON object. ``trace_id``: by convention a UUID;
-    the gateway makes one. ``ordering_key`` and ``headers``: where the broker supports them. ``idempotency_key``: 1 to
-    255 printable ASCII characters; the client makes one.
+    the gateway makes one. ``ordering_key`` and ``headers``: where the broker supports them. ``broker_properties``: by
+    their names in the API, such as ``TimeToLive``, where the broker supports them. ``idempotency_key``: 1 to 255
+    printable ASCII characters; the client makes one.
     """
 
     job: str
@@ -23,6 +24,7 @@ class Message:
     delay_seconds: float | None = None
     ordering_key: str | None = None
     headers: Mapping[str, str] | None = None
+    broker_properties: Mapping[str, Any] | None = None
     idempotency_key: str | None = None
 
     def draft(self, key: str | None) -> bytes:
@@ -34,6 +36,7 @@ class Message:
             "delay_seconds": self.delay_seconds,
             "ordering_key": self.ordering_key,
             "headers": self.headers,
+            "broker_properties": self.broker_properties,
             "idempotency_key": key,
         }
         sent = {name: value for name, value in members.items() if value is not None}
@@ -45,7 +48,8 @@ class Delivery:
     """A received message, leased until ``lease_expires_at`` (Unix milliseconds).
 
     ``attempts``: earlier deliveries that ended without an ack. ``envelope``: the whole message, of which ``job``,
-    ``trace_id``, ``data`` and ``id`` are parts.
+    ``trace_id``, ``data`` and ``id`` are parts. ``broker_properties``: by their names in the API, such as
+    ``SequenceNumber``; empty if the broker has none.
     """
 
     queue: str
@@ -55,6 +59,7 @@ class Delivery:
     redelivered: bool
     headers: Mapping[str, str]
     envelope: Mapping[str, Any]
+    broker_properties: Mapping[str, Any] = field(default_factory=dict)
     _lost: list[bool] = field(default_factory=list, repr=False, compare=False)
 
     @property

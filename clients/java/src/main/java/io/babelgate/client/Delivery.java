@@ -13,6 +13,7 @@ public final class Delivery {
     private final long attempts;
     private final boolean redelivered;
     private final Map<String, String> headers = new TreeMap<>();
+    private final Map<String, JsonNode> brokerProperties = new TreeMap<>();
     private final JsonNode envelope;
     private volatile boolean leaseLost;
 
@@ -23,6 +24,9 @@ public final class Delivery {
         this.attempts = received.path("attempts").asLong();
         this.redelivered = received.path("redelivered").asBoolean();
         this.envelope = received.path("envelope");
+        received.path("broker_properties")
+                .properties()
+                .forEach(each -> brokerProperties.put(each.getKey(), each.getValue()));
         received.path("headers").properties().forEach(each -> headers.put(each.getKey(), each.getValue().asText()));
     }
 
@@ -59,6 +63,11 @@ public final class Delivery {
     /** Native headers. */
     public Map<String, String> headers() {
         return Map.copyOf(headers);
+    }
+
+    /** By their names in the API, such as {@code SequenceNumber}; empty if the broker has none. */
+    public Map<String, JsonNode> brokerProperties() {
+        return Map.copyOf(brokerProperties);
     }
 
     /** The W3C trace context to continue; null if there is none. */

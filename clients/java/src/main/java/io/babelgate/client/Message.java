@@ -55,6 +55,11 @@ public final class Message {
         return with(draft.deepCopy().set("headers", Json.tree(headers)));
     }
 
+    /** By their names in the API, such as {@code TimeToLive}, where the broker supports them. */
+    public Message brokerProperties(Map<String, ?> brokerProperties) {
+        return with(draft.deepCopy().set("broker_properties", Json.tree(brokerProperties)));
+    }
+
     /** 1 to 255 printable ASCII characters. A message with the same key is written once. Default: the client makes one. */
     public Message idempotencyKey(String idempotencyKey) {
         if (!idempotencyKey.matches("[ -~]{1,255}")) {
