@@ -14,6 +14,7 @@ import yaml
 
 from app.config import settings
 from app.errors import ConfigError
+from tests.harness import compose
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -96,6 +97,11 @@ def test_a_service_is_published_on_loopback_only(name: str) -> None:
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports)
 
 
+@pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" not in service])
+def test_an_image_of_another_house_has_a_version(name: str) -> None:
+    assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", SERVICES[name]["image"])
+
+
 @pytest.mark.parametrize("name", OURS)
 def test_a_service_is_confined(name: str) -> None:
     service = SERVICES[name]
@@ -124,6 +130,23 @@ def test_microsoft_s_emulator_is_asked_for_and_has_the_queues_of_dead_letters() 
     assert {f"{name}.dlq" for name in queues if not name.endswith(".dlq")} <= queues
 
 
+def test_docker_compose_reads_the_file() -> None:
+    assert set(compose.services("docker-compose.yml")) == set(SERVICES)
+
+
+def test_microsoft_s_emulator_is_on_the_loopback_of_the_gateway() -> None:
+    """Its connections have no TLS, so that the gateway refuses it at any other address."""
+    alone = compose.services("docker-compose.yml")
+    together = compose.services("docker-compose.yml", "docker/servicebus.yml")
+    assert set(together) == set(alone)
+    assert together["servicebus"]["network_mode"] == "service:gateway"
+    assert not {"ports", "networks"} & set(together["servicebus"]), "Docker refuses them beside the network of another"
+    changed = {name: service for name, service in together.items() if service != alone[name]}
+    assert set(changed) == {"gateway", "servicebus"}
+    assert {key for key, value in together["gateway"].items() if value != alone["gateway"][key]} == {"environment"}
+    assert alone["gateway"]["environment"].items() < together["gateway"]["environment"].items()
+
+
 def test_redis_keeps_what_it_confirmed() -> None:
     command = SERVICES["redis"]["command"]
     assert command[command.index("--appendonly") + 1] == "yes"
@@ -143,7 +166,12 @@ def test_the_gateway_uses_the_brokers_beside_it() -> None:
     """The service's environment is a whole configuration, and each broker's host is a service."""
     loaded = settings.load(None, SERVICES["gateway"]["environment"])
     assert loaded.auth == "none"
-    hosts = {name: httpx.URL(broker.url).host for name, broker in loaded.brokers.items()}
-    assert hosts == {"redis": "redis", "rabbit": "rabbitmq"}
+    urls = {name: (broker.model_extra or {}).get("endpoint_url", broker.url) for name, broker in loaded.brokers.items()}
+    assert {name: httpx.URL(url).host for name, url in urls.items()} == {
+        "redis": "redis",
+        "rabbit": "rabbitmq",
+        "sqs": "sqs",
+    }
     assert loaded.default is not None
-    assert (loaded.default.broker, loaded.queues["rabbit.*"].broker) == ("redis", "rabbit")
+    assert loaded.default.broker == "redis"
+    assert {name: route.broker for name, route in loaded.queues.items()} == {"rabbit.*": "rabbit", "sqs-*": "sqs"}
