@@ -98,7 +98,7 @@ def test_a_service_is_published_on_loopback_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" not in service])
-def test_an_image_of_another_house_has_a_version(name: str) -> None:
+def test_an_image_that_is_not_built_here_has_a_version(name: str) -> None:
     assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", SERVICES[name]["image"])
 
 

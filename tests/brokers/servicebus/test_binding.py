@@ -508,9 +508,9 @@ class TestSessions:
         caplog: pytest.LogCaptureFixture,
     ) -> None:
         emulator.queue(target.name, lock_seconds=20)
+        emulator.fault("throttle", target.name, operation="management", times=1)
         await one.publish(target, [outgoing(ordering_key="s")])
         (delivery,) = await one.reserve(target, 1, 20, 60)
-        emulator.fault("throttle", target.name, operation="management", times=1)
         await eventually(lambda: "renew-session-lock" in emulator.entity(target.name)["counters"])
         assert caplog.text.count("the lock of a session was not renewed") == 1
         assert await one.ack(target, [delivery.handle]) == [None]
