@@ -43,7 +43,7 @@ test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
 # Most tests wait for leases, delays and servers, so that six at a time are no burden to two cores. ARGS=-n0: one by one.
 test: test-deps
-	$(BIN)/pytest $(PARALLEL) $(ARGS)
+	$(BIN)/pytest $(PARALLEL) --deselect tests/clients $(ARGS)
 
 test-fast: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server

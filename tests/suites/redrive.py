@@ -56,7 +56,7 @@ async def numbers(process: Process) -> list[int]:
 
 
 async def dead_numbers(process: Process) -> list[int]:
-    return [number(letter) for letter in await process.dead()]
+    return process.in_order(number(letter) for letter in await process.dead())
 
 
 def number(letter: DeadLetter) -> int:
