@@ -28,6 +28,12 @@ class Budget(NamedTuple):
     seconds: float
 
 
+_GATHERING = 0.1
+"""The part of the duration of a batch for which the next one waits for more calls."""
+
+_GATHERING_SECONDS = 0.001, 0.02
+"""The bounds of that wait. Timers are no finer, and callers that are back later are not those of the last batch."""
+
 _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
 """The item, the future of its result, and the loop time at which it was submitted."""
 
@@ -35,8 +41,10 @@ _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
 class Batcher(Generic[Item, Result]):
     """Merges calls into batches. One batch is in flight at a time; calls that arrive meanwhile form the next batch.
 
-    An idle batcher flushes in the same turn of the event loop, so a single call does not wait. The time budget of a
-    call runs from ``submit`` to its result and includes the wait for earlier batches.
+    An idle batcher flushes in the same turn of the event loop, so a single call does not wait. Where the last batch has
+    just ended, the next one waits for as many calls, for at most a tenth of the last one's duration and 20 ms: the
+    callers of a batch come back one by one, and would fall apart into small batches. The time budget of a call runs from ``submit``
+    to its result and includes the wait for earlier batches.
     """
 
     def __init__(
@@ -57,6 +65,9 @@ class Batcher(Generic[Item, Result]):
         self._max_wait_seconds = max_wait_seconds
         self._batch_seconds = 0.0
         self._began = 0.0
+        self._ended = 0.0
+        self._last_count = 0
+        self._gathering: asyncio.Future[None] | None = None
         self._budget = budget
         self._pending: list[_Call[Item, Result]] = []
         self._in_flight: list[_Call[Item, Result]] = []
@@ -95,6 +106,8 @@ class Batcher(Generic[Item, Result]):
         if self._task is None:
             self._began = now
             self._task = loop.create_task(self._run())
+        elif self._gathering is not None and len(self._pending) >= self._last_count and not self._gathering.done():
+            self._gathering.set_result(None)
         return future
 
     async def idle(self) -> None:
@@ -106,6 +119,10 @@ class Batcher(Generic[Item, Result]):
         clock = asyncio.get_running_loop().time
         try:
             while self._pending:
+                await self._gather()
+                if not self._pending:
+                    # Its calls were past their budget.
+                    break
                 self._began = clock()
                 count = self._fitting()
                 batch = self._in_flight = self._pending[:count]
@@ -120,13 +137,26 @@ class Batcher(Generic[Item, Result]):
                 except Exception as error:
                     _fail([future for _, future, _ in batch], error)
                     continue
-                self._batch_seconds = clock() - self._began
+                self._ended = clock()
+                self._batch_seconds = self._ended - self._began
+                self._last_count = count
                 for (_, future, _), result in zip(batch, results, strict=True):
                     if not future.done():
                         future.set_result(result)
         finally:
             self._task = None
             self._in_flight = []
+
+    async def _gather(self) -> None:
+        """Wait a moment for as many calls as the last batch had."""
+        loop = asyncio.get_running_loop()
+        least, most = _GATHERING_SECONDS
+        left = self._ended + min(self._batch_seconds * _GATHERING, most) - loop.time()
+        if left < least or len(self._pending) >= self._last_count:
+            return
+        self._gathering = loop.create_future()
+        await asyncio.wait((self._gathering,), timeout=left)
+        self._gathering = None
 
     def _expire(self) -> None:
         """End the calls past their budget. Of a call that is not in a batch yet nothing was written."""

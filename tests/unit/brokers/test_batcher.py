@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from app.brokers import batcher
 from app.brokers.batcher import BATCH_BYTES, Batcher, Budget
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
 
@@ -64,6 +65,51 @@ async def test_a_lone_call_starts_in_the_same_turn() -> None:
     assert flusher.batches == [[1]]
     flusher.gate.set()
     assert await future == 2
+
+
+async def crowded(flusher: Flusher, coalescer: Batcher[int, int]) -> None:
+    """A batch of three calls that takes 0.05 s."""
+    flusher.gate.clear()
+    three = [coalescer.submit(n) for n in (1, 2, 3)]
+    await asyncio.sleep(0.05)
+    flusher.gate.set()
+    await asyncio.gather(*three)
+    flusher.batches.clear()
+
+
+async def test_the_callers_of_a_batch_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    monkeypatch.setattr(batcher, "_GATHERING_SECONDS", (0.001, 1e6))
+    flusher = Flusher()
+    coalescer = Batcher(flusher, 100)
+    await crowded(flusher, coalescer)
+    futures = []
+    for n in (4, 5, 6):
+        assert flusher.batches == []
+        futures.append(coalescer.submit(n))
+        await asyncio.sleep(0.01)
+    assert await asyncio.gather(*futures) == [8, 10, 12]
+    assert flusher.batches == [[4, 5, 6]]
+
+
+async def test_a_call_does_not_wait_for_long_for_those_of_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    flusher = Flusher()
+    coalescer = Batcher(flusher, 100)
+    await crowded(flusher, coalescer)
+    assert await coalescer.submit(4) == 8
+    assert flusher.batches == [[4]]
+
+
+async def test_a_call_that_waits_for_others_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher, "_GATHERING", 1e6)
+    monkeypatch.setattr(batcher, "_GATHERING_SECONDS", (0.001, 2.0))
+    flusher = Flusher()
+    coalescer = Batcher(flusher, 100, budget=Budget("redis", 0.1))
+    await crowded(flusher, coalescer)
+    assert isinstance(await coalescer.submit(4), BrokerUnavailable)
+    await coalescer.idle()
+    assert flusher.batches == []
 
 
 async def test_a_batch_has_its_limit() -> None:
