@@ -43,8 +43,8 @@ class Batcher(Generic[Item, Result]):
 
     An idle batcher flushes in the same turn of the event loop, so a single call does not wait. Where the last batch has
     just ended, the next one waits for as many calls, for at most a tenth of the last one's duration and 20 ms: the
-    callers of a batch come back one by one, and would fall apart into small batches. The time budget of a call runs from ``submit``
-    to its result and includes the wait for earlier batches.
+    callers of a batch come back one by one, and would fall apart into small batches. The time budget of a call runs
+    from ``submit`` to its result and includes the wait for earlier batches.
     """
 
     def __init__(
