@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal
+
+import httpx
 
 from tests.harness.ledger import Handed, Ledger, Verb
 from tests.harness.traffic import Client
@@ -49,7 +52,8 @@ class Crowd:
         self._over = False
 
     async def run(self, publishers: int = 6, receivers: int = 6, settlers: int = 6) -> None:
-        """Run until :meth:`calm` was called, all is settled and no delivery came for longer than a lease.
+        """Run until :meth:`calm` was called, all is settled, no delivery came for longer than a lease, and the queue is
+        empty; for that it waits no longer than for progress.
 
         If the ledger has found a wrong, only finish the calls in progress.
         """
@@ -58,7 +62,7 @@ class Crowd:
             settling = [self._group.create_task(self._settle()) for _ in range(settlers)]
             await asyncio.gather(*(self._publish() for _ in range(publishers)))
             await _until(lambda: not self._slow)
-            await _until(lambda: bool(self.ledger.wrongs) or self._is_quiet())
+            await self._end()
             self._over = True
             await asyncio.gather(*receiving)
             await self._pool.join()
@@ -82,6 +86,22 @@ class Crowd:
     def calm(self) -> None:
         """Stop publishing, and ack every further delivery."""
         self._calm = True
+
+    async def _end(self) -> None:
+        patience = math.inf
+        while not self.ledger.wrongs and self.ledger.now() < patience:
+            if self._is_quiet():
+                if await self._is_empty():
+                    return
+                # A busy machine is late to show a message again.
+                patience = min(patience, self.ledger.now() + _PROGRESS_SECONDS)
+            await asyncio.sleep(_PAUSE)
+
+    async def _is_empty(self) -> bool:
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as client:
+            answer = await client.get(self._urls[0] + self._path.removesuffix("/messages"))
+        stats = answer.raise_for_status().json()["stats"]
+        return not any(stats[name] for name in ("depth", "in_flight", "delayed"))
 
     def _is_quiet(self) -> bool:
         return self.ledger.now() - self.ledger.last_delivery > self._lease + self._spare + 1.5

@@ -177,8 +177,8 @@ def check_env(environ: Mapping[str, str] = os.environ) -> None:
 def _place(system: str, url: str) -> Mapping[str, str | int]:
     parts = urlsplit(url)
     place: dict[str, str | int] = {"messaging.system": system}
-    # An embedded broker is a file without an address.
-    if system != "sqlite" and parts.hostname:
+    # An embedded broker is a file without an address, and Amazon's URL names a region.
+    if system not in ("sqlite", "aws_sqs") and parts.hostname:
         place["server.address"] = parts.hostname
         if parts.port:
             place["server.port"] = parts.port

@@ -77,7 +77,7 @@ def moto_server() -> Iterator[MotoServer]:
 class _OneByOne:
     """moto's application, one request at a time: moto loses messages of requests that run in parallel.
 
-    A long poll is repeated short polls, so that it stands in nobody's way.
+    A long poll is repeated short polls, so that it stands in nobody's way. Its pauses are longer than these.
     """
 
     def __init__(self) -> None:
@@ -92,11 +92,13 @@ class _OneByOne:
             until = time.monotonic() + parameters.get("WaitTimeSeconds", 0)
             body = json.dumps(parameters | {"WaitTimeSeconds": 0}).encode()
         while True:
+            began = time.monotonic()
             head, parts = self._answer(environ, body)
-            if b'"Messages"' in b"".join(parts) or time.monotonic() >= until:
+            now = time.monotonic()
+            if b'"Messages"' in b"".join(parts) or now >= until:
                 start_response(*head)
                 return parts
-            time.sleep(0.02)
+            time.sleep(min(max(0.02, 4 * (now - began)), until - now, 0.5))
 
     def _answer(self, environ: dict[str, Any], body: bytes) -> tuple[tuple[Any, ...], list[bytes]]:
         heads: list[tuple[Any, ...]] = []
