@@ -50,7 +50,7 @@ class TestSettle:
         process = await world.process()
         size = process.capabilities.max_batch + 1
         await process.publish_all([{}] * size)
-        assert await process.ack(*await process.take(size)) == [None] * size
+        assert await process.ack(*await process.take(size, 600)) == [None] * size
         assert await process.is_empty()
 
     async def test_an_ack_of_a_few_leaves_the_rest(self, world: World) -> None:
