@@ -12,11 +12,14 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from io import BytesIO
 from threading import Lock, Thread
 from typing import Any
 
+from moto.core.utils import unix_time_millis
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
+from moto.sqs import models
 from werkzeug.serving import make_server
 
 from tests.brokers.sqs.elasticmq import SqsServer, answers
@@ -108,7 +111,13 @@ class _OneByOne:
         return heads[0], parts
 
 
+def _now_ms(moment: datetime | None = None) -> float:
+    """moto's clock, without the dates that it makes for each look: a receive asks it thousands of times."""
+    return time.time() * 1000 if moment is None else unix_time_millis(moment)
+
+
 def _serve(port: int) -> None:
+    vars(models)["unix_time_millis"] = _now_ms
     application = _OneByOne()
     server: Any = None
     for line in sys.stdin:
