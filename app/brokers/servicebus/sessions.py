@@ -84,10 +84,8 @@ class QueueSessions:
                 left = until - clock()
                 if wait_seconds > 0 and left <= 0:
                     return ()
-                if not await self._accepted(left):
-                    if wait_seconds <= 0:
-                        return ()
-                    continue
+                if not await self._accepted(left) and wait_seconds <= 0:
+                    return ()
         finally:
             self._waiting -= 1
 
