@@ -1,8 +1,13 @@
 FROM python:3.11-slim-bookworm AS build
 WORKDIR /src
 RUN python3 -m venv /opt/babelgate
-COPY requirements.txt requirements-build.txt ./
-RUN /opt/babelgate/bin/pip install --no-cache-dir --require-hashes -r requirements.txt -r requirements-build.txt
+# The client of Artemis is built by a C compiler, which is in this stage only.
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
+COPY requirements.txt requirements-artemis.txt requirements-build.txt ./
+RUN /opt/babelgate/bin/pip install --no-cache-dir --require-hashes \
+    -r requirements.txt -r requirements-artemis.txt -r requirements-build.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
 RUN /opt/babelgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \

@@ -67,7 +67,10 @@ test-deps: .venv/installed-dev
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
+	$(BIN)/python -m tests.brokers.artemis.server
+	$(BIN)/python -m tests.brokers.kafka.server
 	$(BIN)/python -m tests.brokers.sqs.elasticmq
+	$(BIN)/python -m tests.brokers.pulsar.server
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.openapi_generator
@@ -114,10 +117,12 @@ openapi: .venv/installed
 docs: .venv/installed openapi
 	$(BIN)/python -m tests.harness.generated_docs
 
-# The lock files hold versions and hashes, and name no registry.
+# The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
+# a C compiler, which a gateway without Artemis does not need.
 lock:
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra otlp --extra journal -o requirements.txt
-	$(LOCK) pyproject.toml --extra dev -c requirements.txt -o requirements-dev.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra otlp --extra journal -o requirements.txt
+	$(LOCK) pyproject.toml --extra artemis -c requirements.txt -o requirements-artemis.txt
+	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
 

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
+from app.brokers.capabilities import BrokerCapabilities
 from app.errors import BabelgateError
 
 Outcome = BabelgateError | None
@@ -104,6 +105,8 @@ class Delivery(Struct, frozen=True):
     ``unsupported_version``: the schema version that a native property declares, where it is another one than 1. The
     body is then not decoded, but dead-lettered byte for byte. ``properties``: broker properties of the message, by
     Microsoft's names and as JSON values; times as :func:`app.envelope.broker_properties.http_date` formats them.
+    ``declared_attempts``: the failed attempts that a native header declares, which replace those in the body; None
+    without such a header, or where the body alone counts.
     """
 
     body: bytes
@@ -117,6 +120,7 @@ class Delivery(Struct, frozen=True):
     expired_before: bool = False
     unsupported_version: str | None = None
     properties: Mapping[str, Any] = {}
+    declared_attempts: int | None = None
 
 
 class Peeked(Struct, frozen=True):
@@ -168,52 +172,6 @@ class DeliveryLimit(Struct, frozen=True):
 
     deliveries: int
     target: str
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerCapabilities:
-    """The features and limits of a broker for one queue.
-
-    ``max_delay_seconds`` of a publish, ``max_retry_delay_seconds`` of a nack. 0: no delay; ``None``: no bound.
-    ``delivery_count``: ``none``; ``zero_based`` and ``one_based`` are reconciled as ``max(body.attempts, count)`` (less
-    one when one-based); ``added`` counts failed deliveries since the body was written, and adds ``body.attempts``.
-
-    ``native_release``: ``release`` supports delays and counts failures. Without it, ``release`` gives back at once and
-    uncounted; for the rest the gateway publishes a copy with ``attempts + 1``, waits for the confirm, then acks.
-    ``native_release_delays`` False: so it does for a release with a delay alone.
-
-    ``lease_keeper``: ``broker``, or ``gateway`` where a delivery belongs to a connection as long as it is open, or
-    where the broker locks a message for a time of its own. The receiver then keeps deadline and body,
-    ``max_lease_seconds`` bounds a lease with all its extends, and the binding is :class:`Outstanding`. The gateway
-    calls ``extend`` only where ``ack_scope`` is ``anywhere``, and only for a lease of a process that has ended.
-
-    ``max_batch``: the most items of one call of any method that takes a sequence.
-    ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
-    properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
-    ``broker_properties``: the names of :data:`app.envelope.broker_properties.WRITABLE` that a publish may set.
-
-    ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
-    :class:`PublishesDeadLetters` does. Where the broker keeps the leases, the process that received a message then
-    keeps its body, too: only this process can dead-letter it, and any other one forwards the request.
-    """
-
-    max_delay_seconds: float | None
-    max_retry_delay_seconds: float | None
-    max_lease_seconds: float
-    extendable: bool
-    ack_scope: Literal["anywhere", "owner", "owner_offset"]
-    ordering: Literal["fifo", "key", "none"]
-    native_release: bool
-    delivery_count: Literal["none", "zero_based", "one_based", "added"]
-    max_body_bytes: int | None
-    max_batch: int
-    headers: bool
-    lease_keeper: Literal["broker", "gateway"] = "broker"
-    max_property_bytes: int | None = None
-    max_headers: int | None = None
-    native_dead_letter: bool = True
-    native_release_delays: bool = True
-    broker_properties: frozenset[str] = frozenset()
 
 
 class Binding(Protocol):
@@ -353,6 +311,14 @@ class Outstanding(Protocol):
 
 
 @runtime_checkable
+class BindsSomeDeliveries(Protocol):
+    """A broker on which any process acks, but for some deliveries, which belong to their connection."""
+
+    def acks_anywhere(self, queue: NativeQueue, handle: str) -> bool:
+        """Whether any process can ack the delivery of ``handle``. No I/O; raises nothing."""
+
+
+@runtime_checkable
 class DeadStore(Protocol):
     """A broker whose dead letters can be read, removed and purged."""
 
@@ -390,6 +356,17 @@ class Lists(Protocol):
 
     async def queues(self) -> Sequence[str]:
         """The native names of the queues that the broker knows; empty where it cannot report any as configured."""
+
+
+@runtime_checkable
+class Reinjects(Protocol):
+    """A broker that delays nothing itself: each process moves delayed messages back to their queues when they are due.
+
+    ``reinjected``: how many messages this process has moved since it began. It never decreases.
+    """
+
+    @property
+    def reinjected(self) -> int: ...
 
 
 @runtime_checkable

@@ -41,6 +41,9 @@ class Driver:
 _REDIS = Driver("redis", "redis")
 _RABBITMQ = Driver("rabbitmq", "rabbitmq")
 _SQS = Driver("sqs", "sqs")
+_KAFKA = Driver("kafka", "kafka")
+_PULSAR = Driver("pulsar")
+_ARTEMIS = Driver("artemis", "artemis")
 
 SCHEMES: Mapping[str, Driver] = {
     "sqlite": Driver("sqlite"),
@@ -50,6 +53,12 @@ SCHEMES: Mapping[str, Driver] = {
     "amqps": _RABBITMQ,
     "sqs": _SQS,
     "servicebus": Driver("servicebus", "servicebus"),
+    "kafka": _KAFKA,
+    "kafka+ssl": _KAFKA,
+    "pulsar": _PULSAR,
+    "pulsar+ssl": _PULSAR,
+    "artemis": _ARTEMIS,
+    "artemis+ssl": _ARTEMIS,
     "redis+sentinel": _REDIS,
     "redis+cluster": _REDIS,
 }

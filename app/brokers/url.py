@@ -46,7 +46,8 @@ class Tls:
 class BrokerUrl:
     """One network broker. ``path`` is still percent-encoded, without the first slash; ``port`` None: not given.
 
-    ``secure``: the scheme is the one with TLS.
+    ``hosts``: each host with its port, of which ``host`` and ``port`` are the first. ``secure``: the scheme is
+    ``secure_scheme``, the one with TLS.
 
     ``options``: those of the mapping and the query, and ``username`` and ``password`` also from the userinfo.
     """
@@ -57,32 +58,43 @@ class BrokerUrl:
     port: int | None
     path: str
     options: OptionMap
+    hosts: tuple[tuple[str, int | None], ...]
+    secure_scheme: str
 
 
-def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str) -> BrokerUrl:
+def read_url(url: str, options: Mapping[str, Any], *, form: str, instead: str | None = None) -> BrokerUrl:
     """Parse ``url``; no I/O.
 
-    ``form`` is the accepted form, for errors: ``redis[s]://[user[:password]@]host[:port][/db]``; ``s`` in brackets is
-    the scheme with TLS. ``instead`` ends the error for several hosts. Each option stands in the URL or in ``options``,
-    not in both. Raises ConfigError, ``key`` "url" or the option's name; no error quotes a value.
+    ``form`` is the accepted form, for errors: ``redis[s]://[user[:password]@]host[:port][/db]``; the text in the first
+    brackets is what the scheme with TLS has more. ``instead`` ends the error for several hosts; without it, several are
+    accepted, separated by commas. Each option stands in the URL or in ``options``, not in both. Raises ConfigError,
+    ``key`` "url" or the option's name; no error quotes a value.
     """
     parts = _split(url, f"{form} is expected")
-    try:
-        several = "," in parts.netloc.rpartition("@")[2]
-        host, port = ("several", None) if several else (parts.hostname, parts.port)
-    except ValueError:
-        raise ConfigError(key="url", reason="the port is not a number from 0 to 65535") from None
-    scheme = parts.scheme.lower()
-    if several:
+    addresses = parts.netloc.rpartition("@")[2].split(",")
+    if len(addresses) > 1 and instead is not None:
         raise ConfigError(key="url", reason=f"one host is expected{instead}")
-    plain = form.partition("[s]://")[0]
-    if scheme not in (plain, f"{plain}s") or not host or parts.fragment:
+    hosts = tuple(map(_host, addresses))
+    scheme = parts.scheme.lower()
+    plain, _, rest = form.partition("[")
+    suffix = rest.partition("]")[0]
+    if scheme not in (plain, plain + suffix) or not all(host for host, _ in hosts) or parts.fragment:
         raise ConfigError(key="url", reason=f"{form} is expected")
     all_options = _with_query(options, parts.query)
     for key, value in (("username", parts.username), ("password", parts.password)):
         if value:
             all_options.add(key, unquote(value))
-    return BrokerUrl(scheme, scheme != plain, unquote(host), port, parts.path.removeprefix("/"), all_options)
+    host, port = hosts[0]
+    path = parts.path.removeprefix("/")
+    return BrokerUrl(scheme, scheme != plain, host, port, path, all_options, hosts, plain + suffix)
+
+
+def _host(address: str) -> tuple[str, int | None]:
+    try:
+        parts = urlsplit(f"//{address}")
+        return unquote(parts.hostname or ""), parts.port
+    except ValueError:
+        raise ConfigError(key="url", reason="the port is not a number from 0 to 65535") from None
 
 
 def read_cloud_url(url: str, options: Mapping[str, Any], *, expected: str) -> tuple[str, OptionMap]:
@@ -116,7 +128,7 @@ def read_tls(url: BrokerUrl) -> Tls | None:
     options = url.options
     if not url.secure:
         for key in _TLS_KEYS:
-            options.refuse(key, f"TLS needs a URL that starts with {url.scheme}s://")
+            options.refuse(key, f"TLS needs a URL that starts with {url.secure_scheme}://")
         return None
     if "ssl_certfile" not in options:
         options.refuse("ssl_keyfile", "ssl_certfile is expected beside it")

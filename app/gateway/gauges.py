@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from app import __version__
-from app.brokers.binding import Binding, Lists, QueueStats
+from app.brokers.binding import Binding, Lists, QueueStats, Reinjects
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.gateway import Gateway
 from app.gateway.outages import Outages
@@ -32,6 +32,7 @@ from app.observe.metrics.catalogue import (
     QUEUE_DELAYED,
     QUEUE_DEPTH,
     RECEIVE_WAITERS,
+    REINJECTED,
     Metric,
 )
 from app.observe.metrics.instruments import Labels, Snapshot, Value
@@ -80,7 +81,7 @@ class Gauges:
         self._read_at = 0.0
 
     def of_process(self) -> Snapshot:
-        """The gauges of this process; no I/O."""
+        """The gauges of this process, and the counters that its parts keep; no I/O."""
         leases: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
         for runtime in self._gateway.queue_runtimes:
@@ -95,6 +96,10 @@ class Gauges:
             LEASES_IN_FLIGHT.otel: dict(leases),
             RECEIVE_WAITERS.otel: dict(waiters),
             PUBLISH_INFLIGHT.otel: publishes,
+            REINJECTED.otel: {
+                (name,): float(binding.reinjected) if isinstance(binding, Reinjects) else 0.0
+                for name, binding in self._gateway.bindings.items()
+            },
             **self._of_journal(),
         }
 

@@ -15,7 +15,7 @@ from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
-from app.gateway.lease_table import BrokerUsage, HeldLease, LeaseTable
+from app.gateway.lease_table import TRY_AGAIN_MS, BrokerUsage, HeldLease, LeaseTable
 from app.gateway.republish import publish_again, publish_dead_letters
 from app.gateway.routing import Route, offering
 from app.observe.events import Event, Facts, Observe
@@ -37,9 +37,6 @@ Request = TypeVar("Request", LastFailure, DeadLetterRequest)
 EXPIRING = 100
 """Maximum leases of one queue expired per batch, so that losing many consumers at once causes no unbounded burst of
 copies."""
-
-_TRY_AGAIN_MS = 5_000
-"""Pause before the next attempt to end an expired lease for which neither a copy nor a give-back succeeded."""
 
 
 class FailedDelivery(Struct, frozen=True):
@@ -216,17 +213,24 @@ class GatewayLeaseManager:
         await self.idle()
 
     async def expire(self) -> None:
-        """End all leases past their deadline: each is a failed attempt, and its message becomes available again."""
+        """End all leases past their deadline: each is a failed attempt, and its message becomes available again.
+
+        Of a message that was copied the original is acked again.
+        """
         facts: dict[str, Facts] = {}
 
         async def end_expired(claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
-            inspected = await turns.mapped(self._inspected, claimed, size=lambda held: len(held.delivery.body))
-            known = [self._facts(held.delivery, each) for held, each in zip(claimed, inspected, strict=True)]
-            for held, each in zip(claimed, known, strict=True):
+            copied = [held for held in claimed if held.copied]
+            outcomes = await _outcomes_by_handle(copied, self._ack(copied)) if copied else {}
+            left = [held for held in claimed if not held.copied]
+            inspected = await turns.mapped(self._inspected, left, size=lambda held: len(held.delivery.body))
+            known = [self._facts(held.delivery, each) for held, each in zip(left, inspected, strict=True)]
+            for held, each in zip(left, known, strict=True):
                 if not held.expired:
                     held.expired = True
                     facts[held.handle] = each
-            return await self._end_expired(claimed, known)
+            outcomes |= await self._end_expired(left, known)
+            return [outcomes[held.handle] for held in claimed]
 
         while handles := self._table.overdue(min(EXPIRING, self._route.capabilities.max_batch)):
             outcomes = await self._table.settle(handles, end_expired, expiring=True)
@@ -277,8 +281,8 @@ class GatewayLeaseManager:
             return await self._binding.release(self._native, handles, delay_seconds, failed=True)
         return await _of_those_held(failed, lambda several: publish_again(self._route, several, delay_seconds))
 
-    async def _end_expired(self, claimed: Sequence[HeldLease], known: Sequence[Facts]) -> Sequence[Outcome]:
-        """End expired leases: by a counted release or copy, else by returning the original uncounted.
+    async def _end_expired(self, claimed: Sequence[HeldLease], known: Sequence[Facts]) -> dict[str, Outcome]:
+        """End expired leases, by handle: by a counted release or copy, else by returning the original uncounted.
 
         ``known``: the facts of each, with the failed attempts before this one; None for a body in which they cannot be
         counted. A broker that counts by itself keeps no reason, so the last attempt is dead-lettered here.
@@ -296,6 +300,9 @@ class GatewayLeaseManager:
             if most is None or attempts < most
         ]
         outcomes: dict[str, Outcome] = {}
+        if failed and self._shared and not self._route.releases_natively(0):
+            failed, acked = await self._unacked(failed)
+            outcomes |= acked
         if failed:
             outcomes |= await _outcomes_by_handle([held for held, _ in failed], self._again(failed, 0))
         if last:
@@ -304,8 +311,24 @@ class GatewayLeaseManager:
         if rest:
             outcomes |= await _outcomes_by_handle(rest, self._give_back(rest))
         for held in rest:
-            held.deadline = self._clock() + _TRY_AGAIN_MS
-        return [outcomes[held.handle] for held in claimed]
+            held.deadline = self._clock() + TRY_AGAIN_MS
+        return outcomes
+
+    async def _unacked(
+        self, failed: Sequence[tuple[HeldLease, LastFailure]]
+    ) -> tuple[list[tuple[HeldLease, LastFailure]], dict[str, Outcome]]:
+        """Those of ``failed`` whose message no other process has acked, and the errors of the others by handle. The
+        copy of a message that was acked would deliver it again."""
+        handles = [held.handle for held, _ in failed]
+        proofs: Sequence[int | BabelgateError]
+        try:
+            proofs = await self._binding.extend(self._native, handles, self._binding.timeout_seconds * 2)
+        except BabelgateError as error:
+            proofs = failure_for_each(error, len(failed))
+        errors = {
+            handle: proof for handle, proof in zip(handles, proofs, strict=True) if isinstance(proof, BabelgateError)
+        }
+        return [each for each in failed if each[0].handle not in errors], dict(errors)
 
     async def _dead_letter_expired(self, last: Sequence[tuple[HeldLease, Facts, int]]) -> Sequence[Outcome]:
         """Dead-letter deliveries whose last attempt, of this number, has ended by expiry."""
@@ -333,7 +356,8 @@ class GatewayLeaseManager:
     def _facts(self, delivery: Delivery, received: Received | None) -> Facts:
         if received is None:
             return Facts(size=len(delivery.body))
-        return facts_of(delivery, received, self._route.attempts(received.attempts, delivery.delivery_count))
+        attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
+        return facts_of(delivery, received, attempts)
 
     async def _dead_letter(self, letters: Sequence[tuple[HeldLease, DeadLetterRequest]]) -> Sequence[Outcome]:
         if self._route.dead_letters_natively:

@@ -21,6 +21,9 @@ REMEMBERED = 100_000
 _STALE_DEADLINES = 1_000
 """Deadlines of ended leases in the heap, beyond the number of held leases, before the heap is rebuilt."""
 
+TRY_AGAIN_MS = 5_000
+"""Pause before the next attempt to end a lease at the broker that this process alone can end."""
+
 PendingSettle = asyncio.Future[Outcome]
 """A settle in progress; its result is the outcome."""
 
@@ -58,8 +61,8 @@ class HeldLease:
     """The lease of a delivery, the ``number``-th of its queue, from ``since`` to ``deadline`` (Unix ms).
 
     ``adopted``: another process received the delivery, so its body is not here. ``copied``: a copy of the message has
-    been published. ``expired``: the lease is over, and ``deadline`` is the time
-    of the next attempt to return the delivery to the broker.
+    been published, and ``deadline`` is the time of the next attempt to ack the original. ``expired``: the lease is
+    over, and ``deadline`` is the time of the next attempt to return the delivery to the broker.
     """
 
     __slots__ = ("acking", "adopted", "claim", "copied", "deadline", "delivery", "expired", "number", "since")
@@ -82,7 +85,7 @@ class HeldLease:
 
     def is_over(self, now: int) -> bool:
         """Whether the lease has passed its deadline at ``now`` (Unix ms)."""
-        return self.expired or self.deadline <= now
+        return self.expired or self.copied or self.deadline <= now
 
 
 class LeaseTable:
@@ -247,10 +250,13 @@ class LeaseTable:
             for held, outcome, is_out in zip(claimed, outcomes, outstanding, strict=True):
                 claim, held.claim = held.claim, None
                 assert claim is not None
-                if outcome is None or held.copied or held.adopted or not is_out:
+                # A broker that keeps the leases delivers an original again that stays beside its copy.
+                if outcome is None or held.adopted or not is_out or (held.copied and self._late):
                     self._drop(held)
                     if outcome is None and (held.acking or self._shared):
                         self._usage.remember(held.handle, acked=held.acking)
+                elif held.copied:
+                    self.prolong(held, self._clock() + TRY_AGAIN_MS)
                 else:
                     self._watch(held)
                 claim.set_result(outcome)

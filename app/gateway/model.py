@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from app.brokers.binding import BrokerCapabilities, QueueStats
+from app.brokers.binding import QueueStats
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
 from app.errors import BabelgateError, Problem
 

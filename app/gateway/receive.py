@@ -286,7 +286,7 @@ class Inspector:
                 if delivery.expired:
                     expired += letters[-1][1].messages
                 continue
-            attempts = self._route.attempts(received.attempts, delivery.delivery_count)
+            attempts = self._route.attempts(received.attempts, delivery.delivery_count, delivery.declared_attempts)
             if received.warnings:
                 self._warn("forbidden keys in a message", 1, message_id=received.id, keys=received.warnings)
             facts = facts_of(delivery, received, attempts)
@@ -322,7 +322,7 @@ class Inspector:
 
     def _poison(self, delivery: Delivery, poison: Poison) -> tuple[DeadLetterRequest, Event]:
         route = self._route
-        attempts = route.attempts(0, delivery.delivery_count)
+        attempts = route.attempts(0, delivery.delivery_count, delivery.declared_attempts)
         error = f"{poison.code}: {poison.detail}"
         # Only the code is logged: the detail may quote the body.
         self._warn("poison", 1, code=poison.code)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from app.brokers.binding import (
     Binding,
-    BrokerCapabilities,
+    BindsSomeDeliveries,
     DeadLetters,
     DeadStore,
     NativeQueue,
@@ -19,6 +19,7 @@ from app.brokers.binding import (
     PublishesDeadLetters,
     Purges,
 )
+from app.brokers.capabilities import BrokerCapabilities
 from app.envelope.contract import INT64_MAX, Envelope, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.authorization import pattern
@@ -117,6 +118,12 @@ class Route:
             return self.binding.outstanding(self.native, handles)
         return [True] * len(handles)
 
+    def acks_anywhere(self, handle: str) -> bool:
+        """Whether any process can ack the delivery of ``handle``."""
+        if isinstance(self.binding, BindsSomeDeliveries):
+            return self.binding.acks_anywhere(self.native, handle)
+        return self.capabilities.ack_scope == "anywhere"
+
     def check_delay(self, delay_seconds: float) -> None:
         """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker
         cannot keep."""
@@ -198,9 +205,12 @@ class Route:
                     maximum=maximum,
                 )
 
-    def attempts(self, in_body: int, count: int) -> int:
-        """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``."""
-        in_body = max(in_body, 0)
+    def attempts(self, in_body: int, count: int, declared: int | None = None) -> int:
+        """Reconcile the failed attempts of a delivery: those stated ``in_body``, and the broker's ``count``.
+
+        ``declared``: those of a native header, which replace ``in_body``; None without the header.
+        """
+        in_body = max(in_body if declared is None else declared, 0)
         match self.capabilities.delivery_count:
             case "added":
                 # A foreign body may state any 64-bit number.

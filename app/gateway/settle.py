@@ -182,7 +182,9 @@ def dead_letters(route: Route, lease: Lease, request: Nack | Reject | Extend | N
 def needs_receiver(route: Route, lease: Lease, request: Nack | Reject | Extend | None, now: int) -> bool:
     """Whether ``request`` (None: an ack) needs the process that received the message, on a broker on which any process
     can settle: it has the body, and where the gateway keeps the leases, it knows whether the lease goes on beyond the
-    deadline in its token. ``now``: Unix ms."""
+    deadline in its token. Some deliveries belong to its connection. ``now``: Unix ms."""
+    if not route.acks_anywhere(lease.handle):
+        return True
     is_kept = route.capabilities.lease_keeper == "gateway"
     if is_kept and lease.deadline <= now:
         return True

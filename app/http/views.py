@@ -62,8 +62,8 @@ class CapabilitiesView(View):
     extendable: bool
     """Whether a lease can be extended."""
     ack_scope: Literal["anywhere", "owner", "owner_offset"]
-    """Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
-    order. The gateway forwards settles."""
+    """Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
+    replica, as long as it has the partition of the message. The gateway forwards settles."""
     ordering: Literal["fifo", "key", "none"]
     """`fifo`: first in, first out; `key`: in order per `ordering_key`; `none`: no order."""
     native_release: bool

@@ -42,7 +42,13 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "pandas": ("app.pipeline",),
     "jinja2": ("app.pipeline.report",),
     "vl_convert": ("app.pipeline.report",),
-    "httpx": ("app.cli", "app.brokers.rabbitmq.management", "app.pipeline.send", "app.pipeline.source"),
+    "httpx": (
+        "app.cli",
+        "app.brokers.rabbitmq.management",
+        "app.brokers.pulsar",
+        "app.pipeline.send",
+        "app.pipeline.source",
+    ),
     "httpcore": ("app.cluster",),
 }
 """Who alone imports a library. A broker's client is an extra, so only its own package may import it."""

@@ -100,6 +100,20 @@ async def consume(port: int, queue: str, connections: int, operations: int, size
     return measured
 
 
+async def fill_and_hold(port: int, queue: str, messages: int) -> None:
+    """Put so many messages on the queue, and lease the first of them for the whole run."""
+    await fill(port, queue, messages)
+    asked = request("POST", f"/queues/{queue}/messages:receive?max_messages=1&wait_seconds=5&lease_seconds=600")
+
+    def step(status: int, answer: bytes) -> tuple[bytes, bool]:
+        expect(status, 200, answer)
+        if status and not _tokens(answer):
+            raise AssertionError("nothing came")
+        return asked, True
+
+    await drive(port, 1, 1, lambda number: step)
+
+
 def _tokens(answer: bytes) -> list[bytes]:
     """The ack tokens of an answer, in quotes: parsing all of it would tell of the load generator only."""
     tokens = []
@@ -222,6 +236,15 @@ def all_cases(connections: Sequence[int], scale: float) -> Iterator[Case]:
                 partial(fill, messages=pairs + at),
                 goal=goals.get("pairs"),
             )
+        # A partition hands out at most 10,000 records behind the first unacked one.
+        behind = min(hundreds, 90)
+        yield Case(
+            f"kafka: first held, receive + ack in hundreds behind it, {at} connections",
+            "kafka",
+            100,
+            partial(consume, connections=at, operations=behind, size=100),
+            partial(fill_and_hold, messages=(behind + at) * 100),
+        )
         for broker, server, how in (
             ("rabbitmq", "rabbitmq", LOCAL),
             ("rabbitmq", "rabbitmq-peer", FORWARDED),

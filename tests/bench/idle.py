@@ -73,8 +73,8 @@ def main(directory: Path, broker: str) -> None:
     with ExitStack() as stack:
         home = directory / f"idle-{broker}"
         home.mkdir()
-        url = stack.enter_context(HARNESSES[broker][0].start(home)).url
-        config = {"brokers": {"main": url}, "default": {"broker": "main"}}
+        started = stack.enter_context(HARNESSES[broker][0].start(home))
+        config = {"brokers": {"main": started.url}, "default": started.route()}
         process = stack.enter_context(gateway(home, config, kind=GatewayProcess))
         resident, share = asyncio.run(_measure(httpx.URL(process.url).port or 0, process.pid))
     print(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import resource
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,10 +19,10 @@ from app.brokers.servicebus.message import fields_of
 from app.brokers.servicebus.queue import ServiceBusQueue
 from app.brokers.sqs.message import entry
 from app.brokers.sqs.queue import SqsQueue
-from app.clock import now_ms
-from app.envelope import Limits, read_publication
+from tests.bench import raw_streams
 from tests.bench.cases import ENVELOPE, queue
 from tests.bench.load import Measured
+from tests.bench.timing import BODY, per_message, timed
 
 
 async def redis_py(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -36,7 +34,7 @@ async def redis_py(port: int, at_a_time: int, operations: int) -> tuple[Measured
     def publishing(client: redis.asyncio.Redis) -> Callable[[], Awaitable[object]]:
         return lambda: client.rpush(key, ENVELOPE)
 
-    measured = await _timed([publishing(client) for client in clients], operations)
+    measured = await timed([publishing(client) for client in clients], operations)
     await asyncio.gather(*(client.aclose() for client in clients))
     return measured
 
@@ -50,13 +48,13 @@ async def aio_pika_(port: int, at_a_time: int, operations: int) -> tuple[Measure
         channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
         await channel.declare_queue(key, durable=True)
         exchange = channel.default_exchange
-        return await _timed([lambda: exchange.publish(message, key, mandatory=True)] * at_a_time, operations)
+        return await timed([lambda: exchange.publish(message, key, mandatory=True)] * at_a_time, operations)
 
 
 async def aioboto3_single(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
     """``SendMessage`` with the attributes of the contract, so many at a time."""
     async with _sqs(port, at_a_time) as (client, url):
-        return await _timed([lambda: client.send_message(QueueUrl=url, **_ENTRY)] * at_a_time, operations)
+        return await timed([lambda: client.send_message(QueueUrl=url, **_ENTRY)] * at_a_time, operations)
 
 
 async def aioboto3_batch(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -64,7 +62,7 @@ async def aioboto3_batch(port: int, at_a_time: int, operations: int) -> tuple[Me
     entries = [{"Id": str(n), **_ENTRY} for n in range(10)]
     async with _sqs(port, at_a_time) as (client, url):
         send = [lambda: client.send_message_batch(QueueUrl=url, Entries=entries)] * at_a_time
-        return _of(10, await _timed(send, operations // 10))
+        return per_message(10, await timed(send, operations // 10))
 
 
 async def aioboto3_consume(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -85,7 +83,7 @@ async def aioboto3_consume(port: int, at_a_time: int, operations: int) -> tuple[
             done = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(handles)]
             await client.delete_message_batch(QueueUrl=url, Entries=done)
 
-        return _of(10, await _timed([consume] * at_a_time, operations // 10))
+        return per_message(10, await timed([consume] * at_a_time, operations // 10))
 
 
 async def servicebus_single(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -98,9 +96,9 @@ async def servicebus_single(port: int, at_a_time: int, operations: int) -> tuple
         def sending(sender: Any) -> Callable[[], Awaitable[object]]:
             return lambda: sender.send_messages(_message())
 
-        timed = await _timed([sending(sender) for sender in senders], operations)
+        measured = await timed([sending(sender) for sender in senders], operations)
         await asyncio.gather(*(sender.close() for sender in senders))
-        return timed
+        return measured
 
 
 async def servicebus_batch(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -110,7 +108,7 @@ async def servicebus_batch(port: int, at_a_time: int, operations: int) -> tuple[
         async def send() -> None:
             await sender.send_messages([_message() for _ in range(100)])
 
-        return _of(100, await _timed([send], max(operations // 100, 3)))
+        return per_message(100, await timed([send], max(operations // 100, 3)))
 
 
 async def servicebus_consume(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -129,17 +127,16 @@ async def servicebus_consume(port: int, at_a_time: int, operations: int) -> tupl
                         await receiver.complete_message(message)
                         left -= 1
 
-            return _of(50, await _timed([consume], count))
+            return per_message(50, await timed([consume], count))
 
 
 def _message() -> ServiceBusMessage:
-    return ServiceBusMessage(_BODY, **_FIELDS)
+    return ServiceBusMessage(BODY, **_FIELDS)
 
 
-_BODY = read_publication(ENVELOPE, "bench", Limits(), now_ms).envelope.body
-_ENTRY: dict[str, Any] = entry(SqsQueue("bench"), Outgoing(_BODY))
+_ENTRY: dict[str, Any] = entry(SqsQueue("bench"), Outgoing(BODY))
 """What the gateway sends for the same draft, with the attributes of the contract."""
-_FIELDS = fields_of(ServiceBusQueue("bench"), Outgoing(_BODY, dedup_id="bench"), 0)
+_FIELDS = fields_of(ServiceBusQueue("bench"), Outgoing(BODY, dedup_id="bench"), 0)
 """The same for Azure Service Bus."""
 
 
@@ -158,46 +155,23 @@ async def _sqs(port: int, at_a_time: int) -> AsyncIterator[tuple[Any, str]]:
         yield client, (await client.create_queue(QueueName=queue()))["QueueUrl"]
 
 
-def _of(count: int, timed: tuple[Measured, float]) -> tuple[Measured, float]:
-    """Figures per message of operations that move ``count``."""
-    measured, cpu = timed
-    measured.messages = measured.operations * count
-    return measured, cpu
-
-
 LIBRARIES: Mapping[str, tuple[str, Callable[[int, int, int], Awaitable[tuple[Measured, float]]]]] = {
     "raw redis-py: RPUSH": ("redis-server", redis_py),
     "raw aio-pika: publish": ("rabbitmq-server", aio_pika_),
     "raw aioboto3: SendMessage": ("sqs-server", aioboto3_single),
     "raw aioboto3: SendMessageBatch of ten": ("sqs-server", aioboto3_batch),
     "raw aioboto3: receive ten + delete batch": ("sqs-server", aioboto3_consume),
+    "raw confluent-kafka: produce one": ("kafka-server", raw_streams.kafka_single),
+    "raw confluent-kafka: produce a hundred": ("kafka-server", raw_streams.kafka_batch),
+    "raw confluent-kafka: consume a hundred + commit": ("kafka-server", raw_streams.kafka_consume),
+    "raw pulsar-client: send one": ("pulsar-server", raw_streams.pulsar_single),
+    "raw pulsar-client: send a hundred": ("pulsar-server", raw_streams.pulsar_batch),
+    "raw pulsar-client: receive a hundred + acknowledge each": ("pulsar-server", raw_streams.pulsar_consume),
+    "raw python-qpid-proton: send": ("artemis-server", raw_streams.proton_single),
+    "raw python-qpid-proton: send, a hundred unsettled": ("artemis-server", raw_streams.proton_batch),
+    "raw python-qpid-proton: receive + accept": ("artemis-server", raw_streams.proton_consume),
     "raw azure-servicebus: send one": ("servicebus-server", servicebus_single),
     "raw azure-servicebus: send a hundred": ("servicebus-server", servicebus_batch),
     "raw azure-servicebus: receive fifty + complete each": ("servicebus-server", servicebus_consume),
 }
 """By the name of the case: the server, and what publishes to it."""
-
-
-async def _timed(publishers: Sequence[Callable[[], Awaitable[object]]], operations: int) -> tuple[Measured, float]:
-    """All ``operations``, one after the other by each of ``publishers``; the CPU seconds are this process's."""
-    measured = Measured()
-    remaining = operations
-
-    async def work(publish: Callable[[], Awaitable[object]]) -> None:
-        nonlocal remaining
-        while remaining > 0:
-            remaining -= 1
-            began = time.perf_counter()
-            await publish()
-            measured.latencies.append(time.perf_counter() - began)
-            measured.operations += 1
-
-    before, started = _cpu_seconds(), time.perf_counter()
-    await asyncio.gather(*map(work, publishers))
-    measured.seconds = time.perf_counter() - started
-    return measured, _cpu_seconds() - before
-
-
-def _cpu_seconds() -> float:
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime

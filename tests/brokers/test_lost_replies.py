@@ -14,7 +14,7 @@ from app.gateway.authorization import ANYONE
 from app.gateway.model import Message, Receipt, Replay
 from tests.brokers import registry
 from tests.harness.broker import Broker, Server, ServerBroker, Variant
-from tests.harness.proxy import Proxy, proxy
+from tests.harness.proxy import Proxy
 from tests.harness.world import Process, World, data, draft, until
 
 
@@ -31,17 +31,23 @@ def server(variant: Variant, servers: registry.Servers) -> Server:
 
 
 @pytest.fixture
-async def between(server: Server) -> AsyncIterator[Proxy]:
+def direct(variant: Variant, server: Server) -> ServerBroker:
+    """The broker, without a proxy."""
+    broker = variant.on(server)
+    assert isinstance(broker, ServerBroker)
+    return broker
+
+
+@pytest.fixture
+async def between(direct: ServerBroker) -> AsyncIterator[Proxy]:
     """A proxy in front of the broker."""
-    async with proxy("127.0.0.1", server.port) as running:
+    async with direct.between() as running:
         yield running
 
 
 @pytest.fixture
-def proxied(variant: Variant, server: Server, between: Proxy) -> Broker:
+def proxied(direct: ServerBroker, between: Proxy) -> Broker:
     """The broker, reached through the proxy."""
-    direct = variant.on(server)
-    assert isinstance(direct, ServerBroker)
     return direct.behind(between)
 
 
@@ -54,8 +60,10 @@ async def world(proxied: Broker, queue: str) -> AsyncIterator[World]:
 
 
 async def warm(world: World) -> Process:
-    """A process that is connected and has used every verb, so that what follows is one write."""
+    """A process that is connected and has used every verb and delay, so that what follows is one write."""
     process = await world.process()
+    await process.publish(delay_seconds=0.2)
+    await process.ack(await process.one())
     for settle in (process.ack, process.nack, process.reject):
         await process.publish()
         await settle(await process.one())
@@ -179,10 +187,16 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     assert all(json.loads(letter.record)["data"] == {"n": 1} for letter in dead)
 
 
-async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(world: World, between: Proxy) -> None:
+async def test_a_receive_that_failed_holds_the_message_no_longer_than_its_lease(
+    direct: ServerBroker, world: World, between: Proxy, queue: str
+) -> None:
     process = await warm(world)
-    await process.publish({"n": 1})
+    elsewhere = World(direct, queue)
+    publisher = await elsewhere.process()
     between.drop_replies = True
+    # It comes from another process, so that it has not arrived before.
+    await publisher.publish({"n": 1})
+    await elsewhere.close()
     # Where a delivery belongs to its connection, one that did not arrive is back on the queue: its outcome is known.
     with pytest.raises(BrokerUnavailable if process.capabilities.lease_keeper == "gateway" else OutcomeUnknown):
         await process.receive(lease=0.5)

@@ -21,6 +21,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = [name for name, service in SERVICES.items() if "profiles" not in service]
 """Those that ``docker compose up`` starts. An emulator of another house, behind a profile, writes to its own files."""
+BY_PROFILE = ("kafka", "pulsar", "artemis")
+"""Brokers that are started by a profile of their name."""
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -123,8 +125,9 @@ def test_what_a_service_refers_to_exists(name: str) -> None:
 
 def test_microsoft_s_emulator_is_asked_for_and_has_the_queues_of_dead_letters() -> None:
     apart = {name: service for name, service in SERVICES.items() if name not in OURS}
-    assert set(apart) == {"servicebus", "servicebus-database"}
-    assert all(service["security_opt"] == ["no-new-privileges:true"] for service in apart.values())
+    microsoft_s = {"servicebus", "servicebus-database"}
+    assert set(apart) == microsoft_s | set(BY_PROFILE)
+    assert all(apart[name]["security_opt"] == ["no-new-privileges:true"] for name in microsoft_s)
     given = json.loads((ROOT / COMPOSE["configs"]["servicebus"]["file"]).read_text())
     queues = {queue["Name"] for queue in given["UserConfig"]["Namespaces"][0]["Queues"]}
     assert {f"{name}.dlq" for name in queues if not name.endswith(".dlq")} <= queues
@@ -167,11 +170,21 @@ def test_the_gateway_uses_the_brokers_beside_it() -> None:
     loaded = settings.load(None, SERVICES["gateway"]["environment"])
     assert loaded.auth == "none"
     urls = {name: (broker.model_extra or {}).get("endpoint_url", broker.url) for name, broker in loaded.brokers.items()}
-    assert {name: httpx.URL(url).host for name, url in urls.items()} == {
-        "redis": "redis",
-        "rabbit": "rabbitmq",
-        "sqs": "sqs",
-    }
+    beside = {"redis": "redis", "rabbit": "rabbitmq", "sqs": "sqs"}
+    beside |= {name: name for name in BY_PROFILE}
+    assert {name: httpx.URL(url).host for name, url in urls.items()} == beside
     assert loaded.default is not None
     assert loaded.default.broker == "redis"
-    assert {name: route.broker for name, route in loaded.queues.items()} == {"rabbit.*": "rabbit", "sqs-*": "sqs"}
+    patterns = {"rabbit.*": "rabbit", "sqs-*": "sqs"} | {f"{name}.*": name for name in BY_PROFILE}
+    assert {name: route.broker for name, route in loaded.queues.items()} == patterns
+
+
+@pytest.mark.parametrize("name", BY_PROFILE)
+def test_a_broker_by_profile_is_confined_and_keeps_its_data(name: str) -> None:
+    service = SERVICES[name]
+    assert service["profiles"] == [name]
+    assert service["cap_drop"] == ["ALL"]
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {volume.split(":")[0] for volume in service["volumes"]} == {name} <= set(COMPOSE["volumes"])
+    assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+    assert "healthcheck" in service

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.brokers.artemis.harness import ArtemisBroker
+from tests.brokers.kafka.harness import KafkaBroker
+from tests.brokers.pulsar.harness import PulsarBroker
 from tests.brokers.rabbitmq.harness import RabbitBroker
 from tests.brokers.redis.harness import RedisBroker
 from tests.brokers.registry import Servers
@@ -22,13 +25,29 @@ from tests.harness import compose
 from tests.harness.gateway import GatewayProcess, gateway
 
 ROOT = Path(__file__).resolve().parents[2]
-pytestmark = [pytest.mark.slow, pytest.mark.redis, pytest.mark.rabbitmq, pytest.mark.sqs, pytest.mark.servicebus]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.redis,
+    pytest.mark.rabbitmq,
+    pytest.mark.sqs,
+    pytest.mark.servicebus,
+    pytest.mark.kafka,
+    pytest.mark.pulsar,
+    pytest.mark.artemis,
+]
+BROKERS = ("redis", "rabbit", "sqs", "kafka", "pulsar", "artemis")
+QUEUES = ("sqs-demo", "rabbit.demo", "kafka.demo", "pulsar.demo", "artemis.demo", "demo")
 
 
 @pytest.fixture
 def addresses(servers: Servers) -> dict[str, str]:
     """Of each broker in the compose files, the address there and here."""
+    pulsar = servers.server(PulsarBroker)
     return {
+        "kafka:9092": f"127.0.0.1:{servers.server(KafkaBroker).port}",
+        "pulsar:6650": f"127.0.0.1:{pulsar.port}",
+        "pulsar:8080": f"127.0.0.1:{pulsar.web_port}",
+        "artemis:5672": f"127.0.0.1:{servers.server(ArtemisBroker).port}",
         "redis:6379": f"127.0.0.1:{servers.server(RedisBroker).port}",
         "rabbitmq:5672": f"127.0.0.1:{servers.server(RabbitBroker).port}",
         "sqs:9324": f"127.0.0.1:{servers.server(SqsBroker).port}",
@@ -78,15 +97,16 @@ def up(process: GatewayProcess) -> dict[str, bool]:
 
 
 def test_docker_compose_up(addresses: dict[str, str], tmp_path: Path) -> None:
+    """With all profiles."""
     with gateway(tmp_path, environ=environment(addresses, "docker-compose.yml")) as process:
-        for queue in ("sqs-demo", "rabbit.demo", "demo"):
+        for queue in QUEUES:
             walk(process, queue, tmp_path)
-        assert up(process) == dict.fromkeys(("redis", "rabbit", "sqs"), True)
+        assert up(process) == dict.fromkeys(BROKERS, True)
 
 
 def test_with_microsoft_s_emulator(addresses: dict[str, str], emulated: dict[str, str], tmp_path: Path) -> None:
     variables = environment(addresses | emulated, "docker-compose.yml", "docker/servicebus.yml")
     with gateway(tmp_path, environ=variables) as process:
-        for queue in ("servicebus.demo", "sqs-demo", "rabbit.demo", "demo"):
+        for queue in ("servicebus.demo", *QUEUES):
             walk(process, queue, tmp_path)
-        assert up(process) == dict.fromkeys(("redis", "rabbit", "sqs", "servicebus"), True)
+        assert up(process) == dict.fromkeys((*BROKERS, "servicebus"), True)

@@ -84,8 +84,9 @@ class Scene:
         """Wait until it holds."""
         deadline = time.monotonic() + seconds
         while not await asyncio.to_thread(condition):
-            fired, errors = self.watcher.fired(self.begun), self.watcher.scrape_errors()
-            assert time.monotonic() < deadline, f"{what}; fired: {fired}; scrapes: {errors}"
+            firing, errors = self.watcher.firing(), self.watcher.scrape_errors()
+            fired = self.watcher.fired(self.begun).difference(firing)
+            assert time.monotonic() < deadline, f"{what}; firing: {firing}; fired: {fired}; scrapes: {errors}"
             await asyncio.sleep(0.2)
 
     async def fires(self, *alerts: str) -> None:
@@ -307,7 +308,7 @@ async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -
     async with shop.business(ORDINARY):
         await asyncio.sleep(2)
     await scene.agrees()
-    await scene.until(lambda: not watcher.firing(), "an alert does not resolve")
+    await scene.until(lambda: not watcher.firing(), "an alert does not resolve", 480)
     assert watcher.broken_rules() == {}
 
     for query in queries():
@@ -321,7 +322,7 @@ async def test_prometheus_tells_what_goes_wrong_and_counts_right(scene: Scene) -
     assert scene.process.stop() == 0
     await scene.fires("BabelgateTargetDown", "BabelgateAbsent")
     scene.process.start()
-    await scene.until(lambda: not watcher.firing(), "an alert does not resolve")
+    await scene.until(lambda: not watcher.firing(), "an alert does not resolve", 480)
     assert watcher.fired(scene.begun) == {rule["alert"] for rule in rules()} - ONLY_UNIT_TESTED
     assert scene.troubles.keys() | ON_A_BUSY_MACHINE | ONLY_UNIT_TESTED == {rule["alert"] for rule in rules()}
     for alert, begun in scene.troubles.items():

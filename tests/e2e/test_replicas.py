@@ -59,7 +59,7 @@ class Scene:
             self.gateways.append(gateway.start())
         self.ledger = Ledger(
             LEASE,
-            owned=scope != "anywhere",
+            owned=scope != "anywhere" or broker.binds_deliveries,
             copies=copies,
             old_receipts=broker.takes_old_receipts,
             acks_repeat=broker.repeats_acks,

@@ -15,14 +15,16 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 from app.brokers import registry
 from app.brokers.binding import Binding, QueueStats
 from app.brokers.idempotency_store import KeepsKeys
 from app.brokers.projection import NativeWrite
 from app.clock import now_ms
-from tests.harness.proxy import Proxy
+from tests.harness.proxy import Proxy, proxy
+
+OpenBinding = TypeVar("OpenBinding", bound=Binding)
 
 
 class Broker(ABC):
@@ -48,8 +50,12 @@ class Broker(ABC):
     - ``takes_old_receipts``: it settles by the receipt of an earlier delivery, too.
     - ``purges_leased``: a purge removes leased messages too.
     - ``counts_leased``: the depth that it reports has the leased messages in it.
+    - ``blurs_delayed``: it counts a delayed message as a ready one until a consumer waits for messages.
+    - ``binds_deliveries``: a lease ends with the connection of its process, although any process acks.
+    - ``outlives_restarts``: the leases of a process outlive a restart of the broker.
     - ``peeks_leased``: a peek shows leased messages, too.
     - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
+    - ``may_count_stops``: when its server stops, it may count the messages that are leased as failed.
     - ``crowd``: the most waiting clients, or dead letters, that it serves in the time of a test.
     - ``far_delay``: the delay, in seconds, of a message that is looked at while it is delayed.
     - ``queue_options``: the options of an ordinary route.
@@ -75,8 +81,12 @@ class Broker(ABC):
     takes_old_receipts: ClassVar[bool] = False
     purges_leased: ClassVar[bool] = False
     counts_leased: ClassVar[bool] = False
+    blurs_delayed: ClassVar[bool] = False
+    binds_deliveries: ClassVar[bool] = False
+    outlives_restarts: ClassVar[bool] = False
     peeks_leased: ClassVar[bool] = False
     hides_delayed_retries: ClassVar[bool] = False
+    may_count_stops: ClassVar[bool] = False
     crowd: ClassVar[int] = 1000
     far_delay: ClassVar[float] = 3600.5
     queue_options: Mapping[str, Any] = {}
@@ -112,6 +122,10 @@ class Broker(ABC):
         """Whether ``stats`` says so, and nothing of what the broker cannot tell."""
         if self.counts_leased and "depth" in counts:
             counts["depth"] += counts.get("in_flight", 0)
+        if self.blurs_delayed and {"depth", "delayed"} <= counts.keys():
+            together = counts.pop("depth") + counts.pop("delayed")
+            if (stats.depth or 0) + (stats.delayed or 0) != together:
+                return False
         expected = {name: None if name in self.untold else count for name, count in counts.items()}
         return expected == {name: getattr(stats, name) for name in counts}
 
@@ -173,6 +187,16 @@ class EmbeddedBroker(Broker):
         return self.outage()
 
 
+@asynccontextmanager
+async def opened(binding: OpenBinding) -> AsyncIterator[OpenBinding]:
+    """``binding``, open until the end of the block, as one process has it."""
+    try:
+        await binding.open()
+        yield binding
+    finally:
+        await binding.close()
+
+
 class Server(Protocol):
     """A broker's process on this machine."""
 
@@ -202,6 +226,10 @@ class ServerBroker(Broker):
     @property
     def url(self) -> str:
         return self.server.url().replace(f":{self.server.port}/", f":{self._port}/")
+
+    def between(self) -> AbstractAsyncContextManager[Proxy]:
+        """A running proxy in front of the server, for :meth:`behind`."""
+        return proxy("127.0.0.1", self.server.port)
 
     def behind(self, proxy: Proxy) -> Self:
         """The same broker, reached through ``proxy``."""

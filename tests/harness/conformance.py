@@ -15,7 +15,7 @@ import sys
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -107,6 +107,18 @@ def judged(section: str, case: str) -> Iterator[None]:
         record(section, case, "failed")
         raise
     record(section, case, "passed")
+
+
+@contextmanager
+def judged_version_gate(section: str, outcome: str) -> Iterator[None]:
+    """Record all rows of a version gate with this outcome, and those of the others that are not applicable."""
+    with ExitStack() as rows:
+        for case in cases(section):
+            if case["expect"]["outcome"] == outcome and case["dead_letter"] == "on":
+                rows.enter_context(judged(section, case["name"]))
+            elif case["dead_letter"] != "on" or case["expect"]["outcome"] not in ("dlq_raw", "unsettled"):
+                record(section, case["name"], "not applicable", "the gateway has no other strategy than to dead-letter")
+        yield
 
 
 @cache

@@ -14,7 +14,8 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from app.brokers.binding import Binding, BrokerCapabilities, DeadLetters, DeadStore, Lists, Outstanding, Peeks, Purges
+from app.brokers.binding import Binding, DeadLetters, DeadStore, Lists, Outstanding, Peeks, Purges
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.idempotency_store import KeepsKeys
 from app.config.settings import Settings
 from app.errors import BabelgateError
@@ -67,8 +68,9 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
-    # RabbitMQ lists queues by an API of its own, which a broker may be configured without.
-    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding)
+    # Where deliveries have an owner, queues are listed by another API, which a broker may be configured without. Kafka
+    # has one API.
+    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding) and can.ack_scope != "owner_offset"
     yield "lists its queues", "with its management API" if managed else _mark(isinstance(binding, Lists))
     yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
 

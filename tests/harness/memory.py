@@ -12,15 +12,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.brokers.binding import (
-    BrokerCapabilities,
-    DeadLetterRequest,
-    Delivery,
-    NativeQueue,
-    Outcome,
-    Outgoing,
-    QueueStats,
-)
+from app.brokers.binding import DeadLetterRequest, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.capabilities import BrokerCapabilities
 from app.clock import Clock, now_ms
 from app.envelope import dead_letter_record
 from app.envelope.broker_properties import http_date

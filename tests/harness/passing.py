@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import BrokerCapabilities, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.binding import Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.capabilities import BrokerCapabilities
 from app.errors import BabelgateError
 
 _OPTIONAL = (

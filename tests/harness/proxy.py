@@ -132,10 +132,10 @@ class Relay:
 
 
 @asynccontextmanager
-async def proxy(host: str, port: int) -> AsyncIterator[Proxy]:
-    """A running proxy."""
+async def proxy(host: str, port: int, own_port: int = 0) -> AsyncIterator[Proxy]:
+    """A running proxy, on any free port unless one is given."""
     running = Proxy(host, port)
-    await running.start()
+    await running.start(own_port)
     try:
         yield running
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from xdist.scheduler import LoadScopeScheduling
 
 TOGETHER = ("tests/pipeline/test_cluster.py", "tests/pipeline/test_metrics", "tests/pipeline/")
@@ -15,6 +17,11 @@ CONTRACTS = "/test_contract.py"
 """Its classes have hundreds of tests, and its servers are those of the session: any worker takes the next test."""
 
 
+ONE_SERVER = re.compile(r"^tests/brokers/(artemis|kafka|pulsar)/|\[(?:[^\]]*\W)?(artemis|kafka|pulsar)\b")
+"""A folder or a parameter of a broker written in Java, whose server takes many seconds of a processor to start: one
+worker runs all its tests, so that it is started once."""
+
+
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     """Units of work are folders, classes, modules or single tests, in the order of collection."""
 
@@ -23,4 +30,6 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         for beginning in TOGETHER:
             if path.startswith(beginning):
                 return beginning
+        if (found := ONE_SERVER.search(nodeid)) is not None:
+            return found[1] or found[2]
         return nodeid if path.startswith(APART) or path.endswith(CONTRACTS) else super()._split_scope(nodeid)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from app.brokers.binding import BrokerCapabilities, NativeQueue, Outgoing
+from app.brokers.binding import NativeQueue, Outgoing
+from app.brokers.capabilities import BrokerCapabilities
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.gateway import Gateway
 from app.gateway.routing import Policy, Router, Rule

@@ -11,7 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from app.brokers.binding import Binding, BrokerCapabilities, QueueStats
+from app.brokers.binding import Binding, QueueStats
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.idempotency_store import Terms
 from app.clock import now_ms
 from app.cluster.peers import Peers

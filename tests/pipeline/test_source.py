@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,22 @@ def rows_of(spark, *bodies):
     return spark.createDataFrame([(each,) for each in bodies], "body binary")
 
 
+def patiently(run):
+    """The result of ``run``, which runs a stream to its end. Spark waits ten seconds for the process of a Python
+    source, which a busy machine may not have started by then. No batch has begun in that case."""
+    while True:
+        try:
+            return run()
+        except PySparkException as error:
+            if "Python worker failed to connect back" not in str(error):
+                raise
+
+
+def run(stream):
+    """Run a stream to its end."""
+    patiently(lambda: stream.start().awaitTermination())
+
+
 def test_the_example_of_the_documentation(source, running, tmp_path, capsys):
     """As somebody would paste it, cell by cell."""
     cells = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.S)
@@ -48,7 +65,7 @@ def test_the_example_of_the_documentation(source, running, tmp_path, capsys):
             # What was accepted lands with the end of the segment.
             assert running.stop() == 0
             running.start()
-        exec(compile(text, "docs/pipeline/spark-source.md", "exec"), names)
+        patiently(partial(exec, compile(text, "docs/pipeline/spark-source.md", "exec"), names))
     shown = capsys.readouterr().out
     assert "urn:babel:orders:created" in shown
     assert re.search(r"orders\s*\|accepted\s*\|\s*3", shown)
@@ -86,7 +103,7 @@ def test_what_cannot_be_done_is_refused_in_words(source, running):
     with pytest.raises(PySparkException, match="limit is an integer from 1 to 100"):
         source.read.format("babelgate").options(**to, limit="x").load()
     with pytest.raises(PySparkException, match="a queue cannot be streamed from"):
-        source.readStream.format("babelgate").options(**to).load().writeStream.format("noop").start().awaitTermination()
+        run(source.readStream.format("babelgate").options(**to).load().writeStream.format("noop"))
     with pytest.raises(PySparkException, match="1 of 2 rows of this task were not published: 1 missing_urn"):
         bad = rows_of(source, body(1), b"{}").coalesce(1)
         bad.write.format("babelgate").mode("append").options(**to).save()
@@ -112,7 +129,7 @@ class Reads:
         given = {"path": str(self.landing), "max_segments": "2", **options}
         frame = self._spark.readStream.format("babelgate").options(**given).load()
         query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", self._checkpoint)
-        query.trigger(availableNow=True).start().awaitTermination()
+        run(query.trigger(availableNow=True))
 
     def keys(self):
         return sorted(key for _, found in self.batches for key in found)

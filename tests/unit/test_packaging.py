@@ -111,7 +111,14 @@ def test_every_core_dependency_is_used() -> None:
 
 
 @pytest.mark.parametrize(
-    "lock", ["requirements.txt", "requirements-dev.txt", "requirements-build.txt", "requirements-spark.txt"]
+    "lock",
+    [
+        "requirements.txt",
+        "requirements-artemis.txt",
+        "requirements-dev.txt",
+        "requirements-build.txt",
+        "requirements-spark.txt",
+    ],
 )
 def test_a_lock_file_is_exact_and_hashed(lock: str) -> None:
     text = (ROOT / lock).read_text()
@@ -167,7 +174,7 @@ def test_loading_the_program_loads_no_broker_client() -> None:
             "aioboto3",
             "azure",
             "pulsar",
-            "aiokafka",
+            "confluent_kafka",
             "proton",
             "pyspark",
             "pyarrow",

@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
-from app.brokers.binding import BrokerCapabilities, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.binding import DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
 from app.brokers.bounded import PING_SECONDS
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.connect import ConnectPause
 from app.brokers.options import TIMEOUT_SECONDS, timeout_of
 from app.brokers.projection import NativeWrite

@@ -16,7 +16,6 @@ from redis.asyncio.connection import AbstractConnection
 
 from app.brokers.batching import send_batches
 from app.brokers.binding import (
-    BrokerCapabilities,
     DeadLetterRequest,
     DeadRecord,
     Delivery,
@@ -27,6 +26,7 @@ from app.brokers.binding import (
     QueueStats,
 )
 from app.brokers.bounded import GRACE_SECONDS, PING_SECONDS, RESERVE_SECONDS, WARNINGS_SECONDS, finished, within
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import (
     ANY_TEXT,
     BOOLEAN,

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 from app.brokers.binding import (
-    BrokerCapabilities,
     DeadLetterRequest,
     DeadRecord,
     Delivery,
@@ -25,6 +24,7 @@ from app.brokers.binding import (
     QueueStats,
 )
 from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, WARNINGS_SECONDS, within
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.servicebus.admin import ServiceBusAdmin

@@ -14,7 +14,6 @@ from typing import Any
 from app.brokers import cursor as cursors
 from app.brokers.batching import send_batches
 from app.brokers.binding import (
-    BrokerCapabilities,
     DeadLetterRequest,
     DeadRecord,
     Delivery,
@@ -25,6 +24,7 @@ from app.brokers.binding import (
     QueueStats,
 )
 from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, RESERVE_SECONDS
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import OptionMap
 from app.brokers.projection import NativeWrite
 from app.brokers.sqlite.file import DatabaseFile

@@ -12,17 +12,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.brokers.binding import (
-    BrokerCapabilities,
-    DeadRecord,
-    Delivery,
-    DeliveryLimit,
-    NativeQueue,
-    Outcome,
-    Outgoing,
-    QueueStats,
-)
+from app.brokers.binding import DeadRecord, Delivery, DeliveryLimit, NativeQueue, Outcome, Outgoing, QueueStats
 from app.brokers.bounded import WARNINGS_SECONDS, within
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import timeout_of
 from app.brokers.projection import NativeHeader, NativeWrite
 from app.brokers.sqs.client import SqsClient

@@ -72,6 +72,9 @@ DEAD_LETTERED = _counter("babelgate.dead_lettered", "Messages moved to a dead-le
 REDRIVEN = _counter("babelgate.redriven", "Dead letters sent back, by their original queue.")
 POISON = _counter("babelgate.poison", "Unreadable or invalid bodies found on a queue.")
 LEASE_EXPIRED = _counter("babelgate.lease_expired", "Leases that expired before a settle.")
+REINJECTED = _counter(
+    "babelgate.reinjected", "Delayed messages that the gateway itself moved back to their queues.", labels=("broker",)
+)
 LOCAL_SETTLES = _counter("babelgate.local_settles", "Settles that the process with the request carried out itself.")
 FORWARDED_SETTLES = _counter(
     "babelgate.forwarded_settles", "Settles forwarded to the process that received the message.", "result"

@@ -452,8 +452,8 @@ type BrokerState struct {
 
 // Capabilities What the broker of a queue can do.
 type Capabilities struct {
-	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
-	// order. The gateway forwards settles.
+	// AckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
+	// replica, as long as it has the partition of the message. The gateway forwards settles.
 	AckScope CapabilitiesAckScope `json:"ack_scope"`
 
 	// BrokerProperties The names of the `broker_properties` that a publish may set.
@@ -494,8 +494,8 @@ type Capabilities struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// CapabilitiesAckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that replica, in
-// order. The gateway forwards settles.
+// CapabilitiesAckScope Who can settle: `anywhere` any replica; `owner` the replica that delivered; `owner_offset` that
+// replica, as long as it has the partition of the message. The gateway forwards settles.
 type CapabilitiesAckScope string
 
 // CapabilitiesDeliveryCount How the broker counts deliveries: not at all, from 0, from 1, or added by the gateway.

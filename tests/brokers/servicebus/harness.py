@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from app.brokers.servicebus.binding import ServiceBusBinding, connect
 from app.brokers.servicebus.queue import ServiceBusQueue, queue_of
 from app.clock import now_ms
 from tests.brokers.servicebus.emulator.server import ServiceBusEmulator, emulator
-from tests.harness.broker import ServerBroker, Variant
+from tests.harness.broker import ServerBroker, Variant, opened
 
 _LOCK_SECONDS = 15
 """How long the messages of a process that has ended stay locked, and how late a renewal may be on a busy machine."""
@@ -28,15 +28,9 @@ _SHOWN = {
 }
 
 
-@asynccontextmanager
-async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[ServiceBusBinding]:
+def binding(url: str, options: Mapping[str, Any] | None = None) -> AbstractAsyncContextManager[ServiceBusBinding]:
     """An open binding, as one process has it."""
-    opened = connect("azure", url, {"timeout_seconds": 30} | dict(options or {}), now_ms)
-    try:
-        await opened.open()
-        yield opened
-    finally:
-        await opened.close()
+    return opened(connect("azure", url, {"timeout_seconds": 30} | dict(options or {}), now_ms))
 
 
 class ServiceBusBroker(ServerBroker):

@@ -136,6 +136,22 @@ class TestLocks:
         for handle in ("", "no token", delivery.handle.upper() + "0", delivery.handle[:-2]):
             assert kinds(await one.ack(native, [handle])) == [LeaseLost]
 
+    async def test_an_original_beside_its_dead_letter_is_completed_as_soon_as_the_service_answers(
+        self, world: World, emulator: ServiceBusEmulator
+    ) -> None:
+        """Its lock is renewed until then, and nobody else sees it."""
+        emulator.queue(world.queue, lock_seconds=3)
+        process = await world.process()
+        await process.publish_all([{"n": 1}])
+        message = await process.one(lease=60)
+        emulator.fault("drop_before_disposition", times=1)
+        assert kinds(await process.reject(message)) == [OutcomeUnknown]
+        assert await process.receive() == []
+        await eventually(lambda: emulator.messages(world.queue) == [])
+        assert len(await process.dead()) == 1
+        counters = emulator.entity(world.queue)["counters"]
+        assert (counters["delivered"], counters.get("expired_locks", 0)) == (1, 0)
+
     async def test_one_that_is_lost_among_others_leaves_no_doubt_about_them(
         self, one: ServiceBusBinding, emulator: ServiceBusEmulator, native: NativeQueue
     ) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -88,7 +86,7 @@ async def test_version_gate(emulator: ServiceBusEmulator, queue: str) -> None:
 
     incoming = block("version_gate_asb", "incoming_bodies")
     bodies = [_bytes(each) for each in incoming]
-    with judged_rows("dlq_raw"):
+    with suite.judged_version_gate("version_gate_asb", "dlq_raw"):
         for body in bodies:
             send(queue, _base64(body))
         await process.publish({"n": 2})
@@ -96,7 +94,7 @@ async def test_version_gate(emulator: ServiceBusEmulator, queue: str) -> None:
         assert sorted(await world.broker.dead(queue)) == sorted(bodies), "byte for byte, and never decoded"
         reasons = [event.reason for event in process.events if event.kind == "poison"]
         assert reasons == ["unsupported_schema_version"] * len(bodies)
-    with judged_rows("unsettled"):
+    with suite.judged_version_gate("version_gate_asb", "unsettled"):
         other = f"{queue}-other"
         emulator.fault("throttle", f"{other}.dlq")
         reader = await world.process(queue=other)
@@ -115,16 +113,3 @@ def _bytes(incoming: Any) -> bytes:
 
 def _base64(body: bytes) -> str:
     return base64.b64encode(body).decode()
-
-
-@contextmanager
-def judged_rows(outcome: str) -> Iterator[None]:
-    """Record all rows of the settle rule with this outcome."""
-    with ExitStack() as rows:
-        for case in suite.cases("version_gate_asb"):
-            if case["expect"]["outcome"] == outcome and case["dead_letter"] == "on":
-                rows.enter_context(suite.judged("version_gate_asb", case["name"]))
-            elif case["dead_letter"] != "on" or case["expect"]["outcome"] not in ("dlq_raw", "unsettled"):
-                reason = "the gateway has no other strategy than to dead-letter"
-                suite.record("version_gate_asb", case["name"], "not applicable", reason)
-        yield

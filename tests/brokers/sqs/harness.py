@@ -7,8 +7,8 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from app.brokers.sqs.queue import SqsQueue, queue_of
 from app.clock import now_ms
 from tests.brokers.sqs.elasticmq import ElasticMq, elasticmq
 from tests.brokers.sqs.moto_server import MotoServer, moto_server
-from tests.harness.broker import ServerBroker, Variant
+from tests.harness.broker import ServerBroker, Variant, opened
 
 # The credentials that every client of a local server finds in its environment.
 os.environ.setdefault("AWS_ACCESS_KEY_ID", "id")
@@ -33,15 +33,9 @@ os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
 STANDARD = {"create": "missing"}
 
 
-@asynccontextmanager
-async def binding(url: str, options: Mapping[str, Any] | None = None) -> AsyncIterator[SqsBinding]:
+def binding(url: str, options: Mapping[str, Any] | None = None) -> AbstractAsyncContextManager[SqsBinding]:
     """An open binding, as one process has it."""
-    opened = connect("aws", url, {"timeout_seconds": 30} | dict(options or {}), now_ms)
-    try:
-        await opened.open()
-        yield opened
-    finally:
-        await opened.close()
+    return opened(connect("aws", url, {"timeout_seconds": 30} | dict(options or {}), now_ms))
 
 
 def client(port: int) -> Any:

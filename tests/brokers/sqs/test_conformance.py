@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -108,28 +107,15 @@ async def test_version_gate(kind: type[SqsBroker], elastic: Server, moto: Server
             QueueUrl=url_of(sqs, queue_of(name, {})), MessageBody=good.body.decode(), MessageAttributes=gated
         )
 
-    with judged_rows("dlq_raw"):
+    with suite.judged_version_gate("version_gate_sqs", "dlq_raw"):
         await asyncio.to_thread(send, queue)
         await process.publish({"n": 2})
         assert data(await process.one()) == {"n": 2}
         assert await broker.dead(queue) == [good.body], "byte for byte, and never decoded"
         assert [event.reason for event in process.events if event.kind == "poison"] == ["unsupported_schema_version"]
-    with judged_rows("unsettled"):
+    with suite.judged_version_gate("version_gate_sqs", "unsettled"):
         other = await world.process(queue=f"{queue}-other", queue_options={"create": "never"})
         await asyncio.to_thread(send, other.queue)
         assert await other.receive() == [], "it has nowhere to go"
         assert broker.tells(await other.stats(), depth=0, in_flight=1, dead=0)
     await world.close()
-
-
-@contextmanager
-def judged_rows(outcome: str) -> Iterator[None]:
-    """Record all rows of the settle rule with this outcome."""
-    with ExitStack() as rows:
-        for case in suite.cases("version_gate_sqs"):
-            if case["expect"]["outcome"] == outcome and case["dead_letter"] == "on":
-                rows.enter_context(suite.judged("version_gate_sqs", case["name"]))
-            elif case["dead_letter"] != "on" or case["expect"]["outcome"] not in ("dlq_raw", "unsettled"):
-                reason = "the gateway has no other strategy than to dead-letter"
-                suite.record("version_gate_sqs", case["name"], "not applicable", reason)
-        yield

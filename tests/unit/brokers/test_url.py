@@ -28,6 +28,17 @@ def test_all_parts() -> None:
     assert found.options.read("size", whole(0), 0) == 3
 
 
+def test_several_hosts_and_a_scheme_of_two_words() -> None:
+    form = "mq[+ssl]://[user[:password]@]host[:port][,host[:port]...]"
+    found = read_url("mq+ssl://shop@a:1,[::1],b:3", {}, form=form)
+    assert found.hosts == (("a", 1), ("::1", None), ("b", 3))
+    assert (found.secure, found.host, found.port) == (True, "a", 1)
+    assert read_url("mq://a", {}, form=form).secure_scheme == "mq+ssl"
+    for wrong in ("mqs://a", "mq://a,", "mq://,a"):
+        with pytest.raises(ConfigError):
+            read_url(wrong, {}, form=form)
+
+
 def test_only_a_host() -> None:
     found = read("mqs://[::1]")
     assert (found.secure, found.host, found.port, found.path) == (True, "::1", None, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 
-from app.brokers.binding import NativeQueue, QueueStats
+from app.brokers.binding import NativeQueue, QueueStats, Reinjects
 from app.cluster.scrape import Scraping
 from app.errors import BrokerUnavailable
 from app.gateway.ack_tokens import TokenSealer
@@ -176,6 +176,20 @@ class TestHere:
         await scene.gateway.give_back("a", messages[:1])
         assert scene.gauges.of_process()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
         await scene.gateway.close()
+
+    async def test_delayed_messages_that_this_process_moved_back(self) -> None:
+        """A broker that delays by itself has the number 0, so that a dashboard has a line for each."""
+
+        class Reinjecting(MemoryBinding):
+            reinjected = 3
+
+        binding = Reinjecting("m")
+        assert isinstance(binding, Reinjects)
+        scene = Scene(binding, MemoryBinding("n"))
+        for count in (3, 4):
+            binding.reinjected = count
+            snapshot = await Scraping(scene.metrics, scene.gauges).alone()
+            assert snapshot[catalogue.REINJECTED.otel] == {("m",): float(count), ("n",): 0.0}
 
     async def test_receives_that_wait_and_publishes_under_way(self) -> None:
         binding = MemoryBinding("m")

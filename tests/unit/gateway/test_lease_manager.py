@@ -91,18 +91,34 @@ async def test_a_copy_that_is_refused_fails_alone_and_its_lease_goes_on(queue: s
 
 
 @pytest.mark.parametrize("verb", ["nack", "reject"])
-async def test_an_original_that_is_not_acked_after_its_copy_comes_twice(queue: str, verb: str) -> None:
+async def test_an_original_that_was_not_acked_after_its_copy_is_acked_later(queue: str, verb: str) -> None:
+    kept = Kept(queue)
+    (handle,) = await kept.handles(1)
+    kept.binding.fail_after("ack", 0)
+    assert kinds(await kept.settle(verb, handle)) == [BrokerUnavailable]
+    assert [kinds(await kept.settle(again, handle)) for again in VERBS] == [[LeaseLost]] * 5, "the copy has its place"
+    await kept.pass_seconds()
+    assert (await kept.out(), kept.broker_usage.count) == (1, 1), "not while the broker is away"
+    kept.binding.faults.clear()
+    await kept.pass_seconds()
+    assert (await kept.out(), kept.broker_usage.count, kept.expired()) == (0, 0, 0)
+    assert len(kept.ready()) + len(kept.binding.dead(queue)) == 1
+
+
+@pytest.mark.parametrize("verb", ["nack", "reject"])
+async def test_an_original_that_the_broker_takes_back_before_its_ack_comes_beside_its_copy(
+    queue: str, verb: str
+) -> None:
     kept = Kept(queue)
     (handle,) = await kept.handles(1)
     kept.binding.fail_after("ack", 0)
     assert kinds(await kept.settle(verb, handle)) == [BrokerUnavailable]
     kept.binding.faults.clear()
-    assert [kinds(await kept.settle(again, handle)) for again in VERBS] == [[LeaseLost]] * 5, "the copy has its place"
-    await kept.pass_seconds()
-    assert len(kept.ready()) + len(kept.binding.dead(queue)) == 1
     kept.binding.disconnect(queue)
     assert (0, 0) in kept.ready()
     assert len(kept.ready()) + len(kept.binding.dead(queue)) == 2
+    await kept.pass_seconds()
+    assert (len(kept.ready()) + len(kept.binding.dead(queue)), kept.broker_usage.count) == (2, 0)
 
 
 @pytest.mark.parametrize("verb", VERBS)

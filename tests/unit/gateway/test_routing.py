@@ -167,6 +167,13 @@ def test_what_a_body_and_its_broker_say_is_added_within_an_int64(said: int, coun
     assert route(delivery_count="added").attempts(said, count) == attempts
 
 
+def test_a_declared_number_of_attempts_replaces_that_of_the_body() -> None:
+    """Also a lower one: it is authoritative on Kafka. The broker's own count still raises it."""
+    assert route(delivery_count="none").attempts(5, 0, 2) == 2
+    assert route(delivery_count="none").attempts(5, 0, None) == 5
+    assert route(delivery_count="zero_based").attempts(5, 3, 2) == 3
+
+
 @pytest.mark.parametrize(
     ("weights", "sizes"),
     [

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from app import envelope
-from app.brokers.binding import NO_HEADERS, BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.binding import NO_HEADERS, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
 from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Reserved, Stored
 from app.brokers.redis.server import Server

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.brokers.batching import batches
-from app.brokers.binding import BrokerCapabilities, DeadLetterRequest, Delivery, Outgoing
+from app.brokers.binding import DeadLetterRequest, Delivery, Outgoing
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
 from app.brokers.redis.server import Server
 from app.envelope import Limits

@@ -133,7 +133,7 @@ class Connection(asyncio.Protocol):
     # The engine's events.
 
     def _events(self) -> None:
-        while not self._ended and (event := engine.events(self._collector)) is not None:
+        while not self._ended and (event := engine.next_event(self._collector)) is not None:
             handler = self._handlers.get(lib.pn_event_type(event))
             if handler is not None:
                 handler(event)

@@ -10,55 +10,25 @@ from typing import Any
 
 import cproton  # type: ignore[import-untyped]
 
+from app.brokers.artemis.engine import ACCEPTED as ACCEPTED
+from app.brokers.artemis.engine import MODIFIED as MODIFIED
+from app.brokers.artemis.engine import NULL as ENGINE_NULL
+from app.brokers.artemis.engine import REJECTED as REJECTED
+from app.brokers.artemis.engine import RELEASED as RELEASED
+from app.brokers.artemis.engine import ffi as ffi
+from app.brokers.artemis.engine import lib as lib
+from app.brokers.artemis.engine import next_event as next_event
+from app.brokers.artemis.engine import pull as pull
+from app.brokers.artemis.engine import push as push
+from app.brokers.artemis.engine import receive as receive
 from tests.brokers.servicebus.emulator.codec import NULL, Value, decode, encode
-
-lib: Any = cproton.lib
-ffi: Any = cproton.ffi
 
 _from_buffer = ffi.from_buffer
 _buffer = ffi.buffer
-_NULL = ffi.NULL
 _INFO = encode(("map", [(("symbol", "emulator"), ("boolean", True))]))
 
-ACCEPTED, REJECTED = cproton.PN_ACCEPTED, cproton.PN_REJECTED
-RELEASED, MODIFIED = cproton.PN_RELEASED, cproton.PN_MODIFIED
 SETTLED_BY_SENDER = cproton.PN_SND_SETTLED
 NO_TERMINUS = cproton.PN_UNSPECIFIED
-
-
-def events(collector: Any) -> Any:
-    """The next event; None if there is none. It is valid until :func:`pop`."""
-    event = lib.pn_collector_peek(collector)
-    return None if event == _NULL else event
-
-
-def push(transport: Any, data: bytes) -> int:
-    """Give received bytes to the engine; returns how many it took, negative when it takes no more."""
-    capacity = lib.pn_transport_capacity(transport)
-    if capacity <= 0:
-        return -1 if capacity < 0 else 0
-    part = data[:capacity]
-    taken: int = lib.pn_transport_push(transport, _from_buffer(part), len(part))
-    return taken
-
-
-def pull(transport: Any) -> bytes | None:
-    """Bytes to send; None at the end of the stream."""
-    pending = lib.pn_transport_pending(transport)
-    if pending <= 0:
-        return None if pending < 0 else b""
-    room = bytearray(pending)
-    size = lib.pn_transport_peek(transport, _from_buffer(room), pending)
-    lib.pn_transport_pop(transport, size)
-    return bytes(room[:size])
-
-
-def receive(link: Any, delivery: Any) -> bytes:
-    """The bytes of a complete delivery; the link goes on to the next one."""
-    room = bytearray(max(1, lib.pn_delivery_pending(delivery)))
-    size = lib.pn_link_recv(link, _from_buffer(room), len(room))
-    lib.pn_link_advance(link)
-    return bytes(room[:size]) if size > 0 else b""
 
 
 def send(link: Any, tag: bytes, data: bytes, *, settled: bool) -> None:
@@ -78,7 +48,7 @@ def tag(delivery: Any) -> bytes:
 
 def text(pointer: Any) -> str:
     """A C string; empty for none."""
-    return "" if pointer == _NULL else ffi.string(pointer).decode()
+    return "" if pointer == ENGINE_NULL else ffi.string(pointer).decode()
 
 
 def is_open(link: Any) -> bool:

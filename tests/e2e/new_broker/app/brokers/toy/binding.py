@@ -16,16 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from app.brokers.binding import (
-    BrokerCapabilities,
-    DeadLetterRequest,
-    DeadRecord,
-    Delivery,
-    NativeQueue,
-    Outcome,
-    Outgoing,
-    QueueStats,
-)
+from app.brokers.binding import DeadLetterRequest, DeadRecord, Delivery, NativeQueue, Outcome, Outgoing, QueueStats
+from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import OptionMap, timeout_of
 from app.clock import Clock
 from app.envelope import dead_letter_record

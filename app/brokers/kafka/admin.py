@@ -1,0 +1,361 @@
+"""Topics, offsets and settings of a cluster, by one client for administration."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
+from msgspec import Struct
+
+from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
+from app.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
+from app.brokers.kafka.options import DEAD_SUFFIX, KafkaQueue
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+
+KEEP = {"retention.ms": "-1"}
+"""The settings of a new topic of dead letters, which are kept until they are removed."""
+
+MARKERS = {"cleanup.policy": "compact"}
+"""The settings of a new topic of markers: see :mod:`app.brokers.kafka.dead_letters`."""
+
+TIER = {"message.timestamp.type": "LogAppendTime"}
+"""The settings of a new retry tier: the broker's clock dates its records, and their delay counts from that."""
+
+ADDED_BYTES = 65_536
+"""What ``max.message.bytes`` of a new retry tier or topic of dead letters is larger than that of its queue."""
+
+_MOST_BYTES = 2**31 - 1
+"""The setting is a number of 32 bits: https://kafka.apache.org/documentation/#topicconfigs_max.message.bytes"""
+
+_FLUSHED = 0.02
+"""The pause before a question to a new topic is repeated, whose partitions have no leader yet."""
+
+_OFFSETS = "__consumer_offsets"
+"""The broker's own topic of committed offsets."""
+
+_THREADS = 2
+"""Calls that block: of committed offsets."""
+
+_ATTEMPT_SECONDS = 2.0
+"""How long one question for offsets may take, of several within the time-out."""
+
+Position = tuple[str, int]
+"""A topic and the number of its partition."""
+
+
+class Topic(Struct, frozen=True):
+    """A topic that exists. ``max_bytes``: its ``max.message.bytes``; None where the credentials may not read it."""
+
+    name: str
+    partitions: int
+    max_bytes: int | None
+
+
+class KafkaAdmin:
+    """One cluster. Every call ends within ``timeout_seconds``, and raises BrokerUnavailable without an answer."""
+
+    def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float) -> None:
+        self.broker = broker
+        self.timeout_seconds = timeout_seconds
+        self._settings = dict(client) | {
+            "log_level": 0,
+            "socket.timeout.ms": max(int(timeout_seconds * 1000), 1000),
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 500,
+            "topic.metadata.refresh.fast.interval.ms": 100,
+            "error_cb": self._failed,
+        }
+        self._cause: KafkaError | None = None
+        """Why the brokers are not reached: a password, a certificate. An answer alone says only that it is missing."""
+        self._client: AdminClient | None = None
+        self._groups: dict[str, Any] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka-admin")
+        self._topics: dict[str, Topic] = {}
+        self._creating: dict[str, asyncio.Task[Topic]] = {}
+
+    def close(self) -> None:
+        """Forget the client and what it knows of topics; the next call connects again."""
+        self._client = None
+        self._topics.clear()
+        groups, self._groups = self._groups, {}
+        for each in groups.values():
+            self._threads.submit(each.close)
+
+    async def probe(self, seconds: float = PING_SECONDS) -> None:
+        """One cheap round trip. Raises BrokerUnavailable without an answer within ``seconds``."""
+        client = self._admin
+        try:
+            await self._answer(client.describe_cluster(request_timeout=seconds), seconds)
+        except BrokerUnavailable:
+            client.poll(0)
+            if self._cause is None:
+                raise
+            raise translate(self._cause, self.broker, written=False) from None
+        client.poll(0)
+        self._cause = None
+
+    async def topic(self, name: str) -> Topic | None:
+        """The topic, which is looked up once; None if it does not exist."""
+        known = self._topics.get(name)
+        if known is None:
+            known = await self._look_up(name)
+            if known is not None:
+                self._topics[name] = known
+        return known
+
+    def forget(self, name: str) -> None:
+        """Look the topic up again at its next use."""
+        self._topics.pop(name, None)
+
+    async def ensured(self, queue: KafkaQueue, name: str, settings: Mapping[str, str] | None = None) -> Topic:
+        """The topic ``name`` of ``queue``, created with ``settings`` if it is missing and the route allows that.
+
+        Raises BrokerRejected for a missing topic that the route does not let the gateway create.
+        """
+        known = self._topics.get(name) or await self.topic(name)
+        if known is not None:
+            return known
+        if not queue.create:
+            reason = f"the topic {name} does not exist: create it, or set create: missing in the route"
+            raise BrokerRejected(self.broker, reason)
+        creating = self._creating.get(name)
+        if creating is None:
+            creating = self._creating[name] = asyncio.ensure_future(self._create(queue, name, settings or {}))
+            creating.add_done_callback(lambda _: self._creating.pop(name, None))
+        return await asyncio.shield(creating)
+
+    async def positions(self, *topics: str) -> list[Position]:
+        """The partitions of those of ``topics`` that exist."""
+        found = [await self.topic(name) for name in topics]
+        return [(each.name, number) for each in found if each is not None for number in range(each.partitions)]
+
+    async def offsets(self, positions: Sequence[Position], *, latest: bool) -> dict[Position, int]:
+        """The end of each partition, or its first offset; those without an answer are left out."""
+        if not positions:
+            return {}
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        deadline = asyncio.get_running_loop().time() + self.timeout_seconds
+        while True:
+            # After a restart of a broker the client asks nobody until it has looked for the leaders again.
+            left = max(deadline - asyncio.get_running_loop().time(), _FLUSHED)
+            asked = self._admin.list_offsets(
+                {TopicPartition(*each): spec for each in positions}, request_timeout=min(_ATTEMPT_SECONDS, left)
+            )
+            answers = await self._answers(asked)
+            offsets = {
+                (each.topic, each.partition): answer.offset
+                for each, answer in answers
+                if not isinstance(answer, BaseException)
+            }
+            failures = [answer for _, answer in answers if isinstance(answer, BaseException)]
+            missing = [each for each in failures if (found := error_of(each)) and found.code() in MISSING_TOPIC]
+            # The client has no error for a broker whose connection it has lost, but an offset that is none.
+            if any(offset < 0 for offset in offsets.values()):
+                failures.append(BrokerUnavailable(self.broker, "it has not told its offsets"))
+            if len(missing) == len(failures):
+                for topic, _ in positions if missing else ():
+                    self.forget(topic)
+                return offsets
+            failure = next(each for each in failures if each not in missing)
+            error = failure if isinstance(failure, BabelgateError) else translate(failure, self.broker, written=False)
+            if not isinstance(error, BrokerUnavailable) or asyncio.get_running_loop().time() + _FLUSHED > deadline:
+                raise error
+            await asyncio.sleep(_FLUSHED)
+            await self.all_names()
+
+    async def committed(self, group: str, positions: Sequence[Position]) -> dict[Position, tuple[int, str]]:
+        """The committed offset of each partition, with its metadata; those without one are left out.
+
+        Asked by a consumer that never joins the group. ``AdminClient.list_consumer_group_offsets`` of librdkafka 2.16
+        ends the process, by a segmentation fault, when the coordinator of the group moves or loads.
+        """
+        if not positions:
+            return {}
+        work = asyncio.get_running_loop().run_in_executor(self._threads, self._committed, group, positions)
+        return await within(self.timeout_seconds + _FLUSHED, self.broker, _awaited(work))
+
+    async def find_coordinator(self, group: str, seconds: float) -> None:
+        """Wait at most ``seconds`` until the coordinator of ``group`` has answered once.
+
+        In a new cluster that takes longer than a reserve may take.
+        """
+        with suppress(BabelgateError):
+            await within(seconds, self.broker, self.committed(group, [(_OFFSETS, 0)]))
+
+    async def delete_before(self, offsets: Mapping[Position, int]) -> None:
+        """Remove the records before these offsets. Raises the error of the first partition that refuses."""
+        asked = self._admin.delete_records(
+            [TopicPartition(*position, offset) for position, offset in offsets.items()],
+            request_timeout=self.timeout_seconds,
+        )
+        for _, answer in await self._answers(asked, written=True):
+            if isinstance(answer, BaseException):
+                raise translate(answer, self.broker, written=True)
+
+    async def names(self) -> list[str]:
+        """The topics of the cluster that are no retry tiers, dead letters or markers, and not Kafka's own."""
+        every = await self.all_names()
+        return sorted(name for name in every if not name.startswith("__") and _parent(name) not in every)
+
+    async def all_names(self) -> set[str]:
+        """All topics of the cluster."""
+        return set(await within(self.timeout_seconds, self.broker, asyncio.to_thread(self._list_topics)))
+
+    async def warnings(self, queues: Sequence[KafkaQueue] = ()) -> list[str]:
+        """Settings of the topics of ``queues`` that endanger what was confirmed; at most 2 s."""
+        return await within(WARNINGS_SECONDS, self.broker, self._warnings(queues))
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._settings)
+        return self._client
+
+    def _failed(self, error: KafkaError) -> None:
+        """Note the error of a connection, unless it says less than an earlier one."""
+        if self._cause is None or error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._cause = error
+
+    def _committed(self, group: str, positions: Sequence[Position]) -> dict[Position, tuple[int, str]]:
+        member = self._groups.get(group)
+        if member is None:
+            settings = self._settings | {"group.id": group, "enable.auto.commit": False}
+            member = self._groups.setdefault(group, Consumer(settings))
+        deadline = time.monotonic() + self.timeout_seconds
+        while True:
+            left = max(deadline - time.monotonic(), _FLUSHED)
+            try:
+                found = member.committed([TopicPartition(*each) for each in positions], timeout=left)
+                break
+            except KafkaException as error:
+                raised = translate(error, self.broker, written=False)
+                if not isinstance(raised, BrokerUnavailable) or left <= _FLUSHED:
+                    raise raised from None
+            # The coordinator of the group moves, or loads what is committed.
+            time.sleep(_FLUSHED)
+        return {
+            (each.topic, each.partition): (each.offset, each.metadata or "")
+            for each in found
+            if each.error is None and each.offset >= 0
+        }
+
+    def _list_topics(self) -> list[str]:
+        try:
+            return list(self._admin.list_topics(timeout=self.timeout_seconds).topics)
+        except KafkaException as error:
+            raise translate(error, self.broker, written=False) from None
+
+    async def _look_up(self, name: str) -> Topic | None:
+        asked = self._admin.describe_topics(TopicCollection([name]), request_timeout=self.timeout_seconds)
+        try:
+            described = await self._raw(asked[name], self.timeout_seconds)
+        except KafkaException as error:
+            if error.args[0].code() in MISSING_TOPIC:
+                return None
+            raise translate(error, self.broker, written=False) from None
+        limit = (await self._settings_of(name)).get("max.message.bytes")
+        return Topic(name, len(described.partitions), None if limit is None else int(limit))
+
+    async def _settings_of(self, name: str) -> dict[str, str]:
+        """The settings of a topic; empty where the credentials may not read them."""
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        try:
+            asked = self._admin.describe_configs([resource], request_timeout=self.timeout_seconds)[resource]
+            found = await self._answer(asked, self.timeout_seconds)
+        except BrokerRejected:
+            return {}
+        return {key: entry.value for key, entry in found.items()}
+
+    async def _create(self, queue: KafkaQueue, name: str, settings: Mapping[str, str]) -> Topic:
+        config = dict(settings)
+        if settings in (KEEP, TIER):
+            # A message that fits the topic fits here, too, with what a tier or a dead letter adds.
+            parent = await self.topic(queue.name)
+            if parent is not None and parent.max_bytes is not None:
+                config["max.message.bytes"] = str(min(parent.max_bytes + ADDED_BYTES, _MOST_BYTES))
+        wanted = NewTopic(
+            name,
+            # One partition keeps the order of dead letters, and decides who removed which.
+            num_partitions=1 if settings in (KEEP, MARKERS) else queue.partitions or -1,
+            replication_factor=queue.replication_factor or -1,
+            config=config,
+        )
+        seconds = self.timeout_seconds
+        asked = self._admin.create_topics([wanted], operation_timeout=seconds, request_timeout=seconds)[name]
+        try:
+            await self._raw(asked, seconds)
+        except KafkaException as error:
+            found = error_of(error)
+            if found is None or found.name() != "TOPIC_ALREADY_EXISTS":
+                refusal = translate(error, self.broker, written=False)
+                if isinstance(refusal, BrokerRejected):
+                    reason = f"the topic {name} cannot be created: {refusal.reason}"
+                    refusal = BrokerRejected(self.broker, reason)
+                raise refusal from None
+        deadline = asyncio.get_running_loop().time() + seconds
+        while (made := await self.topic(name)) is None:
+            if asyncio.get_running_loop().time() > deadline:
+                raise BrokerUnavailable(self.broker, f"the new topic {name} is not there yet")
+            await asyncio.sleep(_FLUSHED)
+        return made
+
+    async def _warnings(self, queues: Sequence[KafkaQueue]) -> list[str]:
+        found = []
+        for queue in queues:
+            settings = await self._settings_of(queue.name)
+            if not settings:
+                continue
+            names = TopicCollection([queue.name])
+            asked = self._admin.describe_topics(names, request_timeout=WARNINGS_SECONDS)[queue.name]
+            described = await self._answer(asked, WARNINGS_SECONDS)
+            copies = min(len(each.replicas) for each in described.partitions)
+            if copies == 1:
+                found.append(f"The topic {queue.name} has one replica: the loss of one broker loses its messages.")
+            elif settings.get("min.insync.replicas") == "1":
+                found.append(
+                    f"The topic {queue.name} has min.insync.replicas=1: a message may be confirmed by one broker alone."
+                )
+            if "delete" not in settings.get("cleanup.policy", "delete"):
+                found.append(f"The topic {queue.name} is compacted: a message replaces the ones before with its key.")
+        return found
+
+    async def _answers(
+        self, asked: Mapping[Any, Future[Any]], *, written: bool = False
+    ) -> list[tuple[Any, Any | BaseException]]:
+        """Each key with its answer, or its error."""
+        futures = [asyncio.wrap_future(each) for each in asked.values()]
+        call = asyncio.gather(*futures, return_exceptions=True)
+        answers = await within(
+            self.timeout_seconds, self.broker, _awaited(call), OutcomeUnknown if written else BrokerUnavailable
+        )
+        return list(zip(asked, answers, strict=True))
+
+    async def _raw(self, future: Future[Any], seconds: float) -> Any:
+        return await within(seconds, self.broker, _awaited(asyncio.wrap_future(future)))
+
+    async def _answer(self, future: Future[Any], seconds: float) -> Any:
+        try:
+            return await self._raw(future, seconds)
+        except BabelgateError:
+            raise
+        except Exception as error:
+            raise translate(error, self.broker, written=False) from None
+
+
+async def _awaited(future: asyncio.Future[Any]) -> Any:
+    return await future
+
+
+def _parent(name: str) -> str:
+    """The queue of a topic that belongs to another one; its own name for an ordinary topic."""
+    for suffix in (f"{DEAD_SUFFIX}.removed", DEAD_SUFFIX):
+        if name.endswith(suffix):
+            return name.removesuffix(suffix)
+    queue, mark, number = name.rpartition(".retry.")
+    return queue if mark and number.isdigit() else ""

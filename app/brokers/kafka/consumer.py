@@ -1,0 +1,396 @@
+"""Receives and settles the messages of all topics in use, as one member of the consumer group."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import secrets
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from app.brokers.binding import Delivery, Outcome
+from app.brokers.bounded import RESERVE_SECONDS, within
+from app.brokers.kafka.admin import KafkaAdmin
+from app.brokers.kafka.commits import AckCommit, Committer
+from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, Position, client_settings
+from app.brokers.kafka.errors import error_of
+from app.brokers.kafka.message import delivery_of
+from app.brokers.kafka.options import KafkaQueue
+from app.brokers.kafka.partitions import HIDING_SECONDS, LINGER_SECONDS, Partition, TopicInUse
+from app.brokers.kafka.url import KafkaSettings
+from app.errors import BrokerUnavailable, LeaseLost
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
+
+_JOIN_SECONDS = 5.0
+"""How long the partitions of a topic may take to come, after it was subscribed or after one was revoked: the default of
+``group.consumer.heartbeat.interval.ms``. One that does not come by then has another member, and nobody waits for it."""
+
+_SPARE_SECONDS = 0.1
+_FEW_READY = 500
+_CLOSE_SECONDS = 3.0
+_RECHECK_SECONDS = 0.02
+
+_throttled = LogThrottle(get_logger("babelgate.kafka"))
+
+
+class GroupConsumer:
+    """One member of the group, for all topics; it joins with the first reserve.
+
+    Acks of all callers that come while a commit is under way share the next one. One commit is under way at a time, so
+    that no later one is overtaken.
+    """
+
+    def __init__(self, broker: str, settings: KafkaSettings, admin: KafkaAdmin, timeout_seconds: float) -> None:
+        self._broker = broker
+        self._timeout_seconds = timeout_seconds
+        self._admin = admin
+        self._incremental = settings.group_protocol == "consumer"
+        self._settings = client_settings(settings, timeout_seconds)
+        self._incarnation = secrets.token_hex(4)
+        self._numbers = itertools.count(1)
+        self._topics: dict[str, TopicInUse] = {}
+        self._thread: ConsumerThread | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._woken = False
+        self._failure: str | None = None
+        """The reason why the last member failed; a new text each time."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._commits = Committer(broker, timeout_seconds, self._make_room)
+
+    async def close(self) -> None:
+        """Leave the group: other members get the partitions, with all that was not acked."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        thread, self._thread = self._thread, None
+        self._commits.thread = None
+        for topic in self._topics.values():
+            topic.partitions.clear()
+            topic.changed.set()
+        self._topics.clear()
+        self._commits.fail()
+        if thread is not None:
+            thread.close()
+            await asyncio.to_thread(thread.join, _CLOSE_SECONDS)
+
+    async def reserve(self, queue: KafkaQueue, limit: int, wait_seconds: float) -> list[Delivery]:
+        """See :meth:`app.brokers.binding.Binding.reserve`."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + wait_seconds
+        last = until + RESERVE_SECONDS - _SPARE_SECONDS
+        await within(max(last - loop.time(), 0.5), self._broker, self._admin.ensured(queue, queue.name))
+        topic = self._use(queue)
+        topic.waiting += 1
+        self._hurry()
+        before = self._failure
+        try:
+            while True:
+                if self._failure is not None and self._failure is not before:
+                    raise BrokerUnavailable(self._broker, self._failure)
+                topic = self._use(queue, topic)
+                if taken := self._take(topic, limit):
+                    return taken
+                topic.changed.clear()
+                left = until - loop.time()
+                if left <= 0:
+                    break
+                await _changed(topic, left)
+            return await self._last_look(topic, limit, last)
+        finally:
+            topic.waiting -= 1
+            topic.used_at = loop.time()
+            if not topic.waiting and self._timer is not None:
+                self._look_in(HIDING_SECONDS)
+            self._hurry()
+
+    async def ack(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
+        """Commit, once for all callers; LeaseLost for a delivery of an earlier assignment."""
+        outcomes: list[Outcome] = [None] * len(handles)
+        waiting: list[tuple[int, AckCommit, Position]] = []
+        for index, handle in enumerate(handles):
+            number, offset, partition = self._find(queue, handle)
+            if partition is None:
+                outcomes[index] = LeaseLost()
+                continue
+            position = (queue.name, number)
+            under_way = self._commits.under_way
+            if under_way is not None and offset in under_way.offsets.get(position, ()):
+                waiting.append((index, under_way, position))
+            elif partition.begin(offset):
+                pending = self._commits.pending = self._commits.pending or AckCommit()
+                pending.offsets.setdefault(position, []).append(offset)
+                pending.states[position] = partition
+                waiting.append((index, pending, position))
+            elif not partition.was_acked(offset):
+                outcomes[index] = LeaseLost()
+        if not waiting:
+            return outcomes
+        self._commits.send()
+        self._hurry()
+        commits = {commit.done for _, commit, _ in waiting}
+        await asyncio.wait(commits, timeout=self._timeout_seconds)
+        for index, commit, position in waiting:
+            outcomes[index] = self._commits.outcome(commit, position)
+        return outcomes
+
+    def release(self, queue: KafkaQueue, handles: Sequence[str]) -> list[Outcome]:
+        """Make the records ready again, in their places, for whoever waits in this process."""
+        outcomes: list[Outcome] = []
+        for handle in handles:
+            _, offset, partition = self._find(queue, handle)
+            done = partition is not None and partition.give_back(offset)
+            outcomes.append(None if done else LeaseLost())
+        if (topic := self._topics.get(queue.name)) is not None:
+            topic.changed.set()
+        self._hurry()
+        return outcomes
+
+    def outstanding(self, queue: KafkaQueue, handles: Sequence[str]) -> list[bool]:
+        """Whether each record is leased, and its partition still assigned."""
+        found = []
+        for handle in handles:
+            _, offset, partition = self._find(queue, handle)
+            found.append(partition is not None and offset in partition.leased)
+        return found
+
+    def leased(self, name: str) -> Mapping[int, Collection[int]]:
+        """The offsets of the topic ``name`` that this process has leased, by partition."""
+        topic = self._topics.get(name)
+        return {} if topic is None else {number: each.leased for number, each in topic.partitions.items()}
+
+    def drop_ready(self, name: str, ends: Mapping[int, int]) -> None:
+        """Forget ready records before these offsets of the topic's partitions, which were deleted."""
+        topic = self._topics.get(name)
+        for number, partition in topic.partitions.items() if topic is not None else ():
+            partition.drop_ready(ends.get(number, 0))
+
+    # Reserving
+
+    def _use(self, queue: KafkaQueue, topic: TopicInUse | None = None) -> TopicInUse:
+        """The topic, in the subscription; ``topic`` is what the caller had before."""
+        found = self._topics.get(queue.name)
+        if found is None or self._thread is None:
+            found = self._topics[queue.name] = topic or found or TopicInUse(queue)
+            self._subscribe()
+            found.moved_at = asyncio.get_running_loop().time()
+        found.used_at = asyncio.get_running_loop().time()
+        self._look_in(LINGER_SECONDS)
+        return found
+
+    def _take(self, topic: TopicInUse, limit: int) -> list[Delivery]:
+        taken: list[Delivery] = []
+        resumed = {}
+        for number, partition in topic.partitions.items():
+            prefix = f"{self._incarnation}.{partition.generation:x}.{number}."
+            for offset, leased, message in partition.take(limit - len(taken)):
+                taken.append(delivery_of(message, f"{prefix}{offset}", redelivered=leased))
+            if number in topic.paused and self._has_room(partition):
+                resumed[topic.queue.name, number] = partition.generation
+            if len(taken) == limit:
+                break
+        self._resume(topic, resumed)
+        if len(topic.partitions) > 1 and taken:
+            # The next call begins with another partition.
+            number = next(iter(topic.partitions))
+            topic.partitions[number] = topic.partitions.pop(number)
+        return taken
+
+    async def _last_look(self, topic: TopicInUse, limit: int, until: float) -> list[Delivery]:
+        """What arrives until all is read that the log has now. Raises BrokerUnavailable without an answer."""
+        loop = asyncio.get_running_loop()
+        name = topic.queue.name
+        left = until - loop.time()
+        positions = await within(left, self._broker, self._admin.positions(name))
+        others = [each for each in positions if each[1] not in topic.partitions]
+        ends, committed = await asyncio.gather(
+            within(left, self._broker, self._admin.offsets(positions, latest=True)),
+            within(left, self._broker, self._admin.committed(GROUP, others)),
+        )
+        while True:
+            topic = self._use(topic.queue, topic)
+            if taken := self._take(topic, limit):
+                return taken
+            unread = any(topic.is_behind(number, end) for (_, number), end in ends.items())
+            joining = not topic.answered or loop.time() - topic.moved_at < _JOIN_SECONDS
+            elsewhere = joining and any(
+                position[1] not in topic.partitions and committed.get(position, (0, ""))[0] < end
+                for position, end in ends.items()
+            )
+            left = until - loop.time()
+            if left <= 0 and (unread or (elsewhere and not topic.answered)):
+                raise BrokerUnavailable(self._broker, "the consumer group, or the leader of a partition, is not ready")
+            if left <= 0 or not (unread or elsewhere):
+                return []
+            topic.changed.clear()
+            await _changed(topic, min(left, _RECHECK_SECONDS))
+
+    def _subscribe(self) -> None:
+        if self._thread is None:
+            self._loop = asyncio.get_running_loop()
+            thread = ConsumerThread(self._settings, self._incremental, lambda: next(self._numbers), self._deliver)
+            self._thread = self._commits.thread = thread
+        self._thread.subscribe(sorted(self._topics))
+
+    def _look_in(self, seconds: float) -> None:
+        """Look for idle topics, at the latest in so many seconds."""
+        loop = asyncio.get_running_loop()
+        if self._timer is not None:
+            if self._timer.when() <= loop.time() + seconds:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_later(seconds, self._unsubscribe_idle)
+
+    def _unsubscribe_idle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._timer = None
+        idle = [name for name, topic in self._topics.items() if topic.is_idle(now)]
+        for name in idle:
+            del self._topics[name]
+        if idle and self._thread is not None:
+            self._subscribe()
+        if self._topics:
+            everywhere = all(topic.waiting for topic in self._topics.values())
+            self._look_in(LINGER_SECONDS if everywhere else HIDING_SECONDS)
+
+    def _hurry(self) -> None:
+        """Let the thread look for commands often while any may follow soon."""
+        if self._thread is not None:
+            busy = self._commits.pending is not None or self._commits.under_way is not None
+            leases = any(topic.leases for topic in self._topics.values())
+            self._thread.brisk = busy or leases
+            self._thread.expectant = leases and not any(topic.waiting for topic in self._topics.values())
+
+    def _has_room(self, partition: Partition) -> bool:
+        return len(partition) <= _FEW_READY and partition.span <= partition.max_held
+
+    def _resume(self, topic: TopicInUse, generations: Mapping[Position, int]) -> None:
+        if generations and self._thread is not None:
+            topic.paused.difference_update(number for _, number in generations)
+            self._thread.pause(generations, resume=True)
+
+    # Settling
+
+    def _find(self, queue: KafkaQueue, handle: str) -> tuple[int, int, Partition | None]:
+        """The partition's number, the offset, and the partition if it is still the one of the delivery."""
+        parts = handle.split(".")
+        topic = self._topics.get(queue.name)
+        if topic is None or len(parts) != 4 or parts[0] != self._incarnation:
+            return 0, 0, None
+        try:
+            generation, number, offset = int(parts[1], 16), int(parts[2]), int(parts[3])
+        except ValueError:
+            return 0, 0, None
+        partition = topic.partitions.get(number)
+        if partition is None or partition.generation != generation:
+            return 0, 0, None
+        return number, offset, partition
+
+    def _make_room(self, position: Position, partition: Partition) -> None:
+        topic = self._topics.get(position[0])
+        if topic is not None and topic.partitions.get(position[1]) is partition:
+            topic.changed.set()
+            topic.used_at = asyncio.get_running_loop().time()
+            if position[1] in topic.paused and self._has_room(partition):
+                self._resume(topic, {position: partition.generation})
+
+    # Events of the thread
+
+    def _deliver(self) -> None:
+        """In the consumer's thread: wake the event loop up, once for all events that it has not seen."""
+        with self._lock:
+            if self._woken:
+                return
+            self._woken = True
+        assert self._loop is not None
+        try:
+            self._loop.call_soon_threadsafe(self._drain, self._thread)
+        except RuntimeError:
+            # The event loop has ended.
+            return
+
+    def _drain(self, thread: ConsumerThread | None) -> None:
+        with self._lock:
+            self._woken = False
+        thread = self._thread
+        while thread is not None and thread is self._thread and thread.events:
+            kind, what = thread.events.popleft()
+            if kind == "records":
+                self._arrive(what)
+            elif kind == "assigned":
+                self._assigned(what)
+            elif kind == "revoked":
+                for name, number in what:
+                    if (topic := self._topics.get(name)) is not None:
+                        topic.partitions.pop(number, None)
+                        topic.paused.discard(number)
+                        topic.moved_at = asyncio.get_running_loop().time()
+                        topic.changed.set()
+            elif kind == "answered":
+                for topic in filter(None, map(self._topics.get, what)):
+                    topic.answered = True
+                    topic.changed.set()
+            elif kind == "committed":
+                self._commits.ended(what)
+                self._hurry()
+            else:
+                self._failed(what)
+
+    def _assigned(self, assigned: Sequence[Any]) -> None:
+        for (name, number), generation, offset, metadata in assigned:
+            topic = self._topics.get(name)
+            if topic is not None:
+                topic.answered = True
+                topic.partitions[number] = Partition(generation, offset, metadata, topic.queue.max_held)
+                topic.paused.discard(number)
+                topic.changed.set()
+
+    def _arrive(self, messages: Sequence[Any]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is not None and error.code() == KafkaError._FATAL:
+                self._failed(KafkaException(error))
+                return
+            topic = self._topics.get(message.topic())
+            partition = None if topic is None else topic.partitions.get(message.partition())
+            if topic is None or partition is None:
+                continue
+            if error is None:
+                if partition.arrive(message.offset(), message):
+                    topic.changed.set()
+            elif error.code() == KafkaError._PARTITION_EOF:
+                partition.reached(message.offset())
+                topic.changed.set()
+                continue
+            number = message.partition()
+            if number not in topic.paused and (len(partition) >= MOST_READY or partition.span > partition.max_held):
+                topic.paused.add(number)
+                if self._thread is not None:
+                    self._thread.pause({(topic.queue.name, number): partition.generation})
+
+    def _failed(self, error: BaseException) -> None:
+        """The client is useless, for example fenced: all leases are lost, and the next reserve makes another one."""
+        cause = error_of(error)
+        self._failure = f"the member of the consumer group has failed: {error if cause is None else cause.str()}"
+        _throttled.warning("the member of the consumer group has failed", broker=self._broker, error=self._failure)
+        if self._thread is not None:
+            self._thread.close()
+        self._thread = self._commits.thread = None
+        for topic in self._topics.values():
+            topic.partitions.clear()
+            topic.paused.clear()
+            topic.answered = False
+            topic.changed.set()
+        self._commits.fail()
+
+
+async def _changed(topic: TopicInUse, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await topic.changed.wait()
+    except TimeoutError:
+        return

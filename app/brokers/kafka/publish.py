@@ -1,0 +1,311 @@
+"""Writes records with one idempotent producer, whose results wake the event loop up once for many."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from app.brokers.binding import Outcome, Outgoing
+from app.brokers.bounded import finished
+from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.kafka.admin import KEEP, TIER, KafkaAdmin, Topic
+from app.brokers.kafka.errors import translate
+from app.brokers.kafka.message import Written, parked, record_of, room_of, unparked
+from app.brokers.kafka.options import KafkaQueue
+from app.clock import Clock
+from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, OutcomeUnknown
+from app.runtime import turns
+
+_MAX_CLIENT_BYTES = 1_000_000_000
+"""The client refuses no message that a broker may take:
+https://kafka.apache.org/documentation/#brokerconfigs_message.max.bytes"""
+
+_POLL_SECONDS = 0.2
+"""How long the thread waits for reports before it looks whether it has to end."""
+
+_CLOSE_SECONDS = 2.0
+_LEAST_SECONDS = 0.05
+
+_Report = tuple["_Batch", int, KafkaError | None]
+"""A position in a batch, and the error of its record."""
+
+
+class _Batch:
+    """The records of one call: ``left`` of them have no report yet."""
+
+    def __init__(self, count: int) -> None:
+        self.errors: list[KafkaError | BabelgateError | None] = [None] * count
+        self.reported = bytearray(count)
+        self.left = count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def report(self, position: int, error: KafkaError | BabelgateError | None) -> None:
+        """Note the result of a record."""
+        self.errors[position] = error
+        self.reported[position] = 1
+        self.left -= 1
+        if not self.left and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Client:
+    """A producer of librdkafka, and the thread that serves its reports."""
+
+    def __init__(self, settings: Mapping[str, Any], failed: Any) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._failed = failed
+        self._reports: list[_Report] = []
+        self._ending = threading.Event()
+        self._expired = False
+        self.producer: Any = Producer(dict(settings) | {"error_cb": self._error})
+        self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
+        self._thread.start()
+
+    def write(self, batch: _Batch, position: int, record: Written) -> None:
+        """Hand the record to librdkafka. Raises KafkaException or BufferError when it does not take it."""
+        self.producer.produce(
+            record.topic,
+            record.value,
+            record.key,
+            headers=record.headers,
+            timestamp=record.timestamp,
+            on_delivery=partial(self._report, batch, position),
+        )
+
+    def expire(self) -> None:
+        """End the thread once every record has its report."""
+        self._expired = True
+
+    async def close(self) -> None:
+        """End the thread. Records without a report are given up."""
+        self._ending.set()
+        await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        producer = self.producer
+        while not self._ending.is_set():
+            producer.poll(_POLL_SECONDS)
+            if self._reports:
+                reports, self._reports = self._reports, []
+                self._wake(_apply, reports)
+            elif self._expired and not len(producer):
+                break
+        self.producer = None
+
+    def _report(self, batch: _Batch, position: int, error: KafkaError | None, _: Any) -> None:
+        self._reports.append((batch, position, error))
+
+    def _error(self, error: KafkaError) -> None:
+        self._wake(self._failed, self, error)
+
+    def _wake(self, call: Any, *arguments: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            # The loop is closed, so nobody waits for the reports.
+            self._ending.set()
+
+
+class KafkaProducer:
+    """Writes to one cluster. Within the time-out the client itself repeats what the broker has not answered; the broker
+    knows a repetition by its sequence number, and drops it."""
+
+    def __init__(self, broker: str, client: Mapping[str, Any], timeout_seconds: float, admin: KafkaAdmin) -> None:
+        self._broker = broker
+        self._seconds = timeout_seconds
+        self._admin = admin
+        self._settings = dict(client) | {
+            "log_level": 0,
+            "enable.idempotence": True,
+            "acks": "all",
+            # Callers are batched before.
+            "linger.ms": 0,
+            "message.timeout.ms": max(int((timeout_seconds - _LEAST_SECONDS) * 1000), 100),
+            "message.max.bytes": _MAX_CLIENT_BYTES,
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "topic.metadata.propagation.max.ms": 2000,
+        }
+        self._client: _Client | None = None
+        self._doubt: str | None = "it was not reached yet"
+        """Why the next write asks first whether the broker answers: an idle broker is not noticed to be gone."""
+        self._connect = SharedConnect(broker, self._reach, ConnectPause())
+
+    async def connect(self) -> None:
+        """Raises BrokerUnavailable where the broker does not answer within 4 s, or the time-out if that is less."""
+        if self._doubt is not None or self._client is None:
+            await self._connect.connected()
+
+    async def close(self) -> None:
+        """End the producer; a later write begins a new one."""
+        await self._connect.cancel(1)
+        client, self._client = self._client, None
+        self._doubt = "the gateway has disconnected"
+        if client is not None:
+            await client.close()
+
+    async def send(self, records: Sequence[Written]) -> list[KafkaError | BabelgateError | None]:
+        """Write the records, in order; return the result of each. Raises BrokerUnavailable when nothing was written."""
+        until = asyncio.get_running_loop().time() + self._seconds
+        await self.connect()
+        client = self._client
+        assert client is not None
+        batch = _Batch(len(records))
+        for position, record in enumerate(records):
+            try:
+                client.write(batch, position, record)
+            except (KafkaException, BufferError, ValueError, TypeError) as error:
+                batch.report(position, translate(error, self._broker, written=False))
+        if not await finished(batch.done, until - asyncio.get_running_loop().time()):
+            self._doubt = f"no answer within {self._seconds:g} s"
+            for position, reported in enumerate(batch.reported):
+                if not reported:
+                    batch.errors[position] = OutcomeUnknown(self._broker, self._doubt)
+        return batch.errors
+
+    async def _reach(self) -> _Client:
+        """Begin a producer, unless there is one, and ask the broker for a sign of life."""
+        if self._client is None:
+            self._client = _Client(self._settings, self._failed)
+        client, self._doubt = self._client, None
+        try:
+            await self._admin.probe(min(CONNECT_SECONDS, self._seconds))
+        except BabelgateError as error:
+            self._doubt = str(error)
+            raise
+        return client
+
+    def _failed(self, client: _Client, error: KafkaError) -> None:
+        """An error of the client itself, not of a record."""
+        if client is not self._client:
+            return
+        self._doubt = error.str()
+        if error.fatal():
+            # It writes nothing any more, and reports that for each record.
+            self._client = None
+            client.expire()
+
+
+def _apply(reports: Sequence[_Report]) -> None:
+    for batch, position, error in reports:
+        batch.report(position, error)
+
+
+class KafkaPublisher:
+    """Writes messages to the topics of queues, their retry tiers and their dead letters."""
+
+    def __init__(
+        self, producer: KafkaProducer, admin: KafkaAdmin, clock: Clock, tier_used: Callable[[KafkaQueue], None]
+    ) -> None:
+        """``tier_used``: called with the queue of each retry tier, at its first use."""
+        self._producer = producer
+        self._admin = admin
+        self._broker = admin.broker
+        self._clock = clock
+        self._tier_used = tier_used
+        self._tiers: set[str] = set()
+
+    async def publish(self, queue: KafkaQueue, messages: Sequence[Outgoing]) -> list[Outcome]:
+        """Write the messages to the topic, or to the smallest tier that is long enough for their delays.
+
+        One outcome each, in order. Raises BrokerUnavailable when nothing was written.
+        """
+        return await self._publish(messages, partial(written_of, queue), partial(self._work_topics, queue))
+
+    async def publish_dead(self, queue: KafkaQueue, records: Sequence[Outgoing]) -> list[Outcome]:
+        """Write the records to the topic of dead letters."""
+
+        async def dead(name: str) -> Sequence[Topic]:
+            return (await self._admin.ensured(queue, name, KEEP),)
+
+        return await self._publish(records, lambda record, now: record_of(record, queue.dead, now), dead)
+
+    async def _work_topics(self, queue: KafkaQueue, name: str) -> Sequence[Topic]:
+        """The topic ``name``, and for a tier also the topic to which its records come back, whoever moves them."""
+        work = await self._admin.ensured(queue, queue.name)
+        if name == queue.name:
+            return (work,)
+        topic = await self._admin.ensured(queue, name, TIER)
+        if name not in self._tiers:
+            self._tiers.add(name)
+            self._tier_used(queue)
+        return topic, work
+
+    async def _publish(self, messages: Sequence[Outgoing], make: Any, ensured: Any) -> list[Outcome]:
+        outcomes: list[Outcome] = [None] * len(messages)
+        now = self._clock()
+
+        def made(message: Outgoing) -> Written | BabelgateError:
+            try:
+                return make(message, now)  # type: ignore[no-any-return]
+            except ValueError as error:
+                return BrokerRejected(self._broker, str(error))
+
+        await self._producer.connect()
+        topics: dict[str, Sequence[Topic] | BabelgateError] = {}
+        ready: list[tuple[int, Written]] = []
+        for position, each in enumerate(await turns.mapped(made, messages, _size)):
+            if isinstance(each, BabelgateError):
+                outcomes[position] = each
+                continue
+            found = topics.get(each.topic)
+            if found is None:
+                try:
+                    found = await ensured(each.topic)
+                except BrokerRejected as error:
+                    found = error.without_frames()
+                topics[each.topic] = found
+            if isinstance(found, BabelgateError):
+                outcomes[position] = found
+            elif (limit := _limit(each, found)) is not None and len(each.value or b"") > limit:
+                outcomes[position] = BodyTooLarge(actual=len(each.value or b""), limit=limit)
+            else:
+                ready.append((position, each))
+        if ready:
+            results = await self._producer.send([record for _, record in ready])
+            for (position, record), result in zip(ready, results, strict=True):
+                if result is not None:
+                    found = topics[record.topic]
+                    assert not isinstance(found, BabelgateError)
+                    outcomes[position] = self._error(record, found, result)
+        return outcomes
+
+    def _error(self, record: Written, topics: Sequence[Topic], error: KafkaError | BabelgateError) -> BabelgateError:
+        # It may have been deleted, or its settings have changed.
+        self._admin.forget(record.topic)
+        if isinstance(error, BabelgateError):
+            return error
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and (limit := _limit(record, topics)) is not None:
+            return BodyTooLarge(actual=len(record.value or b""), limit=limit)
+        return translate(error, self._broker, written=True)
+
+
+def written_of(queue: KafkaQueue, message: Outgoing, now_ms: int) -> Written:
+    """The record of a publish. Raises ValueError for a delay that is longer than the last tier."""
+    record = record_of(message, queue.name, now_ms)
+    if message.delay_seconds <= 0:
+        return record
+    for index, seconds in enumerate(queue.retry_delays_seconds):
+        if seconds >= message.delay_seconds:
+            return parked(record, queue.tier(index), round(message.delay_seconds * 1000))
+    raise ValueError(f"no retry tier of the topic {queue.name} is as long as {message.delay_seconds:g} s")
+
+
+def _limit(record: Written, topics: Sequence[Topic]) -> int | None:
+    """The most bytes that the value may have in all of ``topics``: its own, and that to which it comes back; None where
+    that is not known."""
+    room: int | None = None
+    for topic in topics:
+        if topic.max_bytes is not None:
+            there = room_of(record if topic.name == record.topic else unparked(record, topic.name), topic.max_bytes)
+            room = there if room is None else min(room, there)
+    return room
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body)

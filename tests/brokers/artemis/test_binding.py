@@ -1,0 +1,202 @@
+"""What is special to Artemis: its limits, credit, typed properties, and what the broker does by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from typing import Any
+
+import pytest
+from proton import Message, byte, symbol, timestamp, ulong
+
+from app.brokers.artemis.binding import ArtemisBinding
+from app.brokers.binding import DeliveryLimit, Outgoing
+from app.errors import BrokerRejected, BrokerUnavailable, StorageFull
+from tests.brokers.artemis.harness import binding, browse, send
+from tests.brokers.artemis.server import ArtemisServer
+from tests.harness.world import until
+
+pytestmark = pytest.mark.artemis
+BODY = b'{"job":"a","data":{}}'
+
+
+async def test_what_comes_next_is_nobodys_before_it_is_asked_for(
+    one: ArtemisBinding, other: ArtemisBinding, queue: str
+) -> None:
+    """No credit is left behind by a wait that has ended, nor by a poll."""
+    native = one.native_queue(queue, {})
+    assert await one.reserve(native, 100, 0.05, 30) == []
+    assert await one.reserve(native, 100, 0, 30) == []
+    await other.publish(native, [Outgoing(BODY)] * 3)
+    assert len(await other.reserve(native, 100, 0, 30)) == 3
+
+
+async def test_each_delivery_is_settled_by_itself(one: ArtemisBinding, other: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(b"%d" % number) for number in range(5)])
+    taken = await one.reserve(native, 5, 10, 30)
+    assert await one.ack(native, [taken[3].handle, taken[1].handle]) == [None, None]
+    await one.close()
+    rest = await other.reserve(native, 5, 10, 30)
+    assert [each.body for each in rest] == [b"0", b"2", b"4"]
+    assert [each.delivery_count for each in rest] == [0, 0, 0], "a connection that ends is no failure"
+
+
+async def test_only_a_failed_delivery_is_counted(one: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(BODY)])
+    for failed, count in ((False, 0), (True, 0), (False, 1), (True, 1), (False, 2)):
+        (delivery,) = await one.reserve(native, 1, 10, 30)
+        assert (delivery.delivery_count, delivery.redelivered) == (count, count > 0)
+        assert await one.release(native, [delivery.handle], 0, failed) == [None]
+
+
+async def test_the_brokers_own_limit_is_reported_and_kept(one: ArtemisBinding, artemis: ArtemisServer) -> None:
+    native = one.native_queue(f"limited.{uuid.uuid4().hex}", {})
+    assert await one.delivery_limit(native) == DeliveryLimit(2, "DLQ")
+    await one.publish(native, [Outgoing(BODY)])
+    for _ in range(2):
+        (delivery,) = await one.reserve(native, 1, 10, 30)
+        await one.release(native, [delivery.handle], 0, failed=True)
+    assert await one.reserve(native, 1, 0, 30) == []
+    moved: Any = await asyncio.to_thread(browse, artemis.port, "DLQ")
+    assert native.name in [(each.annotations or {}).get(symbol("x-opt-ORIG-QUEUE")) for each in moved]
+
+
+async def test_a_missing_queue_that_nobody_may_create_is_an_error(one: ArtemisBinding) -> None:
+    native = one.native_queue(f"closed.{uuid.uuid4().hex}", {})
+    for call in (one.publish(native, [Outgoing(BODY)]), one.reserve(native, 1, 0, 30)):
+        with pytest.raises(BrokerRejected, match="auto-create-queues"):
+            await call
+
+
+async def test_a_queue_is_anycast_whatever_the_default_is(one: ArtemisBinding) -> None:
+    native = one.native_queue(f"multicast.{uuid.uuid4().hex}", {})
+    assert await one.publish(native, [Outgoing(BODY)]) == [None]
+    assert len(await one.reserve(native, 1, 0, 30)) == 1
+
+
+async def test_an_address_that_is_full_rejects_single_messages(one: ArtemisBinding) -> None:
+    native = one.native_queue(f"full.{uuid.uuid4().hex}", {})
+    outcomes = await one.publish(native, [Outgoing(b"x" * 4000) for _ in range(10)])
+    assert outcomes[0] is None
+    assert isinstance(outcomes[-1], StorageFull)
+    assert len(await one.reserve(native, 100, 10, 30)) == list(outcomes).count(None)
+
+
+async def test_without_credit_nothing_is_sent(artemis: ArtemisServer) -> None:
+    async with binding(artemis.url(), {"timeout_seconds": 2}) as one:
+        native = one.native_queue(f"blocked.{uuid.uuid4().hex}", {})
+        outcome: Any = None
+        while outcome is None:
+            (outcome,) = await one.publish(native, [Outgoing(b"x" * 4000)])
+        assert isinstance(outcome, BrokerUnavailable)
+        assert "no credit" in outcome.reason
+
+
+TYPED = {
+    "text": "ü",
+    "bytes": b"\xff\x00",
+    "utf8": b"abc",
+    "bool": True,
+    "byte": byte(-3),
+    "ulong": ulong(2**64 - 1),
+    "time": timestamp(1_700_000_000_000),
+    "uuid": uuid.UUID(int=5),
+    "symbol": symbol("word"),
+    "null": None,
+    "map": {"a": [1, {"b": b"\x01"}]},
+}
+SHOWN = {
+    "text": "ü",
+    "bytes": "/wA=",
+    "utf8": "abc",
+    "bool": "true",
+    "byte": "-3",
+    "ulong": "18446744073709551615",
+    "time": "1700000000000",
+    "uuid": "00000000-0000-0000-0000-000000000005",
+    "symbol": "word",
+    "map": '{"a":[1,{"b":"\\u0001"}]}',
+}
+
+
+async def test_typed_properties_are_texts_and_stay_what_they_are(
+    one: ArtemisBinding, artemis: ArtemisServer, queue: str
+) -> None:
+    native = one.native_queue(queue, {})
+    properties: Any = TYPED
+    sent = Message(
+        body=BODY.decode(), properties=properties, reply_to="answers", subject="s", priority=7, durable=True, id="m"
+    )
+    await asyncio.to_thread(send, artemis.port, queue, sent)
+    (delivery,) = await one.reserve(native, 1, 10, 30)
+    assert delivery.headers == SHOWN
+    retry = Outgoing(BODY, dict(delivery.headers) | {"bool": "false"}, carried=delivery.carried)
+    assert await one.publish(native, [retry]) == [None]
+    assert await one.publish_dead_letters(native, [retry]) == [None]
+    assert await one.ack(native, [delivery.handle]) == [None]
+    for name in (queue, f"{queue}.dlq"):
+        found: Any
+        (found,) = await asyncio.to_thread(browse, artemis.port, name)
+        kept = {key: value for key, value in found.properties.items() if not key.startswith("bq_")}
+        assert kept == TYPED | {"bool": "false"}
+        # proton shows the types by classes, which compare by value.
+        for key, value in (TYPED | {"bool": "false"}).items():
+            assert type(kept[key]) is (memoryview if isinstance(value, bytes) else type(value)), key
+        assert (found.reply_to, found.subject, found.priority, found.durable) == ("answers", "s", 7, True)
+
+
+async def test_a_copy_is_no_duplicate(one: ArtemisBinding, artemis: ArtemisServer, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    sent = Message(body=BODY.decode(), properties={"_AMQ_DUPL_ID": queue}, durable=True)
+    await asyncio.to_thread(send, artemis.port, queue, sent)
+    (delivery,) = await one.reserve(native, 1, 10, 30)
+    assert await one.publish(native, [Outgoing(BODY, delivery.headers, carried=delivery.carried)]) == [None]
+    assert len(await one.reserve(native, 1, 10, 30)) == 1
+
+
+async def test_a_purge_takes_delayed_messages_and_no_leased_one(one: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(BODY)])
+    (leased,) = await one.reserve(native, 1, 10, 30)
+    await one.publish(native, [Outgoing(BODY), Outgoing(BODY, delay_seconds=600)])
+    assert await one.purge(native) == 2
+    assert await one.ack(native, [leased.handle]) == [None]
+
+
+async def test_large_bodies(one: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    bodies = [b"x" * 3_000_000, b"\xff" * 200_000]
+    assert await one.publish(native, [Outgoing(body, is_envelope=False) for body in bodies]) == [None, None]
+    found: list[bytes] = []
+
+    async def have_come() -> bool:
+        found.extend(each.body for each in await one.reserve(native, 10, 1, 30))
+        return len(found) == 2
+
+    await until(have_come)
+    assert found == bodies
+
+
+async def test_full_pages_are_followed_by_all_the_rest(one: ArtemisBinding, queue: str) -> None:
+    """A drain whose credit was used up does not end the next one."""
+    native = one.native_queue(queue, {})
+    for _ in range(20):
+        await one.publish(native, [Outgoing(b"%d" % number) for number in range(300)])
+        assert len(await one.peek(native, 400)) == 300
+        taken = [each for _ in range(6) for each in await one.reserve(native, 50, 0, 30)]
+        assert [int(each.body) for each in taken] == list(range(300))
+        assert await one.ack(native, [each.handle for each in taken]) == [None] * 300
+
+
+async def test_pages_of_dead_letters_skip_none(one: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    for _ in range(3):
+        await one.publish_dead_letters(native, [Outgoing(b"%d" % number) for number in range(400)])
+    for _ in range(10):
+        cursor, found = None, 0
+        while found == 0 or cursor is not None:
+            page, cursor = await one.read_dead(native, cursor, 100)
+            found += len(page)
+        assert found == 1200

@@ -1,0 +1,5 @@
+"""The contract, on Artemis."""
+
+from __future__ import annotations
+
+from tests.suites.all import *  # noqa: F403

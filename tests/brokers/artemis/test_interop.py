@@ -1,0 +1,206 @@
+"""Other clients on the other end of a queue, both ways: the Python SDK's own transport, JMS in Java, and STOMP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from babelqueue.artemis_transport import ArtemisTransport
+from babelqueue.codec import EnvelopeCodec
+from babelqueue.transport import ReceivedMessage
+
+from app.brokers.artemis.binding import ArtemisBinding
+from app.brokers.binding import Outgoing
+from tests.brokers.artemis.harness import ArtemisBroker, browse
+from tests.brokers.artemis.server import HOME, ArtemisServer
+from tests.harness.java import SMALL, java
+from tests.harness.world import World, data
+
+pytestmark = pytest.mark.artemis
+URN = "urn:babel:orders:created"
+DATA = {"order": 1042, "name": "Café — naïve ☕", "price": 1.5, "none": None, "list": [], "object": {}}
+
+
+def made(number: int = 0) -> bytes:
+    return EnvelopeCodec.encode(EnvelopeCodec.make(URN, DATA | {"n": number}, queue="orders")).encode()
+
+
+@pytest.fixture
+def sdk(artemis: ArtemisServer) -> Iterator[ArtemisTransport]:
+    transport = ArtemisTransport(f"artemis://127.0.0.1:{artemis.port}", timeout=120)
+    yield transport
+    transport.close()
+
+
+async def popped(sdk: ArtemisTransport, name: str) -> ReceivedMessage:
+    message = await asyncio.to_thread(sdk.pop, name, 60)
+    assert message is not None
+    return message
+
+
+async def test_the_sdk_publishes_and_we_consume(one: ArtemisBinding, sdk: ArtemisTransport, queue: str) -> None:
+    native, body = one.native_queue(queue, {}), made()
+    await asyncio.to_thread(sdk.publish, queue, body.decode())
+    (delivery,) = await one.reserve(native, 10, 30, 30)
+    assert (delivery.body, delivery.headers, delivery.delivery_count) == (body, {}, 0)
+    assert await one.ack(native, [delivery.handle]) == [None]
+    assert await one.reserve(native, 1, 0, 30) == []
+
+
+async def test_we_publish_and_the_sdk_consumes(one: ArtemisBinding, sdk: ArtemisTransport, queue: str) -> None:
+    native, body = one.native_queue(queue, {}), made()
+    assert await one.publish(native, [Outgoing(body, {"shop-region": "eu ☕"})]) == [None]
+    message = await popped(sdk, queue)
+    assert message.body.encode() == body
+    await asyncio.to_thread(sdk.ack, message)
+    assert await one.reserve(native, 1, 0, 30) == []
+
+
+async def test_both_write_the_same_native_message(
+    one: ArtemisBinding, sdk: ArtemisTransport, artemis: ArtemisServer, queue: str
+) -> None:
+    body = made()
+    await asyncio.to_thread(sdk.publish, queue, body.decode())
+    await one.publish(one.native_queue(queue, {}), [Outgoing(body)])
+    theirs, ours = await asyncio.to_thread(browse, artemis.port, queue)
+    for member in ("body", "inferred", "annotations", "properties", "correlation_id", "creation_time", "content_type"):
+        assert getattr(ours, member) == getattr(theirs, member), member
+
+
+async def test_a_counted_release_counts_for_the_sdk(one: ArtemisBinding, sdk: ArtemisTransport, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(made())])
+    (delivery,) = await one.reserve(native, 1, 30, 30)
+    assert await one.release(native, [delivery.handle], 0, failed=True) == [None]
+    message = await popped(sdk, queue)
+    assert json.loads(message.body)["attempts"] == 1
+    await asyncio.to_thread(sdk.ack, message)
+
+
+async def test_the_sdk_reads_our_dead_letters(artemis: ArtemisServer, sdk: ArtemisTransport, queue: str) -> None:
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process()
+    await process.publish({"n": 1})
+    await process.reject(await process.one(), error="no stock")
+    record = await popped(sdk, f"{queue}.dlq")
+    assert json.loads(record.body)["dead_letter"]["error"] == "no stock"
+    await asyncio.to_thread(sdk.ack, record)
+    await world.close()
+
+
+async def test_we_list_and_redrive_what_the_sdk_dead_letters(
+    artemis: ArtemisServer, sdk: ArtemisTransport, queue: str
+) -> None:
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process()
+    body = made(7).decode()
+    await asyncio.to_thread(sdk.publish, f"{queue}.dlq", body)
+    await asyncio.to_thread(sdk.publish, f"{queue}.dlq", '{"job": "without an id for a selector"}')
+    assert [letter.record.decode() == body for letter in await process.dead()] == [True, False]
+    assert (await process.redrive(limit=1)).redriven == 1
+    assert data(await process.one())["n"] == 7
+    assert [letter.id for letter in await process.dead()] == [None]
+    await world.close()
+
+
+# JMS
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Java class of a JMS client, compiled."""
+    java()
+    folder = tmp_path_factory.mktemp("jms")
+    source = Path(__file__).with_name("JmsClient.java")
+    subprocess.run(["javac", "-cp", f"{HOME}/*", "-d", str(folder), str(source)], check=True)
+    return folder
+
+
+async def jms(classes: Path, artemis: ArtemisServer, verb: str, queue: str, given: str = "") -> Any:
+    """What the Java program printed."""
+
+    def run() -> Any:
+        program = [java(), *SMALL, "-Xmx64m", "-cp", f"{classes}:{HOME}/*", "JmsClient"]
+        url = f"amqp://127.0.0.1:{artemis.port}"
+        found = subprocess.run(
+            [*program, url, verb, queue], input=given.encode(), stdout=subprocess.PIPE, check=True, timeout=120
+        )
+        return found.stdout.decode()
+
+    return await asyncio.to_thread(run)
+
+
+async def test_jms_consumes_what_we_publish(
+    classes: Path, one: ArtemisBinding, artemis: ArtemisServer, queue: str
+) -> None:
+    native, body = one.native_queue(queue, {}), made()
+    await one.publish(native, [Outgoing(body, {"shop_region": "eu ☕"})])
+    envelope = json.loads(body)
+    # This client reads the type from AMQP's subject; the contract has it in an annotation.
+    lines = (await jms(classes, artemis, "receive", queue)).splitlines()
+    assert lines == [
+        f"correlation={envelope['trace_id']}",
+        f"timestamp={envelope['meta']['created_at']}",
+        "deliveries=1",
+        "bq_schema_version=1",
+        "bq_source_lang=python",
+        "bq_attempts=0",
+        "bq_app_id=babelqueue",
+        "shop_region=eu ☕",
+        f"text={body.decode()}",
+    ]
+    assert await one.reserve(native, 1, 0, 30) == []
+
+
+@pytest.mark.parametrize("verb", ["send-text", "send-bytes"])
+async def test_we_consume_what_jms_publishes(
+    classes: Path, one: ArtemisBinding, artemis: ArtemisServer, queue: str, verb: str
+) -> None:
+    """Properties of Java's types are handed out as texts, and a copy has them as they were."""
+    native, body = one.native_queue(queue, {}), made()
+    await jms(classes, artemis, verb, queue, body.decode())
+    (delivery,) = await one.reserve(native, 1, 30, 30)
+    assert delivery.body == body
+    typed = {"a_bool": "true", "a_byte": "7", "a_long": "9007199254740993", "a_double": "1.5", "a_text": "ü"}
+    assert delivery.headers == typed
+    copy = Outgoing(body, delivery.headers, carried=delivery.carried)
+    assert await one.publish(native, [copy]) == [None]
+    assert await one.ack(native, [delivery.handle]) == [None]
+    assert "as sent" in await jms(classes, artemis, "check", queue)
+
+
+async def test_a_dead_letter_of_a_jms_message_is_found_again(classes: Path, artemis: ArtemisServer, queue: str) -> None:
+    world = World(ArtemisBroker(artemis), queue)
+    process = await world.process()
+    await jms(classes, artemis, "send-text", f"{queue}.dlq", made(3).decode())
+    await process.publish({"n": 4})
+    await process.reject(await process.one())
+    assert (await process.redrive()).redriven == 2
+    assert await process.dead() == []
+    assert sorted(data(each)["n"] for each in await process.take(2)) == [3, 4]
+    await world.close()
+
+
+async def test_we_consume_what_comes_over_stomp(one: ArtemisBinding, artemis: ArtemisServer, queue: str) -> None:
+    """STOMP has no annotations, so that the type is in the body alone."""
+    native, body = one.native_queue(queue, {}), made()
+
+    def produce() -> None:
+        with socket.create_connection(("127.0.0.1", artemis.stomp_port), 60) as client:
+            client.sendall(b"CONNECT\naccept-version:1.2\nhost:tests\n\n\0")
+            assert client.recv(4096).startswith(b"CONNECTED")
+            head = f"SEND\ndestination:{queue}\ndestination-type:ANYCAST\npersistent:true\nreceipt:1\ntenant:eu\n\n"
+            client.sendall(head.encode() + body + b"\0")
+            assert client.recv(4096).startswith(b"RECEIPT")
+
+    await asyncio.to_thread(produce)
+    (delivery,) = await one.reserve(native, 1, 30, 30)
+    assert delivery.body == body
+    assert delivery.headers["tenant"] == "eu"
+    assert await one.ack(native, [delivery.handle]) == [None]

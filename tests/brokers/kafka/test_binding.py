@@ -1,0 +1,146 @@
+"""What is special to Kafka: looks at a queue after the broker was killed, and dead letters that are removed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, KafkaException
+
+from app.brokers.binding import Outgoing
+from app.brokers.kafka import admin
+from app.brokers.kafka.binding import KafkaBinding
+from app.brokers.kafka.consumer_thread import generation_of
+from app.errors import BodyTooLarge, BrokerUnavailable
+from tests.brokers.kafka.harness import STANDARD, binding, create, read, settings, write
+from tests.brokers.kafka.server import KafkaServer, kafka
+from tests.harness.world import LIMIT_SECONDS, until
+
+pytestmark = pytest.mark.kafka
+
+
+def letters(count: int) -> list[Outgoing]:
+    return [Outgoing(b'{"n":%d}' % number, dedup_id="i") for number in range(count)]
+
+
+@pytest.mark.parametrize("call", [".list_consumer_group_offsets(", ".describe_consumer_groups("])
+def test_the_client_for_administration_is_not_asked_about_groups(call: str) -> None:
+    """In librdkafka 2.16 that ends the process, by a fault or an assertion, when the coordinator of a group moves."""
+    sources = Path(admin.__file__).parent.glob("*.py")
+    assert [each.name for each in sources if call in each.read_text("utf-8")] == []
+
+
+@pytest.mark.slow
+async def test_a_queue_is_counted_again_after_its_broker_was_killed(queue: str) -> None:
+    """While leaders and coordinators are not there yet the error is BrokerUnavailable, and no other."""
+    with kafka() as server:
+        async with binding(server.url(), {"timeout_seconds": 5}) as opened:
+            native = opened.native_queue(queue, STANDARD)
+            await opened.publish(native, letters(3))
+            for _ in range(3):
+                await asyncio.to_thread(server.kill)
+                await asyncio.to_thread(server.start)
+
+                async def is_counted() -> bool:
+                    try:
+                        return (await opened.stats(native)).depth == 3
+                    except BrokerUnavailable:
+                        return False
+
+                await until(is_counted)
+
+
+async def test_a_removed_letter_is_listed_by_no_process(one: KafkaBinding, other: KafkaBinding, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    await one.publish_dead_letters(native, letters(6))
+    page, cursor = await one.read_dead(native, None, 3)
+    assert cursor is not None
+    rest, end = await one.read_dead(native, cursor, 3)
+    assert ([each.body for each in (*page, *rest)], end) == ([each.body for each in letters(6)], None)
+    removed, _ = await one.remove_dead(native, [page[2], rest[1]], None)
+    assert removed == [True, True]
+    left = [page[0].body, page[1].body, rest[0].body, rest[2].body]
+    for process in (one, other):
+        found, _ = await process.read_dead(native, None, 10)
+        assert [each.body for each in found] == left
+        assert (await process.stats(native)).dead == 4
+    again, _ = await other.remove_dead(native, [page[2], rest[1]], None)
+    assert again == [False, False]
+
+
+async def test_of_two_removals_at_once_one_has_removed(one: KafkaBinding, other: KafkaBinding, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    await one.publish_dead_letters(native, letters(20))
+    page, _ = await one.read_dead(native, None, 20)
+    answers = await asyncio.gather(*(each.remove_dead(native, page[1:], None) for each in (one, other, one, other)))
+    counts = [sum(column) for column in zip(*(removed for removed, _ in answers), strict=True)]
+    assert counts == [1] * 19
+    found, _ = await other.read_dead(native, None, 20)
+    assert [each.body for each in found] == [page[0].body]
+
+
+async def test_what_is_removed_from_the_front_is_deleted(one: KafkaBinding, server: KafkaServer, queue: str) -> None:
+    """And so is a marked letter behind it."""
+    native = one.native_queue(queue, STANDARD)
+    await one.publish_dead_letters(native, letters(4))
+    page, _ = await one.read_dead(native, None, 4)
+    assert await one.remove_dead(native, [page[1]], None) == ([True], None)
+    assert await one.remove_dead(native, [page[0]], None) == ([True], None)
+    left: list[Any] = await asyncio.to_thread(read, server.port, f"{queue}.dlq")
+    assert [each.value() for each in left] == [page[2].body, page[3].body]
+    assert await one.purge_dead(native) == 2
+    assert await one.read_dead(native, None, 4) == ([], None)
+
+
+async def test_the_largest_body_of_a_topic(one: KafkaBinding, server: KafkaServer, queue: str) -> None:
+    """The limit of the error is the truth: so many bytes are taken, and one more is refused before a byte is sent."""
+    create(server.port, queue, partitions=1, **{"max.message.bytes": "3000"})
+    native = one.native_queue(queue, STANDARD)
+
+    def sized(size: int) -> Outgoing:
+        return Outgoing(b'{"n":"%s"}' % (b"x" * (size - 8)), dedup_id="i", headers={"name": "wert"}, ordering_key="key")
+
+    (refusal,) = await one.publish(native, [sized(3000)])
+    assert isinstance(refusal, BodyTooLarge)
+    assert refusal.actual == 3000
+    largest = refusal.limit
+    (refusal,) = await one.publish(native, [sized(largest + 1)])
+    assert isinstance(refusal, BodyTooLarge)
+    assert (refusal.actual, refusal.limit) == (largest + 1, largest)
+    assert await one.publish(native, [sized(largest)]) == [None]
+    stored: Any
+    (stored,) = await asyncio.to_thread(read, server.port, queue)
+    longer = {"value": stored.value() + b"x", "key": stored.key(), "headers": stored.headers()}
+    with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
+        await asyncio.to_thread(write, server.port, queue, longer)
+
+
+async def test_the_client_shows_the_generation_of_its_group(server: KafkaServer, queue: str) -> None:
+    """In bytes that are not documented: it changes with each subscription, also for a member without a partition."""
+    create(server.port, queue, f"{queue}-other")
+    member_settings = settings(server.port) | {"group.id": queue, "group.protocol": "consumer"}
+
+    def generations() -> list[int]:
+        holder, member = Consumer(member_settings), Consumer(member_settings)
+        found = [generation_of(member)]
+        try:
+            holder.subscribe([queue])
+            limit = time.monotonic() + LIMIT_SECONDS
+            while not holder.assignment() and time.monotonic() < limit:
+                holder.poll(0.1)
+            for topics in ([queue], [queue, f"{queue}-other"], [queue]):
+                member.subscribe(topics)
+                while generation_of(member) in (0, found[-1]) and time.monotonic() < limit:
+                    holder.poll(0.01)
+                    member.poll(0.01)
+                found.append(generation_of(member))
+            return found
+        finally:
+            member.close()
+            holder.close()
+
+    first, *others = await asyncio.to_thread(generations)
+    assert first <= 0 < others[0] < others[1] < others[2]

@@ -1,0 +1,137 @@
+"""A real Pulsar server: one process with the broker, its bookie and its metadata, which keep their data on disk.
+
+``python -m tests.brokers.pulsar.server`` lets Maven fetch it once; the tests only read it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.harness.ci import missing
+from tests.harness.java import BROKERS, SMALL, JavaServer, java
+from tests.harness.local import free_port
+
+_HOME = BROKERS / "pulsar"
+_ARTIFACT = "org.apache.pulsar:pulsar-server-distribution:4.0.8:tar.gz:bin"
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
+
+_SETTINGS = {
+    "bindAddress": "127.0.0.1",
+    "advertisedAddress": "127.0.0.1",
+    "listeningInterface": "lo",
+    "allowLoopback": "true",
+    "defaultNumberOfNamespaceBundles": "1",
+    "delayedDeliveryTickTimeMillis": "50",
+    "dbStorage_writeCacheMaxSizeMb": "16",
+    "dbStorage_readAheadCacheMaxSizeMb": "16",
+    "dbStorage_rocksDB_blockCacheSize": "8388608",
+    "managedLedgerCacheSizeMB": "16",
+    # An ack survives a kill when the broker has stored it, which it does so many times a second for a subscription.
+    "managedLedgerDefaultMarkDeleteRateLimit": "1000",
+    # A topic that nobody uses stays.
+    "brokerDeleteInactiveTopicsEnabled": "false",
+}
+
+_MEMORY = ("-Xms128m", "-Xmx640m", "-XX:MaxDirectMemorySize=384m")
+_OPENED = ("java.base/jdk.internal.loader", "java.base/java.net", "java.base/jdk.internal.platform")
+"""Parts of the Java library that the server's own start script opens, too."""
+
+
+class PulsarServer(JavaServer):
+    """A server on a directory of its own. ``web_port``: that of its admin interface, which may ask for a token."""
+
+    title = "Pulsar"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str] | None = None, token: str | None = None) -> None:
+        super().__init__(directory)
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self.web_port = free_port()
+        self._bookie_port = free_port()
+        self._settings = settings or {}
+
+    def url(self) -> str:
+        """The URL of the broker."""
+        return f"pulsar://127.0.0.1:{self.port}/?admin_url=http://127.0.0.1:{self.web_port}"
+
+    def command(self) -> Sequence[str]:
+        if not _HOME.exists():
+            missing(self.title, "fetch it with: python -m tests.brokers.pulsar.server")
+        configuration = self.directory / "standalone.conf"
+        settings = {
+            **_SETTINGS,
+            "brokerServicePort": str(self.port),
+            "webServicePort": str(self.web_port),
+            **self._settings,
+        }
+        given = (_HOME / "conf" / "standalone.conf").read_text().splitlines()
+        kept = [line for line in given if line.partition("=")[0] not in settings]
+        configuration.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
+        log = self.directory / "log4j2.properties"
+        log.write_text(
+            "rootLogger.level = WARN\nrootLogger.appenderRef.c.ref = C\n"
+            "appender.c.type = Console\nappender.c.name = C\n"
+        )
+        opened = [f"--add-opens={name}=ALL-UNNAMED" for name in _OPENED]
+        return [
+            *(java(), *SMALL, *_MEMORY, *opened),
+            *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={log}"),
+            *("-cp", f"{_HOME}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
+            *("--config", str(configuration), "-nfw", "-nss", "--num-bookies", "1"),
+            *("--metadata-dir", str(self.directory / "metadata"), "--bookkeeper-dir", str(self.directory / "bookies")),
+            *("--bookkeeper-port", str(self._bookie_port)),
+        ]
+
+    def answers(self) -> bool:
+        return self.admin("brokers/health") == b"ok"
+
+    def admin(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes | None:
+        """The answer of the admin interface; None where it does not answer or refuses."""
+        url = f"http://127.0.0.1:{self.web_port}/admin/v2/{path}"
+        request = urllib.request.Request(url, body, self._headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return bytes(answer.read())
+        except (urllib.error.URLError, OSError):
+            return None
+
+
+@contextmanager
+def pulsar_server(settings: Mapping[str, str] | None = None, token: str | None = None) -> Iterator[PulsarServer]:
+    """A running server in a directory that goes with it."""
+    with tempfile.TemporaryDirectory(prefix="babelgate-pulsar-", ignore_cleanup_errors=True) as directory:
+        server = PulsarServer(Path(directory), settings, token)
+        try:
+            server.start()
+            yield server
+        finally:
+            server.kill()
+
+
+def fetch() -> None:
+    """Let Maven fetch the distribution, and unpack it; nothing where that was done before."""
+    if (_HOME / "lib").exists():
+        return
+    with tempfile.TemporaryDirectory() as directory:
+        command = ["mvn", "--quiet", "--batch-mode", _COPY, f"-Dartifact={_ARTIFACT}"]
+        subprocess.run([*command, f"-DoutputDirectory={directory}"], check=True)
+        (archive,) = Path(directory).iterdir()
+        unpacked = Path(directory) / "unpacked"
+        shutil.unpack_archive(archive, unpacked, filter="data")
+        (found,) = unpacked.iterdir()
+        _HOME.parent.mkdir(exist_ok=True)
+        shutil.rmtree(_HOME, ignore_errors=True)
+        shutil.move(os.fspath(found), _HOME)
+
+
+if __name__ == "__main__":
+    fetch()

@@ -1,0 +1,133 @@
+"""What is special to Pulsar: acks by any process, permits, partitions and keys."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from app.brokers.binding import Delivery, Outgoing
+from app.brokers.pulsar.binding import PulsarBinding
+from app.errors import LeaseLost
+from tests.brokers.pulsar.harness import binding
+from tests.brokers.pulsar.server import PulsarServer
+from tests.harness.local import free_port
+from tests.harness.proxy import proxy
+from tests.harness.world import until
+
+pytestmark = pytest.mark.pulsar
+
+
+def made(number: int) -> bytes:
+    return json.dumps({"job": "a", "n": number}).encode()
+
+
+def numbers(bodies: list[bytes]) -> list[int]:
+    return [json.loads(body)["n"] for body in bodies]
+
+
+async def test_another_process_acks_by_the_id_alone(one: PulsarBinding, other: PulsarBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(made(1)), Outgoing(made(2))])
+    first, second = await one.reserve(native, 2, 20, 30)
+    assert one.acks_anywhere(native, first.handle)
+    assert await other.ack(native, [first.handle]) == [None]
+    stats = await one.stats(native)
+    assert (stats.depth, stats.in_flight) == (0, 1), "the broker has done it before it answered"
+    assert await other.ack(native, [first.handle]) == [None], "again"
+    proofs = await one.extend(native, [first.handle], 30)
+    assert [type(proof) for proof in proofs] == [LeaseLost], "no copy of it is made"
+    assert one.outstanding(native, [first.handle, second.handle]) == [False, True]
+    assert await one.ack(native, [second.handle]) == [None]
+
+
+async def test_what_is_not_acked_elsewhere_is_proven(one: PulsarBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(made(1))])
+    (delivery,) = await one.reserve(native, 1, 20, 30)
+    (proof,) = await one.extend(native, [delivery.handle], 30)
+    assert isinstance(proof, int)
+    assert await one.ack(native, [delivery.handle]) == [None]
+
+
+async def test_nothing_is_held_for_nobody(one: PulsarBinding, other: PulsarBinding, queue: str) -> None:
+    """One process waited, and has leases; what comes later is for the one that waits."""
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(made(1))])
+    (leased,) = await one.reserve(native, 100, 20, 30)
+    await one.publish(native, [Outgoing(made(number)) for number in range(2, 12)])
+    seen: list[bytes] = []
+    while len(seen) < 10:
+        found = await other.reserve(native, 100, 30, 30)
+        assert found, "it is not delivered to whom waits"
+        assert {delivery.delivery_count for delivery in found} == {0}
+        await other.ack(native, [delivery.handle for delivery in found])
+        seen += [delivery.body for delivery in found]
+    assert sorted(numbers(seen)) == list(range(2, 12))
+    assert await one.ack(native, [leased.handle]) == [None]
+
+
+async def test_a_topic_with_partitions(
+    one: PulsarBinding, other: PulsarBinding, server: PulsarServer, queue: str
+) -> None:
+    path = f"persistent/public/default/{queue}/partitions"
+    assert await asyncio.to_thread(server.admin, path, "PUT", b"3") is not None
+    native = one.native_queue(queue, {})
+    await one.publish(native, [Outgoing(made(number), ordering_key=f"key {number % 5}") for number in range(30)])
+    found: list[Delivery] = []
+    while len(found) < 30:
+        found += await one.reserve(native, 100, 20, 30)
+    assert sorted(numbers([delivery.body for delivery in found])) == list(range(30))
+    for key in range(5):
+        of_key = [delivery.body for delivery in found if json.loads(delivery.body)["n"] % 5 == key]
+        assert numbers(of_key) == sorted(numbers(of_key)), "a key is in one partition"
+    assert await other.ack(native, [delivery.handle for delivery in found]) == [None] * 30
+    stats = await one.stats(native)
+    assert (stats.depth, stats.in_flight) == (0, 0)
+    assert queue in await one.queues()
+
+
+async def test_messages_of_a_key_go_to_one_consumer(one: PulsarBinding, other: PulsarBinding, queue: str) -> None:
+    native = one.native_queue(queue, {"key_shared": True})
+    assert one.capabilities(native).ack_scope == "owner"
+    waits = [asyncio.create_task(each.reserve(native, 1, 30, 30)) for each in (one, other)]
+    keys = [f"key {number}" for number in range(20)]
+    while not all(wait.done() for wait in waits):
+        await one.publish(native, [Outgoing(made(0), ordering_key=key) for key in keys])
+        await asyncio.wait(waits, timeout=0.1)
+    mine, theirs = [{delivery.carried.key for delivery in await wait} for wait in waits]
+    assert not mine & theirs
+    handles = [delivery.handle for delivery in await waits[0]]
+    assert [type(outcome) for outcome in await other.ack(native, handles)] == [LeaseLost]
+    assert await one.ack(native, handles) == [None]
+
+
+async def test_the_next_host_serves_where_one_does_not_answer(server: PulsarServer, queue: str) -> None:
+    async with binding(f"pulsar://127.0.0.1:{free_port()},127.0.0.1:{server.port}") as opened:
+        native = opened.native_queue(queue, {})
+        assert await opened.publish(native, [Outgoing(made(1))]) == [None]
+        (delivery,) = await opened.reserve(native, 1, 20, 30)
+        assert await opened.ack(native, [delivery.handle]) == [None]
+
+
+async def test_the_next_host_serves_when_one_is_lost(server: PulsarServer, queue: str) -> None:
+    async with (
+        proxy("127.0.0.1", server.port) as first,
+        binding(f"pulsar://127.0.0.1:{first.port},127.0.0.1:{server.port}") as opened,
+    ):
+        native = opened.native_queue(queue, {})
+        assert await opened.publish(native, [Outgoing(made(1))]) == [None]
+        (lost,) = await opened.reserve(native, 1, 20, 30)
+        assert first.connections
+        await first.stop()
+
+        async def answers() -> bool:
+            await opened.ping()
+            return True
+
+        await until(answers)
+        assert opened.outstanding(native, [lost.handle]) == [False]
+        (delivery,) = await opened.reserve(native, 1, 20, 30)
+        assert await opened.ack(native, [delivery.handle]) == [None]
+        assert await opened.publish(native, [Outgoing(made(2))]) == [None]

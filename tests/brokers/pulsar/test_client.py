@@ -1,0 +1,82 @@
+"""Connections of a client to a server that answers late, which a real one does on a busy machine only."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from app.brokers.pulsar import wire
+from app.brokers.pulsar.client import PulsarClient
+from app.brokers.pulsar.consumer import TopicConsumer
+from app.brokers.pulsar.url import settings_of
+
+
+class LateServer:
+    """Answers CONNECT once ``answers`` is set, and nothing else. ``open``: the connections that clients have open."""
+
+    def __init__(self) -> None:
+        self.answers = asyncio.Event()
+        self.accepted = 0
+        self.open = 0
+        self.kinds: list[int] = []
+        self._changed = asyncio.Condition()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until what clients do makes it true."""
+        async with self._changed:
+            await self._changed.wait_for(holds)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.accepted += 1
+        self.open += 1
+        try:
+            while size := int.from_bytes(await reader.readexactly(4), "big"):
+                kind, _, _ = wire.read_command(await reader.readexactly(size))
+                self.kinds.append(kind)
+                await self._tell()
+                if kind == wire.CONNECT:
+                    await self.answers.wait()
+                    writer.write(wire.command(wire.CONNECTED, wire.text(1, "late") + wire.number(2, 21)))
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            self.open -= 1
+            writer.close()
+            await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._changed.notify_all()
+
+
+async def test_a_connection_whose_caller_has_given_up_is_used_by_the_next_and_closed() -> None:
+    late = LateServer()
+    async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 60)
+        caller = asyncio.create_task(client.service())
+        await late.until(lambda: bool(late.kinds))
+        caller.cancel()
+        late.answers.set()
+        await asyncio.wait([caller])
+        connection = await client.service()
+        assert (await client.service(), late.accepted) == (connection, 1)
+        await client.close()
+        await late.until(lambda: not late.open)
+
+
+async def test_a_subscription_that_is_given_up_ends() -> None:
+    """The broker may have it by then, with a share of the keys."""
+    late = LateServer()
+    late.answers.set()
+    async with await asyncio.start_server(late.serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = PulsarClient("late", settings_of(f"pulsar://127.0.0.1:{port}", {}), 60)
+        connection = await client.service()
+        consumer = TopicConsumer(connection, "t", 1, lambda entry: None, lambda consumer: None)
+        opening = asyncio.create_task(consumer.open(key_shared=True))
+        await late.until(lambda: wire.SUBSCRIBE in late.kinds)
+        opening.cancel()
+        await late.until(lambda: late.kinds[-1] == wire.CLOSE_CONSUMER)
+        await client.close()
+        await late.until(lambda: not late.open)

@@ -1,0 +1,5 @@
+"""The contract, on a real server."""
+
+from __future__ import annotations
+
+from tests.suites.all import *  # noqa: F403

@@ -1,0 +1,126 @@
+"""Brokers written in Java: their jars out of Maven's cache, and a process on a port of its own."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.harness.ci import missing
+from tests.harness.local import free_port, suspend
+
+BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
+"""Programs of brokers, a folder for each: fetched once by ``make test-deps``; the tests only read them."""
+
+_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+_READY_SECONDS = 120.0
+
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options of the virtual machine for a server that starts fast and needs few processors."""
+
+
+def fetch_jars(pom: Path, home: Path) -> None:
+    """Let Maven copy the jars that ``pom`` names, and theirs, to ``home``; nothing where that was done before."""
+    kept = home / "pom.xml"
+    if not kept.exists() or kept.read_bytes() != pom.read_bytes():
+        shutil.rmtree(home, ignore_errors=True)
+        command = ["mvn", "--quiet", "--batch-mode", "--file", str(pom), _COPY, "-DincludeScope=runtime"]
+        subprocess.run([*command, f"-DoutputDirectory={home}"], check=True)
+        shutil.copyfile(pom, kept)
+
+
+def java() -> str:
+    """The program. Without it the test is skipped, or fails where nothing may be missing."""
+    found = shutil.which("java")
+    if found is None:
+        missing("Java", "install the system's package openjdk-17-jre-headless")
+    return found
+
+
+class ServerProcess(ABC):
+    """A server's process, and the port that clients use."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        assert self._process is not None
+        return self._process.pid
+
+    @abstractmethod
+    def start(self) -> None:
+        """Begin the service, unless it runs; returns when it answers."""
+
+    def ensure(self) -> None:
+        """Begin or resume the service."""
+        if self._process is not None:
+            self.resume()
+        self.start()
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay, answers stop."""
+        suspend(self.pid)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
+
+
+class JavaServer(ServerProcess):
+    """A server that keeps its data in ``directory``, so that it can be stopped or killed and started again."""
+
+    title: str
+    """Its name, for errors."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__()
+        self.directory = directory
+
+    @abstractmethod
+    def command(self) -> Sequence[str]:
+        """The program and its arguments; called at each start, and may write files to ``directory`` before."""
+
+    @abstractmethod
+    def answers(self) -> bool:
+        """Whether it serves clients; takes at most a few seconds."""
+
+    def start(self) -> None:
+        if self._process is None:
+            log = self.directory / "server.log"
+            with log.open("ab") as output:
+                self._process = subprocess.Popen(
+                    self.command(), cwd=self.directory, stdout=output, stderr=subprocess.STDOUT
+                )
+            deadline = time.monotonic() + _READY_SECONDS
+            while not self.answers():
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    self.kill()
+                    raise RuntimeError(f"{self.title} did not start:\n{log.read_text('utf-8', 'replace')[-2000:]}")
+                time.sleep(0.02)
+
+    def stop(self) -> None:
+        """SIGTERM, and SIGKILL when that takes a minute."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, sent: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(sent)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(60)
