@@ -350,7 +350,7 @@ class ArtemisConnection(asyncio.Protocol):
 
     def _receive(self, link: ReceiverLink, delivery: Any) -> None:
         raw = engine.receive(link.impl, delivery)
-        link.received += 1
+        link.count(raw)
         if link.copying or link.abandoned:
             engine.settle(delivery, engine.RELEASED)
             self.flush()

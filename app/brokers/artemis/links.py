@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -22,6 +23,10 @@ _AGAIN_SECONDS = 0.02
 
 _REPEATED_AFTER_SECONDS = (0.0, 0.02, 0.05, 0.1)
 """Pauses before a drain that may have ended too early is repeated."""
+
+_LARGE_BYTES = 65_536
+"""From this size on a message may be one that Artemis sends in parts; by default these have 100 KiB and more
+(``amqpMinLargeMessageSize``, https://artemis.apache.org/components/artemis/documentation/latest/large-messages.html)."""
 
 Settlement = asyncio.Future[None]
 """Done when the broker has settled; raises Refused, NotSent or ConnectionLost."""
@@ -218,6 +223,9 @@ class ReceiverLink(Link):
         self.outstanding = 0
         self.abandoned = False
         self.received = 0
+        self._last_was_large = False
+        self._uncounted = 0
+        """Deliveries that the broker counts, and the engine does not: see :meth:`flowed`."""
         self._late_end = False
         """Whether the broker may still have to end a drain whose credit is used."""
         self.on_arrival: Callable[[Arrived], None] | None = None
@@ -231,8 +239,8 @@ class ReceiverLink(Link):
 
     @property
     def credit(self) -> int:
-        """Credit that the broker has not used."""
-        credit: int = lib.pn_link_credit(self.impl)
+        """The messages that the broker may still send, one of which a part has arrived included."""
+        credit: int = lib.pn_link_credit(self.impl) - self._uncounted
         return credit
 
     def give(self, credit: int) -> None:
@@ -240,19 +248,25 @@ class ReceiverLink(Link):
         lib.pn_link_flow(self.impl, credit)
         self.connection.flush()
 
-    async def drained(self, credit: int) -> None:
+    async def drained(self, credit: int, enough_at: float = math.inf) -> None:
         """Give ``credit`` for what there is now; returns when the broker has no more, and has given back the rest.
 
         Artemis ends a drain in another thread. Where messages have used all the credit, that may come so late that it
         ends the next drain before that has sent anything, whose own end is late then: so that one is repeated if it
-        brings too few, with pauses.
+        brings too few, with pauses. It may also end a drain behind any large message: so a drain whose last message
+        was large is repeated, until the loop's time ``enough_at``.
         """
         wanted = self.received + self.credit + credit
         pauses = iter(_REPEATED_AFTER_SECONDS)
         while self.received < wanted:
             self._check()
+            before = self.received
             await self._drain(wanted - self.received - self.credit)
             if self.received < wanted:
+                if self.received > before and self._last_was_large:
+                    if asyncio.get_running_loop().time() < enough_at:
+                        continue
+                    return
                 pause = next(pauses, None) if self._late_end else None
                 if pause is None:
                     self._late_end = False
@@ -302,7 +316,15 @@ class ReceiverLink(Link):
         if self._woken is not None and not self._woken.done():
             self._woken.set_result(None)
 
-    flowed = wake
+    def flowed(self) -> None:
+        """The broker has ended a drain, maybe after a part of a large message. Then it has given back its credit, too,
+        sends no more of it until there is new credit, and counts it twice until the end of another drain
+        (``TransportImpl.processSenderFlow`` of proton-j)."""
+        if lib.pn_link_drained(self.impl):
+            self._uncounted = lib.pn_link_queued(self.impl)
+            if self._uncounted:
+                self.give(self._uncounted)
+        self.wake()
 
     def abandon(self) -> None:
         """Give back what has arrived, and what still arrives; the link ends when no delivery is left."""
@@ -314,6 +336,11 @@ class ReceiverLink(Link):
             else:
                 lib.pn_link_drain(self.impl, 0)
                 self.connection.flush()
+
+    def count(self, raw: bytes) -> None:
+        """Count a message that has arrived."""
+        self.received += 1
+        self._last_was_large = len(raw) >= _LARGE_BYTES
 
     def take(self) -> list[Arrived]:
         """The messages that have arrived."""

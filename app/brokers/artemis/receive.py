@@ -34,7 +34,7 @@ class ArtemisReceiver:
         try:
             async with asyncio.timeout_at(until + RESERVE_SECONDS - GRACE_SECONDS):
                 async with self._client.receiver(queue) as receiver:
-                    await receiver.drained(limit)
+                    await receiver.drained(limit, enough_at=until)
                     if not receiver.arrived and wait_seconds > 0:
                         await receiver.one(until)
                     generation, arrived = receiver.connection.generation, receiver.take()

@@ -179,6 +179,31 @@ async def test_large_bodies(one: ArtemisBinding, queue: str) -> None:
     assert found == bodies
 
 
+async def test_large_messages_are_taken_whole_and_all(one: ArtemisBinding, queue: str) -> None:
+    """Artemis sends large ones in parts, and ends many a drain between two parts."""
+    native = one.native_queue(queue, {})
+    bodies = [b"%d" % number + b"x" * 1_000_000 for number in range(8)]
+    for _ in range(40):
+        assert await one.publish(native, [Outgoing(body, is_envelope=False) for body in bodies]) == [None] * 8
+        taken = await one.reserve(native, 5, 10, 30)
+        assert len(taken) <= 5
+        while len(taken) < 8:
+            found = await one.reserve(native, 5, 10, 30)
+            assert found
+            taken += found
+        assert [each.body for each in taken] == bodies
+        assert await one.ack(native, [each.handle for each in taken]) == [None] * 8
+        assert await one.reserve(native, 5, 0, 30) == []
+
+
+async def test_large_messages_are_listed_and_purged_all(one: ArtemisBinding, queue: str) -> None:
+    native = one.native_queue(queue, {})
+    for _ in range(5):
+        await one.publish(native, [Outgoing(b"x" * 200_000, is_envelope=False)] * 20)
+        assert len(await one.peek(native, 30)) == 20
+        assert await one.purge(native) == 20
+
+
 async def test_full_pages_are_followed_by_all_the_rest(one: ArtemisBinding, queue: str) -> None:
     """A drain whose credit was used up does not end the next one."""
     native = one.native_queue(queue, {})
