@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 from app.brokers.binding import (
@@ -71,7 +72,7 @@ class Policy:
         return self.ttl_seconds is not None and created_at is not None and now - created_at > self.ttl_seconds * 1000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Route:
     """Where a queue's messages live, and its policy.
 
@@ -90,18 +91,18 @@ class Route:
         """The broker's configured name."""
         return self.binding.name
 
-    @property
+    @cached_property
     def dead_letters_natively(self) -> bool:
         """Whether the broker dead-letters in one step, for which it needs no body."""
         return self.capabilities.native_dead_letter and isinstance(self.binding, DeadLetters)
 
-    @property
+    @cached_property
     def dead_letters_by_receiver(self) -> bool:
         """Whether the broker keeps the leases, and only the process that received a message can dead-letter it."""
         publishes = isinstance(self.binding, PublishesDeadLetters) and not self.dead_letters_natively
         return publishes and self.capabilities.lease_keeper == "broker"
 
-    @property
+    @cached_property
     def settles_elsewhere(self) -> bool:
         """Whether some settles of a delivery need the process that received it."""
         keeps = self.capabilities.ack_scope != "anywhere" or self.capabilities.lease_keeper == "gateway"
@@ -120,9 +121,13 @@ class Route:
 
     def acks_anywhere(self, handle: str) -> bool:
         """Whether any process can ack the delivery of ``handle``."""
-        if isinstance(self.binding, BindsSomeDeliveries):
-            return self.binding.acks_anywhere(self.native, handle)
+        if self._binds_some is not None:
+            return self._binds_some.acks_anywhere(self.native, handle)
         return self.capabilities.ack_scope == "anywhere"
+
+    @cached_property
+    def _binds_some(self) -> BindsSomeDeliveries | None:
+        return self.binding if isinstance(self.binding, BindsSomeDeliveries) else None
 
     def check_delay(self, delay_seconds: float) -> None:
         """Raise InvalidParameter or UnsupportedByBroker (with ``maximum``) for a delay of a publish that the broker

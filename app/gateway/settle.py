@@ -18,6 +18,7 @@ from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleRe
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 from app.observe.events import Event, EventKind, Facts, Observe
+from app.runtime import turns
 
 TokenOutcome = Outcome | int
 """The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
@@ -46,7 +47,7 @@ class Settler:
         outcomes: defaultdict[Action, list[TokenOutcome]] = defaultdict(list)
 
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
-            opened = self._open(route, tokens)
+            opened = await self._opened(route, tokens)
             each = await _each(opened, by(_leases(opened)))
             self._report(route, action, opened, each)
             outcomes[action] += each
@@ -63,17 +64,18 @@ class Settler:
             _result(index, action, outcome) for action, each in outcomes.items() for index, outcome in enumerate(each)
         ]
 
-    def _open(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
-        opened: list[Lease | BabelgateError] = []
-        for token in tokens:
-            try:
-                lease = self._sealer.open(token, route.queue)
-            except BabelgateError as error:
-                opened.append(error.without_frames())
-            else:
-                # The queue may have been routed to another broker since: then its route cannot reach this lease.
-                opened.append(lease if lease.broker == route.broker else LeaseLost())
-        return opened
+    async def _opened(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
+        if len(tokens) == 1:
+            return [self._open(route, tokens[0])]
+        return await turns.mapped(partial(self._open, route), tokens)
+
+    def _open(self, route: Route, token: str) -> Lease | BabelgateError:
+        try:
+            lease = self._sealer.open(token, route.queue)
+        except BabelgateError as error:
+            return error.without_frames()
+        # The queue may have been routed to another broker since: then its route cannot reach this lease.
+        return lease if lease.broker == route.broker else LeaseLost()
 
     async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         if len(leases) == 1:
