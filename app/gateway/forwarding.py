@@ -23,6 +23,7 @@ from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 from app.gateway.settle import Settler, check, needs_receiver
 from app.observe.events import Event, Observe
+from app.runtime import turns
 
 Answer = Sequence[SettleResult] | BabelgateError
 """The results of one owner, or an error that applies to all its tokens."""
@@ -32,6 +33,9 @@ Request = Nack | Reject | Extend | None
 
 _CLOCKS_DIFFER_MS = 60_000
 """Largest assumed difference between the clocks of two replicas."""
+
+_MANY_TOKENS = 100
+"""To find the owners of more than these takes milliseconds."""
 
 
 class Forwarder(Protocol):
@@ -129,6 +133,8 @@ class Forwarding:
                 return error
 
         parts, owners = split(settlement, owner)
+        if sum(map(len, owners.values())) > _MANY_TOKENS:
+            await turns.next_turn()
         if parts.keys() <= {self._incarnation}:
             return owners, await self._settler.settle(runtime, settlement)
         # An error that applies to the whole call is raised before any owner acts on its part.
