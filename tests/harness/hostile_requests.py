@@ -108,12 +108,15 @@ def get(path: str) -> Run:
     return run
 
 
-def _large_messages(count: int) -> Prepare:
-    """Messages of just under 1 MiB, each with many small values."""
+def large_body() -> bytes:
+    """A draft of just under 1 MiB with many small values."""
+    # Amazon SQS needs room for the attributes of a message.
+    return _draft(_filled(b'{"a":1}', MIB - 5000, b'{"list":[', b"]}"))
 
+
+def _large_messages(count: int) -> Prepare:
     def prepare(client: httpx.Client, queue: str) -> None:
-        # Amazon SQS needs room for the attributes of a message.
-        body = _draft(_filled(b'{"a":1}', MIB - 5000, b'{"list":[', b"]}"))
+        body = large_body()
         for _ in range(count):
             assert client.post(f"/queues/{queue}/messages", content=body).status_code == 201
 

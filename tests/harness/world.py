@@ -211,7 +211,13 @@ class Process:
         return await self.gateway.letters.redrive_one(ANYONE, self.queue, letter_id, to_queue, made, force, None)
 
     async def is_empty(self) -> bool:
-        """Whether nothing is ready, leased or delayed, as far as the broker can tell."""
+        """Whether nothing is ready, leased or delayed, as far as the broker can tell. Waits until it has noted that what
+        was delayed is not any more, which may be after that was received."""
+
+        async def none_is_delayed() -> bool:
+            return not (await self.stats()).delayed
+
+        await until(none_is_delayed)
         stats = await self.stats()
         return not (stats.depth or stats.in_flight or stats.delayed) and not await self.receive()
 

@@ -61,7 +61,7 @@ def arrived(gateway: GatewayProcess) -> int:
 
 def wait_for(gateway: GatewayProcess, more_than: int, process: subprocess.Popen[bytes] | None = None) -> None:
     """Until more than so many have arrived."""
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + 300
     while arrived(gateway) <= more_than:
         assert time.monotonic() < deadline, "nothing arrives"
         assert process is None or process.poll() is None, "it has ended"
@@ -71,7 +71,7 @@ def wait_for(gateway: GatewayProcess, more_than: int, process: subprocess.Popen[
 def missed(gateway: GatewayProcess) -> None:
     """Until somebody has called the gateway that is gone; it could be back between two calls."""
     with socket.create_server(("127.0.0.1", httpx.URL(gateway.url).port or 0)) as nobody:
-        nobody.settimeout(30)
+        nobody.settimeout(120)
         nobody.accept()[0].close()
 
 

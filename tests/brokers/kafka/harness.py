@@ -104,8 +104,8 @@ class KafkaBroker(ServerBroker):
     sample = "kafka://kafka:9092"
     name = "kafka"
     outlives_restarts = True
-    # A process that is killed is missed when its session ends, after 6 s.
-    spare_seconds = 8
+    # A process that is killed is missed when its session ends, after 10 s.
+    spare_seconds = 12
     server: KafkaServer
 
     def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:

@@ -38,7 +38,7 @@ _SETTINGS = {
     # A member that is killed is missed soon.
     "group.min.session.timeout.ms": "1000",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "10000",
     "group.consumer.max.session.timeout.ms": "600000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
