@@ -211,8 +211,8 @@ class Process:
         return await self.gateway.letters.redrive_one(ANYONE, self.queue, letter_id, to_queue, made, force, None)
 
     async def is_empty(self) -> bool:
-        """Whether nothing is ready, leased or delayed, as far as the broker can tell. Waits until it has noted that what
-        was delayed is not any more, which may be after that was received."""
+        """Whether nothing is ready, leased or delayed, as far as the broker can tell. It may tell of a delayed message
+        for a moment after that was received: that is waited for."""
 
         async def none_is_delayed() -> bool:
             return not (await self.stats()).delayed

@@ -10,7 +10,7 @@ import pytest
 from proton import Message, byte, symbol, timestamp, ulong
 
 from app.brokers.artemis.binding import ArtemisBinding
-from app.brokers.binding import DeliveryLimit, Outgoing
+from app.brokers.binding import Delivery, DeliveryLimit, Outgoing
 from app.errors import BrokerRejected, BrokerUnavailable, StorageFull
 from tests.brokers.artemis.harness import binding, browse, send
 from tests.brokers.artemis.server import ArtemisServer
@@ -185,11 +185,10 @@ async def test_large_messages_are_taken_whole_and_all(one: ArtemisBinding, queue
     bodies = [b"%d" % number + b"x" * 1_000_000 for number in range(8)]
     for _ in range(40):
         assert await one.publish(native, [Outgoing(body, is_envelope=False) for body in bodies]) == [None] * 8
-        taken = await one.reserve(native, 5, 10, 30)
-        assert len(taken) <= 5
+        taken: list[Delivery] = []
         while len(taken) < 8:
             found = await one.reserve(native, 5, 10, 30)
-            assert found
+            assert 1 <= len(found) <= 5
             taken += found
         assert [each.body for each in taken] == bodies
         assert await one.ack(native, [each.handle for each in taken]) == [None] * 8
