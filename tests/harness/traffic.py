@@ -115,7 +115,8 @@ class Traffic:
             answer = await self._post(client, "publish", self._path, body)
             if answer is not None and answer[0] == 201:
                 self.tally.accepted.add(number)
-            elif answer is not None:
+            elif answer is not None and answer[0] != 504:
+                # After a 504 of a busy broker, whether it was accepted is as unknown as without an answer.
                 self.tally.refused[answer[0]] += 1
         client.close()
 

@@ -31,6 +31,19 @@ async def came_back(process: Process) -> None:
     await until(answers)
 
 
+async def is_up(process: Process) -> str:
+    """The name of the only broker, when it is up. On a busy machine a ping may take too long."""
+    names = []
+
+    async def one_is() -> bool:
+        (broker,) = await process.gateway.overview.brokers(ANYONE)
+        names.append(broker.broker)
+        return broker.up
+
+    await until(one_is)
+    return names[-1]
+
+
 class TestLife:
     async def test_a_delayed_message_is_not_early(self, world: World) -> None:
         process = await world.process()
@@ -200,8 +213,7 @@ class TestLife:
         await came_back(process)
         await process.publish({"n": 1})
         assert data(await process.one()) == {"n": 1}
-        (broker,) = await process.gateway.overview.brokers(ANYONE)
-        assert broker.up
+        await is_up(process)
 
     async def test_a_close_with_leases_out_leaves_them_to_whoever_has_the_token(self, world: World) -> None:
         first, second = await world.process(), await world.process()
@@ -308,5 +320,4 @@ class TestLife:
         listed, cursor = await process.gateway.overview.queues(ANYONE, 1000, None)
         assert [each.queue for each in listed if each.queue == world.queue] == [world.queue]
         assert cursor is None
-        (broker,) = await process.gateway.overview.brokers(ANYONE)
-        assert (broker.broker, broker.up) == (world.broker.name, True)
+        assert await is_up(process) == world.broker.name

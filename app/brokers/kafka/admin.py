@@ -88,10 +88,14 @@ class KafkaAdmin:
             self._threads.submit(each.close)
 
     async def probe(self, seconds: float = PING_SECONDS) -> None:
-        """One cheap round trip. Raises BrokerUnavailable without an answer within ``seconds``."""
+        """One cheap round trip. Raises BrokerUnavailable without an answer within ``seconds``.
+
+        It asks for one topic. ``AdminClient.describe_cluster`` of librdkafka 2.16 ends the process, by an assertion,
+        when a broker that the cluster has fenced answers that there is no broker.
+        """
         client = self._admin
         try:
-            await self._answer(client.describe_cluster(request_timeout=seconds), seconds)
+            await within(seconds, self.broker, asyncio.to_thread(self._list_topics, seconds, _OFFSETS))
         except BrokerUnavailable:
             client.poll(0)
             if self._cause is None:
@@ -205,7 +209,9 @@ class KafkaAdmin:
 
     async def all_names(self) -> set[str]:
         """All topics of the cluster."""
-        return set(await within(self.timeout_seconds, self.broker, asyncio.to_thread(self._list_topics)))
+        return set(
+            await within(self.timeout_seconds, self.broker, asyncio.to_thread(self._list_topics, self.timeout_seconds))
+        )
 
     async def warnings(self, queues: Sequence[KafkaQueue] = ()) -> list[str]:
         """Settings of the topics of ``queues`` that endanger what was confirmed; at most 2 s."""
@@ -245,9 +251,10 @@ class KafkaAdmin:
             if each.error is None and each.offset >= 0
         }
 
-    def _list_topics(self) -> list[str]:
+    def _list_topics(self, seconds: float, topic: str | None = None) -> list[str]:
+        """The names of all topics, or of the one asked for."""
         try:
-            return list(self._admin.list_topics(timeout=self.timeout_seconds).topics)
+            return list(self._admin.list_topics(topic, timeout=seconds).topics)
         except KafkaException as error:
             raise translate(error, self.broker, written=False) from None
 
