@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
-PARALLEL := --numprocesses 6 --dist loadscope --no-loadscope-reorder
+PARALLEL := --numprocesses 4 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install

@@ -73,6 +73,11 @@ def numbers(client: httpx.Client, queue: str) -> list[int]:
     return found
 
 
+def depth(client: httpx.Client, queue: str) -> int | None:
+    stats: dict[str, int | None] = client.get(f"/queues/{queue}").json()["stats"]
+    return stats["depth"]
+
+
 def dead(client: httpx.Client, queue: str) -> int:
     answer = client.get(f"/queues/{queue}/dead-letters", params={"limit": 1000})
     return len(answer.json()["dead_letters"])
@@ -96,12 +101,19 @@ def test_a_killed_job_is_interrupted_and_goes_on_by_request(tmp_path: Path, brok
             assert client.get(path).json() == job, "it does not go on by itself"
             assert [each["id"] for each in client.get(f"/queues/{queue}/redrives").json()["redrives"]] == [job["id"]]
             # A broker that takes messages needs a moment to notice that their taker is gone.
-            until(lambda: dead(client, queue) > COUNT - job["redriven"] - RATE)
+            until(lambda: dead(client, queue) + (depth(client, queue) or RATE) >= COUNT)
             assert client.post(f"{path}:resume").json()["state"] == "running"
             until(lambda: client.get(path).json()["state"] != "running")
             job = client.get(path).json()
             assert (job["state"], job["complete"], job["failed"]) == ("completed", True, 0)
-            assert set(numbers(client, queue)) == set(range(COUNT))
+            found: list[int] = []
+
+            def all_came() -> bool:
+                found.extend(numbers(client, queue))
+                return set(found) == set(range(COUNT))
+
+            # On a busy machine a receive may end before a message comes.
+            until(all_came)
             assert dead(client, queue) == 0
     finally:
         process.close()

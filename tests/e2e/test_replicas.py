@@ -25,7 +25,7 @@ from tests.harness.ledger import Ledger
 pytestmark = pytest.mark.slow
 
 REPLICAS = 3
-LEASE = 2.0
+LEASE = 4.0
 """Seconds. What a killed gateway had handed out comes again after at most so long."""
 BETWEEN = 400
 """Messages that are acked between two blows."""

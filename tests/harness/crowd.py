@@ -20,7 +20,7 @@ _ANSWER_SECONDS = 40.0
 """No call may take longer: the longest poll here is half a second, the longest time-out of a binding 30."""
 _IN_FLIGHT = 300
 """Publishing pauses while more messages than these are not settled."""
-_PROGRESS_SECONDS = 300
+_PROGRESS_SECONDS = 300.0
 _PAUSE = 0.05
 
 

@@ -26,11 +26,33 @@ def letters(count: int) -> list[Outgoing]:
     return [Outgoing(b'{"n":%d}' % number, dedup_id="i") for number in range(count)]
 
 
-@pytest.mark.parametrize("call", [".list_consumer_group_offsets(", ".describe_consumer_groups("])
-def test_the_client_for_administration_is_not_asked_about_groups(call: str) -> None:
-    """In librdkafka 2.16 that ends the process, by a fault or an assertion, when the coordinator of a group moves."""
+@pytest.mark.parametrize("call", [".list_consumer_group_offsets(", ".describe_consumer_groups(", ".describe_cluster("])
+def test_the_client_for_administration_is_not_asked_what_may_end_the_process(call: str) -> None:
+    """In librdkafka 2.16 a fault or an assertion does, when the coordinator of a group moves, or a broker is fenced."""
     sources = Path(admin.__file__).parent.glob("*.py")
     assert [each.name for each in sources if call in each.read_text("utf-8")] == []
+
+
+@pytest.mark.slow
+async def test_a_broker_that_was_fenced_is_asked(queue: str) -> None:
+    """At first it answers that the cluster has no broker."""
+    with kafka() as server:
+        async with binding(server.url(), {"timeout_seconds": 5}) as opened:
+            await opened.publish(opened.native_queue(queue, STANDARD), letters(1))
+            server.pause()
+            # The server's broker.session.timeout.ms, and a second.
+            asking = time.monotonic() + 4
+            while time.monotonic() < asking:
+                with pytest.raises(BrokerUnavailable):
+                    await opened.ping()
+            server.resume()
+
+            async def answers() -> bool:
+                await opened.ping()
+                return True
+
+            await until(answers)
+            assert await opened.publish(opened.native_queue(queue, STANDARD), letters(1)) == [None]
 
 
 @pytest.mark.slow
