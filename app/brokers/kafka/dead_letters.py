@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import Any
 from uuid import uuid4
 
 from app import envelope
@@ -233,8 +234,8 @@ def _count(removed: _Removed, bounds: Mapping[Position, tuple[int, int]]) -> int
     )
 
 
-def _size(record: object) -> int:
-    return len(record.value() or b"")  # type: ignore[attr-defined]
+def _size(record: Any) -> int:
+    return len(record.value() or b"")
 
 
 def _length(letter: DeadRecord) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -236,13 +236,18 @@ class KafkaPublisher:
             self._tier_used(queue)
         return topic, work
 
-    async def _publish(self, messages: Sequence[Outgoing], make: Any, ensured: Any) -> list[Outcome]:
+    async def _publish(
+        self,
+        messages: Sequence[Outgoing],
+        make: Callable[[Outgoing, int], Written],
+        ensured: Callable[[str], Awaitable[Sequence[Topic]]],
+    ) -> list[Outcome]:
         outcomes: list[Outcome] = [None] * len(messages)
         now = self._clock()
 
         def made(message: Outgoing) -> Written | BabelgateError:
             try:
-                return make(message, now)  # type: ignore[no-any-return]
+                return make(message, now)
             except ValueError as error:
                 return BrokerRejected(self._broker, str(error))
 
