@@ -13,7 +13,7 @@ from app.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
 from app.brokers.pulsar.receive import PermitReceiver
 from app.brokers.pulsar.settle import Publish, QueueSettler
 from app.brokers.pulsar.url import PulsarQueue
-from app.errors import BabelgateError
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
@@ -109,7 +109,10 @@ class ReceivingQueue:
                 self._background.start(self._rested(consumer, mine))
 
     async def _rested(self, consumer: TopicConsumer, several: Sequence[Taken]) -> None:
-        """Give back what arrived for nobody, and end a consumer that holds nothing."""
+        """Give back what arrived for nobody, and end a consumer that holds nothing.
+
+        What a lost consumer held is delivered again without this. An outage is logged for the calls that fail by it.
+        """
         for each in several:
             if each in self._consumers.ready:
                 self._consumers.ready.remove(each)
@@ -117,10 +120,13 @@ class ReceivingQueue:
             outcomes = await self._settler.returned(consumer, several)
         except BabelgateError as error:
             outcomes = [error] * len(several)
-        errors = [outcome for outcome in outcomes if outcome is not None]
-        if errors:
-            _throttled.warning("messages were not given back", broker=self._consumers.client.broker, error=errors[0])
-            self._consumers.ready.extend(
-                each for each, outcome in zip(several, outcomes, strict=True) if outcome is not None and each.is_held
-            )
+        held = [
+            (each, error) for each, error in zip(several, outcomes, strict=True) if error is not None and each.is_held
+        ]
+        if held:
+            refused = [error for _, error in held if not isinstance(error, BrokerUnavailable | OutcomeUnknown)]
+            if refused:
+                broker = self._consumers.client.broker
+                _throttled.warning("messages were not given back", broker=broker, error=refused[0])
+            self._consumers.ready.extend(each for each, _ in held)
             self._rest_later()

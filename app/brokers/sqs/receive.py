@@ -26,7 +26,7 @@ from app.runtime.background import BackgroundTasks
 _KEPT_SECONDS = 0.5
 """How long messages that arrive for nobody are kept for the next receive. It bridges two slices of a longer wait."""
 
-_SPARE_SECONDS = 1
+_SPARE_SECONDS = 3
 """How much longer than its lease a message is hidden: SQS counts from before its answer, the lease from the answer."""
 
 _CLOSE_SECONDS = 4.0
@@ -123,6 +123,7 @@ class SqsReceiver:
 
     async def _receive(self, queue: SqsQueue, limit: int, lease_seconds: int, wait_seconds: int) -> list[Delivery]:
         url = await self._client.url(queue)
+        asked_at = self._clock()
         answer = await self._client.unbounded(
             "ReceiveMessage",
             QueueUrl=url,
@@ -133,6 +134,9 @@ class SqsReceiver:
             AttributeNames=SYSTEM_ATTRIBUTES,
         )
         received_at = self._clock()
+        if not wait_seconds:
+            # A short poll takes its messages at the earliest when it is asked, however late its answer is.
+            received_at = min(received_at, asked_at + _SPARE_SECONDS * 1000)
         found = await turns.mapped(read, answer.get("Messages") or ())
         return [self._settler.delivery(each, lease_seconds, received_at) for each in found]
 

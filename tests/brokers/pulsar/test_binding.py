@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 
 import pytest
 
-from app.brokers.binding import Delivery, Outgoing
+from app.brokers.binding import Delivery, Outcome, Outgoing
 from app.brokers.pulsar.binding import PulsarBinding
-from app.errors import LeaseLost
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost
 from tests.brokers.pulsar.harness import binding
 from tests.brokers.pulsar.server import PulsarServer
-from tests.harness.local import free_port
+from tests.harness.local import eventually, free_port
 from tests.harness.proxy import proxy
 from tests.harness.world import until
 
@@ -66,6 +67,47 @@ async def test_nothing_is_held_for_nobody(one: PulsarBinding, other: PulsarBindi
         seen += [delivery.body for delivery in found]
     assert sorted(numbers(seen)) == list(range(2, 12))
     assert await one.ack(native, [leased.handle]) == [None]
+
+
+@pytest.mark.parametrize(
+    ("error", "warned"),
+    [
+        (BrokerUnavailable(broker="main", reason="it is gone"), False),
+        (BrokerRejected(broker="main", reason="it is full"), True),
+    ],
+    ids=["outage", "refusal"],
+)
+async def test_what_cannot_be_given_back_is_tried_again(
+    one: PulsarBinding,
+    other: PulsarBinding,
+    queue: str,
+    error: BabelgateError,
+    warned: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """An outage is logged for the calls of clients, which fail, too."""
+    publish, failures = one._publisher.publish, 0
+
+    async def fail_twice(topic: str, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        nonlocal failures
+        if failures == 2:
+            return await publish(topic, messages)
+        failures += 1
+        return [error] * len(messages)
+
+    monkeypatch.setattr(one._publisher, "publish", fail_twice)
+    native = one.native_queue(queue, {})
+    await other.publish(native, [Outgoing(made(1))])
+    (leased,) = await one.reserve(native, 1, 20, 30)
+    assert await one.reserve(native, 1, 0.1, 30) == []
+    await other.publish(native, [Outgoing(made(2))])
+    await eventually(lambda: failures == 2)
+    (delivery,) = await other.reserve(native, 1, 60, 30)
+    assert (numbers([delivery.body]), delivery.delivery_count) == ([2], 0)
+    assert ("messages were not given back" in caplog.text) is warned
+    assert await one.ack(native, [leased.handle]) == [None]
+    assert await other.ack(native, [delivery.handle]) == [None]
 
 
 async def test_a_topic_with_partitions(

@@ -80,7 +80,7 @@ class SqsBroker(ServerBroker):
     counted_in_body = frozenset()
     counts_give_backs = True
     settles_late = True
-    spare_seconds = 1
+    spare_seconds = 3
     repeats_acks = False
     # Only a change of the visibility proves a lease that another process may have extended: it fails for a message that
     # is visible again, and for one that is deleted.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.brokers.binding import MAX_HANDLE_LENGTH, DeliveryLimit, NativeQueue, Outgoing
+from app.brokers.binding import MAX_HANDLE_LENGTH, Delivery, DeliveryLimit, NativeQueue, Outgoing
 from app.brokers.sqs.binding import SqsBinding, connect
 from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import MAX_ATTRIBUTES, entry
@@ -272,6 +272,33 @@ async def test_a_close_shows_what_its_poll_returns(either: Server, queue: str) -
         await closing
         (delivery,) = await other.reserve(native, 1, 20, 30)
         assert number(delivery.body) == 1
+
+
+class SlowClient(SqsClient):
+    """Its messages take ten seconds to arrive, by a clock of its own."""
+
+    def __init__(self, one: SqsBinding) -> None:
+        super().__init__(one.name, one._settings, one.timeout_seconds)
+        self.now = now_ms()
+
+    async def unbounded(self, operation: str, **parameters: Any) -> Any:
+        answer = await super().unbounded(operation, **parameters)
+        self.now += 10_000 * (operation == "ReceiveMessage")
+        return answer
+
+
+async def test_a_late_answer_shortens_the_lease_that_is_told(one: SqsBinding, queue: str) -> None:
+    native = one.native_queue(queue, STANDARD)
+    await one.publish(native, [Outgoing(body(1))])
+    slow = SlowClient(one)
+    receiver = SqsReceiver(slow, SqsSettler(slow, lambda: slow.now), lambda: slow.now, 20)
+    found: list[Delivery] = []
+    while not found:
+        asked_at = slow.now
+        found = await receiver.reserve(queue_of(queue, STANDARD), 1, 0, 30)
+    assert found[0].lease_expires_at == asked_at + 33_000, "Amazon hides it for 33 seconds, perhaps from then on"
+    await receiver.close()
+    await slow.close()
 
 
 class Strict:
