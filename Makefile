@@ -41,7 +41,7 @@ install: .venv/installed
 # Python compiles a module once and not in each of the many processes that the tests start, whatever the caller set.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-# Most tests wait for leases, delays and servers, so that six at a time are no burden to two cores. ARGS=-n0: one by one.
+# Most tests wait for leases, delays and servers, so that four at a time keep two cores busy. ARGS=-n0: one by one.
 test: test-deps
 	$(BIN)/pytest $(PARALLEL) --deselect tests/clients $(ARGS)
 

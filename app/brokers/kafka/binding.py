@@ -112,7 +112,7 @@ class KafkaBinding:
         self._admin.close()
 
     async def ping(self) -> None:
-        """A description of the cluster."""
+        """One round trip: the metadata of one topic."""
         await self._admin.probe(PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
