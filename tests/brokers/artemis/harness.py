@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
@@ -11,7 +12,7 @@ from typing import Any
 
 from proton import Message
 from proton.reactor import Copy
-from proton.utils import BlockingConnection
+from proton.utils import BlockingConnection, SyncRequestResponse
 
 from app.brokers.artemis.binding import ArtemisBinding, connect
 from app.brokers.projection import NativeHeader, NativeWrite
@@ -56,6 +57,15 @@ def browse(port: int, queue: str) -> list[Message]:
         return [message for message, _ in arrived]
 
 
+def count(port: int, queue: str) -> int:
+    """The number of all messages of ``queue``, also of those that are delayed; 0 if it is missing."""
+    asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_Attribute": "messageCount"}
+    with client(port) as connection:
+        answer: Any = SyncRequestResponse(connection, "activemq.management").call(Message(properties=asked, body="[]"))
+    found: int = json.loads(answer.body)[0] if answer.properties["_AMQ_OperationSucceeded"] else 0
+    return found
+
+
 class ArtemisBroker(ServerBroker):
     """A server."""
 
@@ -90,7 +100,7 @@ class ArtemisBroker(ServerBroker):
         found = browse(self.server.port, queue)
         deadline = time.monotonic() + _SECONDS
         # No client sees a delayed message.
-        while delayed and not found and time.monotonic() < deadline:
+        while delayed and len(found) < count(self.server.port, queue) and time.monotonic() < deadline:
             time.sleep(0.05)
             found = browse(self.server.port, queue)
         return [_write(queue, each) for each in found]
