@@ -57,13 +57,17 @@ def browse(port: int, queue: str) -> list[Message]:
         return [message for message, _ in arrived]
 
 
+def attribute(connection: BlockingConnection, resource: str, name: str) -> int:
+    """An attribute of ``resource`` that is a number; 0 if the resource is missing."""
+    question = Message(properties={"_AMQ_ResourceName": resource, "_AMQ_Attribute": name}, body="[]")
+    answer: Any = SyncRequestResponse(connection, "activemq.management").call(question)
+    return int(json.loads(answer.body)[0]) if answer.properties["_AMQ_OperationSucceeded"] else 0
+
+
 def count(port: int, queue: str) -> int:
     """The number of all messages of ``queue``, also of those that are delayed; 0 if it is missing."""
-    asked = {"_AMQ_ResourceName": f"queue.{queue}", "_AMQ_Attribute": "messageCount"}
     with client(port) as connection:
-        answer: Any = SyncRequestResponse(connection, "activemq.management").call(Message(properties=asked, body="[]"))
-    found: int = json.loads(answer.body)[0] if answer.properties["_AMQ_OperationSucceeded"] else 0
-    return found
+        return attribute(connection, f"queue.{queue}", "messageCount")
 
 
 class ArtemisBroker(ServerBroker):

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from proton import Message
-from proton.utils import BlockingConnection, SyncRequestResponse
+from proton.utils import BlockingConnection
 
 from app.brokers.artemis.binding import connect
 from app.brokers.binding import Outgoing, QueueStats
 from app.clock import now_ms
 from app.errors import BrokerRejected, BrokerUnavailable
-from tests.brokers.artemis.harness import binding
+from tests.brokers.artemis.harness import attribute, binding
 from tests.brokers.artemis.server import ArtemisServer
 from tests.harness.local import certify, free_port, free_ports
 from tests.harness.proxy import proxy
@@ -237,11 +235,7 @@ def consumers(server: Secured) -> int:
     address = f"amqp://operator:a%20secret@127.0.0.1:{server.plain}"
     connection = BlockingConnection(address, timeout=60, allowed_mechs="PLAIN")
     try:
-        question = Message(
-            properties={"_AMQ_ResourceName": "broker", "_AMQ_Attribute": "TotalConsumerCount"}, body="[]"
-        )
-        answer: Any = SyncRequestResponse(connection, "activemq.management").call(question)
-        return int(json.loads(answer.body)[0])
+        return attribute(connection, "broker", "TotalConsumerCount")
     finally:
         connection.close()
 

@@ -287,10 +287,16 @@ class SlowClient(SqsClient):
         return answer
 
 
-async def test_a_late_answer_shortens_the_lease_that_is_told(one: SqsBinding, queue: str) -> None:
+@pytest.fixture
+async def slow(one: SqsBinding) -> AsyncIterator[SlowClient]:
+    made = SlowClient(one)
+    yield made
+    await made.close()
+
+
+async def test_a_late_answer_shortens_the_lease_that_is_told(one: SqsBinding, slow: SlowClient, queue: str) -> None:
     native = one.native_queue(queue, STANDARD)
     await one.publish(native, [Outgoing(body(1))])
-    slow = SlowClient(one)
     receiver = SqsReceiver(slow, SqsSettler(slow, lambda: slow.now), lambda: slow.now, 20)
     found: list[Delivery] = []
     while not found:
@@ -298,7 +304,6 @@ async def test_a_late_answer_shortens_the_lease_that_is_told(one: SqsBinding, qu
         found = await receiver.reserve(queue_of(queue, STANDARD), 1, 0, 30)
     assert found[0].lease_expires_at == asked_at + 33_000, "Amazon hides it for 33 seconds, perhaps from then on"
     await receiver.close()
-    await slow.close()
 
 
 class Strict:
