@@ -292,7 +292,9 @@ class QueueReceivers:
                 except BabelgateError:
                     raise
                 except Exception as error:
-                    if isinstance(error, ConsumerEnded) or isinstance(error.__cause__ or error, ChannelNotFoundEntity):
+                    if any(
+                        isinstance(each, ConsumerEnded | ChannelNotFoundEntity) for each in (error, error.__cause__)
+                    ):
                         self._declarer.forget(queue.profile.topology)
                     receiving, arrived = await self._take(queue, limit, until)
         except TimeoutError:

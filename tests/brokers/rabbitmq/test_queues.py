@@ -51,6 +51,17 @@ class TestQueues:
             message("refused or not").body,
         )
 
+    async def test_a_queue_that_is_deleted_before_a_consumer_starts(
+        self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue, queue: str
+    ) -> None:
+        assert await one.reserve(native, 1, 0, 30) == []
+        with client(rabbit.url()) as channel:
+            channel.queue_delete(queue)
+        # The queue was empty a moment ago: this starts a consumer without a get before.
+        assert await one.reserve(native, 1, 0.5, 30) == []
+        with client(rabbit.url()) as channel:
+            channel.queue_declare(queue, passive=True)
+
     async def test_a_new_quorum_queue_takes_messages_while_somebody_waits(self, one: RabbitBinding, queue: str) -> None:
         """Both connections declare the queue, at the same moment or some milliseconds apart."""
         for number in range(200):
