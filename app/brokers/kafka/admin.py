@@ -113,6 +113,10 @@ class KafkaAdmin:
                 self._topics[name] = known
         return known
 
+    def knows(self, name: str) -> bool:
+        """Whether the topic was found to exist."""
+        return name in self._topics
+
     def forget(self, name: str) -> None:
         """Look the topic up again at its next use."""
         self._topics.pop(name, None)
@@ -139,8 +143,11 @@ class KafkaAdmin:
         found = [await self.topic(name) for name in topics]
         return [(each.name, number) for each in found if each is not None for number in range(each.partitions)]
 
-    async def offsets(self, positions: Sequence[Position], *, latest: bool) -> dict[Position, int]:
-        """The end of each partition, or its first offset; those without an answer are left out."""
+    async def offsets(self, positions: Sequence[Position], *, latest: bool, again: bool = True) -> dict[Position, int]:
+        """The end of each partition, or its first offset; those of missing topics are left out.
+
+        ``again``: ask again after a failure that may pass. Raises BrokerError for the first partition that fails.
+        """
         if not positions:
             return {}
         spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
@@ -168,7 +175,8 @@ class KafkaAdmin:
                 return offsets
             failure = next(each for each in failures if each not in missing)
             error = failure if isinstance(failure, BabelgateError) else translate(failure, self.broker, written=False)
-            if not isinstance(error, BrokerUnavailable) or asyncio.get_running_loop().time() + _FLUSHED > deadline:
+            over = not again or asyncio.get_running_loop().time() + _FLUSHED > deadline
+            if over or not isinstance(error, BrokerUnavailable):
                 raise error
             await asyncio.sleep(_FLUSHED)
             await self.all_names()

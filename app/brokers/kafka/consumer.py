@@ -16,6 +16,7 @@ from app.brokers.bounded import RESERVE_SECONDS, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.commits import AckCommit, Committer
 from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, Position, client_settings
+from app.brokers.kafka.ends import LogEnds
 from app.brokers.kafka.errors import error_of
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
@@ -53,6 +54,10 @@ class GroupConsumer:
         self._incarnation = secrets.token_hex(4)
         self._numbers = itertools.count(1)
         self._topics: dict[str, TopicInUse] = {}
+        self._waiting = 0
+        self._leasing: dict[TopicInUse, None] = {}
+        """The topics with leases, and some that had them."""
+        self._ends = LogEnds(admin)
         self._thread: ConsumerThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -73,6 +78,7 @@ class GroupConsumer:
             topic.partitions.clear()
             topic.changed.set()
         self._topics.clear()
+        self._leasing.clear()
         self._commits.fail()
         if thread is not None:
             thread.close()
@@ -81,11 +87,14 @@ class GroupConsumer:
     async def reserve(self, queue: KafkaQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`app.brokers.binding.Binding.reserve`."""
         loop = asyncio.get_running_loop()
-        until = loop.time() + wait_seconds
+        since = loop.time()
+        until = since + wait_seconds
         last = until + RESERVE_SECONDS - _SPARE_SECONDS
-        await within(max(last - loop.time(), 0.5), self._broker, self._admin.ensured(queue, queue.name))
+        if not self._admin.knows(queue.name):
+            await within(max(last - since, 0.5), self._broker, self._admin.ensured(queue, queue.name))
         topic = self._use(queue)
         topic.waiting += 1
+        self._waiting += 1
         self._hurry()
         before = self._failure
         try:
@@ -99,10 +108,11 @@ class GroupConsumer:
                 left = until - loop.time()
                 if left <= 0:
                     break
-                await _changed(topic, left)
-            return await self._last_look(topic, limit, last)
+                await topic.change(left)
+            return await self._last_look(topic, limit, since, last)
         finally:
             topic.waiting -= 1
+            self._waiting -= 1
             topic.used_at = loop.time()
             if not topic.waiting and self._timer is not None:
                 self._look_in(HIDING_SECONDS)
@@ -194,32 +204,33 @@ class GroupConsumer:
             if len(taken) == limit:
                 break
         self._resume(topic, resumed)
+        if taken:
+            self._leasing[topic] = None
         if len(topic.partitions) > 1 and taken:
             # The next call begins with another partition.
             number = next(iter(topic.partitions))
             topic.partitions[number] = topic.partitions.pop(number)
         return taken
 
-    async def _last_look(self, topic: TopicInUse, limit: int, until: float) -> list[Delivery]:
-        """What arrives until all is read that the log has now. Raises BrokerUnavailable without an answer."""
+    async def _last_look(self, topic: TopicInUse, limit: int, since: float, until: float) -> list[Delivery]:
+        """What arrives until all is read that the log had at some time after ``since``. Raises BrokerUnavailable
+        without an answer."""
         loop = asyncio.get_running_loop()
         name = topic.queue.name
+        waiting = (each.queue.name for each in self._topics.values() if each.waiting)
+        ends = await within(until - loop.time(), self._broker, self._ends.of(name, since, waiting))
+        others = [(name, number) for number in ends if number not in topic.partitions]
         left = until - loop.time()
-        positions = await within(left, self._broker, self._admin.positions(name))
-        others = [each for each in positions if each[1] not in topic.partitions]
-        ends, committed = await asyncio.gather(
-            within(left, self._broker, self._admin.offsets(positions, latest=True)),
-            within(left, self._broker, self._admin.committed(GROUP, others)),
-        )
+        committed = await within(left, self._broker, self._admin.committed(GROUP, others)) if others else {}
         while True:
             topic = self._use(topic.queue, topic)
             if taken := self._take(topic, limit):
                 return taken
-            unread = any(topic.is_behind(number, end) for (_, number), end in ends.items())
+            unread = any(topic.is_behind(number, end) for number, end in ends.items())
             joining = not topic.answered or loop.time() - topic.moved_at < _JOIN_SECONDS
             elsewhere = joining and any(
-                position[1] not in topic.partitions and committed.get(position, (0, ""))[0] < end
-                for position, end in ends.items()
+                number not in topic.partitions and committed.get((name, number), (0, ""))[0] < end
+                for number, end in ends.items()
             )
             left = until - loop.time()
             if left <= 0 and (unread or (elsewhere and not topic.answered)):
@@ -227,7 +238,7 @@ class GroupConsumer:
             if left <= 0 or not (unread or elsewhere):
                 return []
             topic.changed.clear()
-            await _changed(topic, min(left, _RECHECK_SECONDS))
+            await topic.change(min(left, _RECHECK_SECONDS))
 
     def _subscribe(self) -> None:
         if self._thread is None:
@@ -261,9 +272,10 @@ class GroupConsumer:
         """Let the thread look for commands often while any may follow soon."""
         if self._thread is not None:
             busy = self._commits.pending is not None or self._commits.under_way is not None
-            leases = any(topic.leases for topic in self._topics.values())
-            self._thread.brisk = busy or leases
-            self._thread.expectant = leases and not any(topic.waiting for topic in self._topics.values())
+            while self._leasing and not (topic := next(iter(self._leasing))).leases:
+                del self._leasing[topic]
+            self._thread.brisk = busy or bool(self._leasing)
+            self._thread.expectant = bool(self._leasing) and not self._waiting
 
     def _has_room(self, partition: Partition) -> bool:
         return len(partition) <= _FEW_READY and partition.span <= partition.max_held
@@ -386,11 +398,3 @@ class GroupConsumer:
             topic.answered = False
             topic.changed.set()
         self._commits.fail()
-
-
-async def _changed(topic: TopicInUse, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            await topic.changed.wait()
-    except TimeoutError:
-        return

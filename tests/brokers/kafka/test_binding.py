@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,10 @@ from confluent_kafka import Consumer, KafkaException
 
 from app.brokers.binding import Outgoing
 from app.brokers.kafka import admin
+from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.consumer_thread import generation_of
+from app.brokers.kafka.consumer_thread import Position, generation_of
+from app.brokers.kafka.ends import LogEnds
 from app.errors import BodyTooLarge, BrokerUnavailable
 from tests.brokers.kafka.harness import STANDARD, binding, create, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
@@ -166,3 +169,46 @@ async def test_the_client_shows_the_generation_of_its_group(server: KafkaServer,
 
     first, *others = await asyncio.to_thread(generations)
     assert first <= 0 < others[0] < others[1] < others[2]
+
+
+class Asked(KafkaAdmin):
+    """An administration that notes what it is asked for."""
+
+    fails_together = False
+    """Whether questions about several topics fail; a cluster cannot be made to fail one at will."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__("kafka", settings(port), LIMIT_SECONDS)
+        self.asked: list[set[str]] = []
+
+    async def offsets(self, positions: Sequence[Position], *, latest: bool, again: bool = True) -> dict[Position, int]:
+        names = {name for name, _ in positions}
+        self.asked.append(names)
+        if self.fails_together and len(names) > 1:
+            raise BrokerUnavailable(self.broker, "one partition has no leader")
+        return await super().offsets(positions, latest=latest, again=again)
+
+
+@pytest.mark.parametrize("fails_together", [False, True])
+async def test_the_ends_of_several_logs(server: KafkaServer, queue: str, fails_together: bool) -> None:
+    """They are asked for together, and one by one where that fails."""
+    names = [f"{queue}.{number}" for number in range(3)]
+    for number, name in enumerate(names):
+        create(server.port, name, partitions=2)
+        write(server.port, name, *[{"value": b"early"}] * number)
+    asking = Asked(server.port)
+    asking.fails_together = fails_together
+    try:
+        ends = LogEnds(asking)
+        since = asyncio.get_running_loop().time()
+        found = await asyncio.gather(*(ends.of(name, since, names) for name in names))
+        assert [sum(each.values()) for each in found] == [0, 1, 2]
+        assert [len(each) for each in found] == [2, 2, 2]
+        write(server.port, names[0], {"value": b"later"})
+        assert sum((await ends.of(names[0], asyncio.get_running_loop().time(), names)).values()) == 1
+        alone = [{name} for name in (*names, names[0])] if fails_together else []
+        assert [each for each in asking.asked if len(each) == 1] == alone
+        if not fails_together:
+            assert asking.asked == [set(names)] * 2
+    finally:
+        asking.close()
