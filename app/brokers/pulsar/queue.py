@@ -106,6 +106,9 @@ class ReceivingQueue:
         for consumer in list(self._consumers.by_number.values()):
             mine = [each for each in ready if each.entry.consumer is consumer and each.is_held]
             if mine or not consumer.entries:
+                # At once: until the task begins, a reserve could hand them out.
+                for each in mine:
+                    self._consumers.ready.remove(each)
                 self._background.start(self._rested(consumer, mine))
 
     async def _rested(self, consumer: TopicConsumer, several: Sequence[Taken]) -> None:
@@ -113,9 +116,6 @@ class ReceivingQueue:
 
         What a lost consumer held is delivered again without this. An outage is logged for the calls that fail by it.
         """
-        for each in several:
-            if each in self._consumers.ready:
-                self._consumers.ready.remove(each)
         try:
             outcomes = await self._settler.returned(consumer, several)
         except BabelgateError as error:

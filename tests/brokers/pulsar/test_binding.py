@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from app.brokers.binding import Delivery, Outcome, Outgoing
+from app.brokers.pulsar import queue as pulsar_queue
 from app.brokers.pulsar.binding import PulsarBinding
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, LeaseLost
 from tests.brokers.pulsar.harness import binding
@@ -67,6 +68,25 @@ async def test_nothing_is_held_for_nobody(one: PulsarBinding, other: PulsarBindi
         seen += [delivery.body for delivery in found]
     assert sorted(numbers(seen)) == list(range(2, 12))
     assert await one.ack(native, [leased.handle]) == [None]
+
+
+async def test_what_is_given_back_is_not_handed_out_as_well(
+    one: PulsarBinding, other: PulsarBinding, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reserve begins in the turn of the event loop in which what arrived for nobody is given back."""
+    monkeypatch.setattr(pulsar_queue, "_LINGER_SECONDS", 3600)
+    native = one.native_queue(queue, {})
+    await other.publish(native, [Outgoing(made(1))])
+    (leased,) = await one.reserve(native, 1, 20, 30)
+    assert await one.reserve(native, 1, 0.1, 30) == []
+    (receiving,) = one._queues.values()
+    await other.publish(native, [Outgoing(made(2))])
+    await eventually(lambda: receiving.held == 2)
+    receiving._rest()
+    (delivery,) = await one.reserve(native, 1, 60, 30)
+    assert await one.ack(native, [leased.handle, delivery.handle]) == [None, None]
+    stats = await other.stats(native)
+    assert (numbers([delivery.body]), stats.depth, stats.in_flight) == ([2], 0, 0)
 
 
 @pytest.mark.parametrize(
