@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
 
 from app.clock import Clock
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable
-from app.gateway.ack_tokens import TokenSealer
+from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
@@ -107,6 +107,9 @@ class Forwarding:
     ) -> tuple[Mapping[Action, Sequence[str]], list[SettleResult]]:
         route = runtime.route
         is_anywhere = route.capabilities.ack_scope == "anywhere"
+        is_kept = route.capabilities.lease_keeper == "gateway"
+        adopted: dict[str, Lease] = {}
+        """The leases of other receivers that are settled here."""
 
         def owner(token: str, request: Request) -> str:
             try:
@@ -114,6 +117,8 @@ class Forwarding:
             except InvalidAckToken:
                 return self._incarnation
             if is_anywhere and not needs_receiver(route, lease, request, self._clock()):
+                if is_kept and lease.receiver != self._incarnation:
+                    adopted[token] = lease
                 return self._incarnation
             return lease.receiver
 
@@ -136,11 +141,37 @@ class Forwarding:
         if sum(map(len, owners.values())) > _MANY_TOKENS:
             await turns.next_turn()
         if parts.keys() <= {self._incarnation}:
-            return owners, await self._settler.settle(runtime, settlement)
-        # An error that applies to the whole call is raised before any owner acts on its part.
-        check(route, settlement)
-        answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
-        return owners, merge(owners, answers)
+            results = await self._settler.settle(runtime, settlement)
+        else:
+            # An error that applies to the whole call is raised before any owner acts on its part.
+            check(route, settlement)
+            answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
+            results = merge(owners, answers)
+        await self._ask_about_late(settlement.acks, adopted, answer, owners["ack"], results)
+        return owners, results
+
+    async def _ask_about_late(
+        self,
+        acks: Sequence[str],
+        adopted: Mapping[str, Lease],
+        answer: Callable[[str, Settlement], Awaitable[Answer]],
+        owners: list[str],
+        results: list[SettleResult],
+    ) -> None:
+        """Replace the ``results`` of ``acks`` that were done here only after the deadlines of their leases, which
+        others keep: by then a receiver may have published its message again, and it alone knows."""
+        late: defaultdict[str, list[int]] = defaultdict(list)
+        now = self._clock()
+        for index, token in enumerate(acks if adopted else ()):
+            lease = adopted.get(token)
+            if lease is not None and lease.deadline <= now and results[index].error is None:
+                late[lease.receiver].append(index)
+        for receiver, indexes in late.items():
+            answered = await answer(receiver, Settlement([acks[index] for index in indexes]))
+            for index, result in zip(
+                indexes, merge({"ack": [receiver] * len(indexes)}, {receiver: answered}), strict=True
+            ):
+                results[index], owners[index] = replace(result, index=index), receiver
 
     async def _settled_for(self, runtime: QueueRuntime, part: Settlement) -> Answer:
         """Settle here what an owner that has ended would have settled, as far as that needs no body."""

@@ -220,8 +220,9 @@ class GroupConsumer:
         waiting = (each.queue.name for each in self._topics.values() if each.waiting)
         ends = await within(until - loop.time(), self._broker, self._ends.of(name, since, waiting))
         others = [(name, number) for number in ends if number not in topic.partitions]
-        left = until - loop.time()
-        committed = await within(left, self._broker, self._admin.committed(GROUP, others)) if others else {}
+        committed = (
+            await within(until - loop.time(), self._broker, self._admin.committed(GROUP, others)) if others else {}
+        )
         while True:
             topic = self._use(topic.queue, topic)
             if taken := self._take(topic, limit):
@@ -234,7 +235,8 @@ class GroupConsumer:
             )
             left = until - loop.time()
             if left <= 0 and (unread or (elsewhere and not topic.answered)):
-                raise BrokerUnavailable(self._broker, "the consumer group, or the leader of a partition, is not ready")
+                reason = "records of the log have not arrived" if unread else "the consumer group has not answered"
+                raise BrokerUnavailable(self._broker, reason)
             if left <= 0 or not (unread or elsewhere):
                 return []
             topic.changed.clear()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
 
+from app.brokers.binding import NativeQueue, Outcome
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable, UnsupportedByBroker
 from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.authorization import ANYONE
@@ -232,6 +234,53 @@ class TestForwarding:
         assert await here.settle(Settlement([elsewhere])) == [None]
         assert others.asked == []
         assert here.counted() == {}
+
+    @pytest.mark.parametrize("seconds", [0, 4])
+    @pytest.mark.parametrize("error", [None, LeaseLost()])
+    async def test_what_is_acked_too_late_is_for_the_receiver_to_tell(
+        self, seconds: int, error: BabelgateError | None
+    ) -> None:
+        """It may have published the message again, between the end of the lease and the ack."""
+        now = 1_700_000_000_000
+
+        class Slow(DeadLetterPublishingMemory):
+            async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
+                nonlocal now
+                now += seconds * 1000
+                return [None] * len(handles)
+
+        class Receiver(Others):
+            async def settle(
+                self, owner: str, route: Route, settlement: Settlement, traceparent: str | None = None
+            ) -> Sequence[SettleResult]:
+                self.asked.append((owner, settlement))
+                return [SettleResult(index, "ack", error) for index in range(len(settlement.acks))]
+
+        binding = Slow("memory", dataclasses.replace(OWNED, ack_scope="anywhere"), lambda: now)
+        sealer, others, events = TokenSealer(KEYS), Receiver(), list[Event]()
+        gateway = Gateway(
+            {"memory": binding},
+            Router([], Rule("*", binding)),
+            sealer,
+            clock=lambda: now,
+            observe=events_into(events),
+            forwarder=others,
+        )
+        late, soon, other = (
+            sealer.seal(Lease(QUEUE, "memory", handle, receiver, now + lasts, 0))
+            for handle, receiver, lasts in [
+                ("1", "feedfeedfeedfeed", 3000),
+                ("2", "feedfeedfeedfeed", 5000),
+                ("3", "beefbeefbeefbeef", 3000),
+            ]
+        )
+        results = await gateway.settle(ANYONE, QUEUE, Settlement([late, soon, other]))
+        assert [result.index for result in results] == [0, 1, 2]
+        answered = error if seconds else None
+        assert [result.error for result in results] == [answered, None, answered]
+        asked = [("feedfeedfeedfeed", Settlement([late])), ("beefbeefbeefbeef", Settlement([other]))]
+        assert others.asked == (asked if seconds else [])
+        assert [event.count for event in events if event.kind == "settled_here"] == [1 if seconds else 3]
 
     async def test_what_a_peer_sends_is_not_sent_on(self) -> None:
         others = Others()
