@@ -213,16 +213,14 @@ class GroupConsumer:
         return taken
 
     async def _last_look(self, topic: TopicInUse, limit: int, since: float, until: float) -> list[Delivery]:
-        """What arrives until all is read that the log had at some time after ``since``. Raises BrokerUnavailable
-        without an answer."""
+        """What arrives until all is read that the log had some time after ``since``. Raises BrokerUnavailable."""
         loop = asyncio.get_running_loop()
         name = topic.queue.name
         waiting = (each.queue.name for each in self._topics.values() if each.waiting)
         ends = await within(until - loop.time(), self._broker, self._ends.of(name, since, waiting))
         others = [(name, number) for number in ends if number not in topic.partitions]
-        committed = (
-            await within(until - loop.time(), self._broker, self._admin.committed(GROUP, others)) if others else {}
-        )
+        left = until - loop.time()
+        committed = await within(left, self._broker, self._admin.committed(GROUP, others)) if others else {}
         while True:
             topic = self._use(topic.queue, topic)
             if taken := self._take(topic, limit):
