@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec.structs import replace
@@ -147,31 +147,23 @@ class Forwarding:
             check(route, settlement)
             answers = dict(zip(parts, await asyncio.gather(*itertools.starmap(answer, parts.items())), strict=True))
             results = merge(owners, answers)
-        await self._ask_about_late(settlement.acks, adopted, answer, owners["ack"], results)
-        return owners, results
+        return owners, self._with_late_as_unknown(route, settlement.acks, adopted, results)
 
-    async def _ask_about_late(
-        self,
-        acks: Sequence[str],
-        adopted: Mapping[str, Lease],
-        answer: Callable[[str, Settlement], Awaitable[Answer]],
-        owners: list[str],
-        results: list[SettleResult],
-    ) -> None:
-        """Replace the ``results`` of ``acks`` that were done here only after the deadlines of their leases, which
-        others keep: by then a receiver may have published its message again, and it alone knows."""
-        late: defaultdict[str, list[int]] = defaultdict(list)
+    def _with_late_as_unknown(
+        self, route: Route, acks: Sequence[str], adopted: Mapping[str, Lease], results: list[SettleResult]
+    ) -> list[SettleResult]:
+        """Replace success with OutcomeUnknown for acks that were done here only after the deadlines of leases which
+        others keep. By then the receiver may have published the message again."""
         now = self._clock()
-        for index, token in enumerate(acks if adopted else ()):
-            lease = adopted.get(token)
-            if lease is not None and lease.deadline <= now and results[index].error is None:
-                late[lease.receiver].append(index)
-        for receiver, indexes in late.items():
-            answered = await answer(receiver, Settlement([acks[index] for index in indexes]))
-            for index, result in zip(
-                indexes, merge({"ack": [receiver] * len(indexes)}, {receiver: answered}), strict=True
-            ):
-                results[index], owners[index] = replace(result, index=index), receiver
+        late = {token for token, lease in adopted.items() if lease.deadline <= now}
+        if not late:
+            return results
+        reason = "the acknowledgement was answered after the lease had ended"
+        unknown = OutcomeUnknown(broker=route.broker, reason=reason)
+        return [
+            replace(result, error=unknown) if token in late and result.error is None else result
+            for token, result in zip(acks, results, strict=False)
+        ] + results[len(acks) :]
 
     async def _settled_for(self, runtime: QueueRuntime, part: Settlement) -> Answer:
         """Settle here what an owner that has ended would have settled, as far as that needs no body."""
