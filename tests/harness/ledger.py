@@ -16,6 +16,10 @@ Outcome = Literal["settled", "lost", "unknown"]
 
 _ROUNDING = 0.005
 """Seconds that a lease may seem short: brokers count milliseconds on a clock of their own."""
+
+_COPIED = 1.0
+"""Seconds from the delivery of a copy until the process that made it has settled the original."""
+
 _STORED = 0.1
 """Seconds after which a broker that has read a settle has stored it, too, if it is not killed."""
 
@@ -146,6 +150,10 @@ class Ledger:
             self._freed.update(one.number for one in out)
             expired = (one for one in out if one.expired(self.now()))
             self._forked.update(one.number for one in (*expired, *(one for one in out if one.copying)))
+            # The original may still be there for a moment when its copy is delivered.
+            since = self.now() - _COPIED
+            every = (one for each in self._handed.values() for one in each)
+            self._forked.update(one.number for one in every if since < one.again < math.inf)
 
     def published(self, number: int, status: int | None) -> None:
         """The answer to a publish: a status, or None where there was none."""

@@ -252,6 +252,23 @@ def test_unless_a_copy_may_have_been_written(when: str) -> None:
     assert story.wrongs() == []
 
 
+@pytest.mark.parametrize("seconds", [0.5, 1.5])
+def test_a_copy_that_was_only_just_delivered_may_be_beside_its_original(seconds: float) -> None:
+    story = Story(owned=True)
+    story.publish()
+    story.receive()
+    story.wait(LEASE)
+    two = story.receive()
+    story.wait(seconds)
+    with story.ledger.disturbance():
+        story.wait()
+    three = story.receive()
+    story.settle(two, "ack", 200)
+    story.settle(three, "ack", 200)
+    stale = "ack: done by the token of a lease that somebody else has had since"
+    assert story.wrongs() == ([] if seconds < 1 else [stale])
+
+
 @pytest.mark.parametrize(("seconds", "of_broker"), [(0.05, True), (-0.1, True), (0.3, True), (0.05, False)])
 def test_what_a_broker_had_only_just_read_may_come_again_after_it_ended(seconds: float, of_broker: bool) -> None:
     """``seconds`` before the disturbance; less than none: within."""
