@@ -201,7 +201,7 @@ class Crowd:
             await asyncio.sleep(_PAUSE)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS) as patience:
-                answer = await client.call("POST", self._path + path, json.dumps(body).encode())
+                answer = await client.post(self._path + path, json.dumps(body).encode())
         except (OSError, EOFError):
             assert not patience.expired(), f"no answer to {path or 'a publish'} within {_ANSWER_SECONDS} s"
             self.ledger.told[f"no answer to {path or 'publish'}"] += 1

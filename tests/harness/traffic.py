@@ -43,6 +43,10 @@ class Client:
             self.close()
             raise
 
+    async def post(self, path: str, body: bytes) -> tuple[int, Any]:
+        """See :meth:`call`."""
+        return await self.call("POST", path, body)
+
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter] | None:
         """Both ends, where somebody listens; a connection that was left by the other side is made anew."""
         if self._streams is not None and self._streams[0].at_eof():
@@ -172,7 +176,7 @@ class Traffic:
 
     async def _post(self, client: Client, what: str, path: str, body: bytes) -> tuple[int, Any] | None:
         try:
-            return await client.call("POST", path, body)
+            return await client.post(path, body)
         except (OSError, EOFError):
             self.tally.unanswered[what] += 1
             return None
