@@ -161,9 +161,11 @@ class Forwarding:
         reason = "the acknowledgement was answered after the lease had ended"
         unknown = OutcomeUnknown(broker=route.broker, reason=reason)
         return [
-            replace(result, error=unknown) if token in late and result.error is None else result
-            for token, result in zip(acks, results, strict=False)
-        ] + results[len(acks) :]
+            replace(result, error=unknown)
+            if result.action == "ack" and result.error is None and acks[result.index] in late
+            else result
+            for result in results
+        ]
 
     async def _settled_for(self, runtime: QueueRuntime, part: Settlement) -> Answer:
         """Settle here what an owner that has ended would have settled, as far as that needs no body."""

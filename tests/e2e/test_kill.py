@@ -15,7 +15,7 @@ import pytest
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.gateway import ForkedGateway, GatewayProcess
-from tests.harness.traffic import Tally, Traffic
+from tests.harness.traffic import NOTHING, Tally, Traffic
 
 pytestmark = pytest.mark.slow
 
@@ -59,9 +59,7 @@ async def kill_in_the_middle(
             victim = victims[third % len(victims)]
             await asyncio.to_thread(victim.kill)
             await asyncio.to_thread(victim.start, *arguments)
-    with victims[0].client() as client:
-        left = client.get(f"/queues/{queue}").json()["stats"]
-    assert (left["depth"], left["in_flight"]) in [(0, 0), (0, None)], "something was left behind"
+    assert await traffic.left() in NOTHING, "something was left behind"
     return traffic.tally
 
 

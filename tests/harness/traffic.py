@@ -15,6 +15,9 @@ _PAUSE = 0.05
 _LIMIT_SECONDS = 120.0
 """How long a client waits, without a delivery, for a queue to be empty."""
 
+NOTHING = [(0, 0), (0, None)]
+"""What :meth:`Traffic.left` is of an empty queue; some brokers do not count what is handed out."""
+
 
 class Client:
     """One keep-alive connection, opened when it is needed. Lean, because the clients share the machine."""
@@ -159,17 +162,25 @@ class Traffic:
         receiving.close()
         settling.close()
 
-    async def _is_empty(self) -> bool:
-        """Whether nothing is ready or handed out, as the first gateway sees it."""
+    async def left(self) -> tuple[int | None, int | None]:
+        """How many messages are ready and handed out, as the first gateway sees it; None: unknown.
+
+        Raises OSError or EOFError.
+        """
         client = self._client(0)
         try:
             _, described = await client.call("GET", self._queue)
-        except (OSError, EOFError):
-            return False
         finally:
             client.close()
+        # A broker that is busy may be asked in vain.
         stats = described.get("stats", {})
-        return (stats.get("depth"), stats.get("in_flight")) in [(0, 0), (0, None)]
+        return stats.get("depth"), stats.get("in_flight")
+
+    async def _is_empty(self) -> bool:
+        try:
+            return await self.left() in NOTHING
+        except (OSError, EOFError):
+            return False
 
     def _client(self, index: int) -> Client:
         return Client(self._urls[index % len(self._urls)])
