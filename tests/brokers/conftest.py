@@ -21,6 +21,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("broker", registry.params(variants), indirect=True)
 
 
+_PATIENT_SECONDS = 20.0
+_BOUNDS = {
+    "artemis": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
+    "pulsar": ("binding.PING_SECONDS", "receive._PATIENCE_SECONDS"),
+    "servicebus": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
+    "sqs": ("binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
+}
+"""What a reserve may take beyond its wait, and a ping and a check altogether."""
+
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine is no broker that hangs. The contract is tested with the bounds of the gateway."""
+    kind = request.path.parent.name
+    if request.path.name != "test_contract.py":
+        for name in _BOUNDS.get(kind, ()):
+            monkeypatch.setattr(f"app.brokers.{kind}.{name}", _PATIENT_SECONDS)
+
+
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, servers: registry.Servers, tmp_path: Path) -> Broker:
     """A running broker."""

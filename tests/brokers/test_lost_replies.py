@@ -15,7 +15,7 @@ from app.gateway.model import Message, Receipt, Replay
 from tests.brokers import registry
 from tests.harness.broker import Broker, Server, ServerBroker, Variant
 from tests.harness.proxy import Proxy
-from tests.harness.world import Process, World, data, draft, until
+from tests.harness.world import PATIENCE, Process, World, data, draft, until
 
 
 @pytest.fixture(params=registry.params(each for each in registry.ALL if each.lost_replies and not each.broker.embedded))
@@ -181,7 +181,7 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     retries = (1,) if process.capabilities.native_release else (1, 2)
     natively = process.gateway.router.route(world.queue).dead_letters_natively
     dead_letters = (1,) if natively else (1, 2)
-    again, dead = await process.receive(10), await process.dead()
+    again, dead = await process.ready(10, PATIENCE if verb == "nack" else 0), await process.dead()
     assert len(again) in retries if verb == "nack" else again == []
     assert len(dead) in dead_letters if verb == "reject" else dead == []
     assert all(json.loads(letter.record)["data"] == {"n": 1} for letter in dead)

@@ -191,10 +191,10 @@ def test_broker_properties_reach_the_consumer(
 def test_a_consumer_keeps_leases_repeats_rejects_and_stops(
     language: Language, gateway: GatewayProcess, queue: str, tmp_path: Path
 ) -> None:
-    consumer = Consumer(language, gateway.url, queue, tmp_path, lease_seconds=1.5)
+    consumer = Consumer(language, gateway.url, queue, tmp_path, lease_seconds=7)
     try:
         with gateway.client() as http:
-            made: list[dict[str, Any]] = [{"sleep_seconds": 4}, {"fail_times": 2}, {"reject": True}, {}]
+            made: list[dict[str, Any]] = [{"sleep_seconds": 11}, {"fail_times": 2}, {"reject": True}, {}]
             drafts = [{"job": JOB, "data": {"producer": "test", "n": n, **data}} for n, data in enumerate(made)]
             http.post(f"queues/{queue}/messages:batch", json=drafts).raise_for_status()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,8 @@ def test_every_line_of_a_life_has_the_same_fields(tmp_path: Path, queue: str) ->
     with gateway(tmp_path, {"workers": 2}) as process, process.client() as client:
         assert client.post(f"queues/{queue}/messages", json=DRAFT).status_code == 201
         assert client.get("nowhere").status_code == 404
+        while len(events(process, "starting")) < 2:
+            time.sleep(0.05)
         assert process.stop() == 0
         pid, workers = process.pid, {line["pid"] for line in events(process, "starting")}
     assert all(list(line)[:4] == LINE and line["pid"] for line in lines(process))

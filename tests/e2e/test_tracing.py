@@ -101,7 +101,7 @@ def test_from_client_to_consumer_over_http(
 ) -> None:
     broker = servers.broker(variant, tmp_path)
     route = {"broker": "main", **(broker.header_options or {})}
-    config = {"brokers": {"main": broker.url}, "default": route}
+    config = {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": route}
     with gateway(tmp_path, config, environ=otlp.environ(protocol)) as process, process.client() as client:
         receipt = publish(client, queue, program)
         message = receive(client, queue)

@@ -161,7 +161,7 @@ class Process:
 
     def waiting(self, max_messages: int = 1, lease: float | None = None) -> asyncio.Task[list[Message]]:
         """A receive that waits."""
-        return asyncio.create_task(self.receive(max_messages, PATIENCE, lease))
+        return asyncio.create_task(self.ready(max_messages, PATIENCE, lease))
 
     async def settle(self, settlement: Settlement) -> list[BabelgateError | None]:
         return [result.error for result in await self.gateway.settle(ANYONE, self.queue, settlement)]
@@ -219,7 +219,7 @@ class Process:
 
         await until(none_is_delayed)
         stats = await self.stats()
-        return not (stats.depth or stats.in_flight or stats.delayed) and not await self.receive()
+        return not (stats.depth or stats.in_flight or stats.delayed) and not await self.ready(1)
 
 
 class World:

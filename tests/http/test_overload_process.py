@@ -83,6 +83,8 @@ async def test_large_messages_leave_in_bounded_answers(process):
         before = resident(process.pid)
         while got < 120:
             answer = await client.post("/queues/large/messages:receive?max_messages=100")
+            if answer.status_code == 503:
+                continue
             messages = answer.json()["messages"]
             assert 0 < len(messages) <= 20
             got += len(messages)

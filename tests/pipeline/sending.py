@@ -68,10 +68,12 @@ def envelopes(gateway: GatewayProcess, queue: str) -> list[dict[str, Any]]:
     """All that lies on the queue, and no longer does."""
     found = []
     with gateway.client() as client:
-        while messages := client.post(f"/queues/{queue}/messages:receive", json={"max_messages": 100}).json()[
-            "messages"
-        ]:
+        while True:
+            answer = client.post(f"/queues/{queue}/messages:receive", json={"max_messages": 100})
+            if answer.status_code == 503:
+                continue
+            if not (messages := answer.json()["messages"]):
+                return found
             found += [message["envelope"] for message in messages]
             tokens = [message["ack_token"] for message in messages]
             assert client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": tokens}).status_code == 200
-    return found

@@ -17,8 +17,6 @@ from tests.harness.world import JOB, World, data, draft, kinds
 SHORT = 0.4
 """A lease that a test lets expire: long enough for a call on a busy machine, short enough to wait for."""
 
-AFTER = SHORT + 0.3
-
 
 class TestAttempts:
     async def test_a_nack_brings_the_message_back_now_and_counts(self, world: World) -> None:
@@ -50,9 +48,12 @@ class TestAttempts:
         started = loop.time()
         await process.nack(await process.one(), delay=2)
         hidden = world.broker.hides_delayed_retries
-        assert world.broker.tells(await process.stats(), depth=0, in_flight=hidden, delayed=not hidden)
-        assert await process.receive() == []
-        message = await process.one()
+        stats, early = await process.stats(), await process.ready(1)
+        # On a machine that stood still it may be due.
+        assert loop.time() - started > 2 or (
+            early == [] and world.broker.tells(stats, depth=0, in_flight=hidden, delayed=not hidden)
+        )
+        (message,) = early or await process.take(1)
         assert loop.time() - started >= 1.99
         assert message.attempts == 1
 
@@ -65,8 +66,8 @@ class TestAttempts:
             assert message.attempts == attempts * (1 + world.broker.counts_give_backs)
             started = loop.time()
             await process.nack(message, delay=None)
-            assert await process.receive() == []
-            again = await process.one()
+            early = await process.ready(1)
+            (again,) = early or await process.take(1)
             assert loop.time() - started >= delay - 0.01
             await process.gateway.give_back(world.queue, [again])
 
@@ -133,7 +134,7 @@ class TestAttempts:
     async def test_an_extended_lease_keeps_the_message(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
-        message = await process.one(SHORT)
+        message = await process.one(3)
         before = now_ms()
         (result,) = await process.gateway.settle(
             ANYONE, world.queue, Settlement(extends=[Extend([message.ack_token], 60)])
@@ -141,8 +142,8 @@ class TestAttempts:
         assert result.error is None
         assert result.lease_expires_at is not None
         assert before + 59_900 <= result.lease_expires_at <= now_ms() + 60_100
-        await asyncio.sleep(AFTER)
-        assert await process.receive() == []
+        await asyncio.sleep(3.3)
+        assert await process.ready(1) == []
         assert await process.ack(message) == [None], "the token stays valid through extends"
         assert await process.is_empty()
 

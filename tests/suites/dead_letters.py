@@ -66,7 +66,7 @@ async def is_dead(process: Process, count: int = 1) -> list[DeadLetter]:
     """Receive nothing until ``count`` dead letters are there."""
 
     async def moved() -> bool:
-        assert await process.receive() == []
+        assert await process.ready(1) == []
         return len(await process.dead()) == count
 
     await until(moved)
@@ -247,10 +247,8 @@ class TestDeadLetters:
             await process.reject(await process.one(), error=str(n))
             await asyncio.sleep(0.002)
         await world.broker.inject(world.queue, b"poison")
-        await process.receive()
-        letters = await process.dead()
+        letters = await is_dead(process, 4)
         assert [letter.error for letter in letters[:3]] == ["0", "1", "2"], "oldest first"
-        assert len(letters) == 4
 
         async def found(**where: Any) -> list[int]:
             return [letters.index(letter) for letter in await process.dead(**where)]

@@ -138,7 +138,7 @@ class TestHung:
                 for call, bound in ((binding.warnings, WARNINGS_SECONDS), (binding.ping, PING_SECONDS)):
                     began = time.monotonic()
                     (result,) = await ended([call()])
-                    assert time.monotonic() - began < bound + 1
+                    assert time.monotonic() - began < bound + 10
                     assert isinstance(result, BrokerUnavailable) or not isinstance(result, BaseException), result
         finally:
             await binding.close()

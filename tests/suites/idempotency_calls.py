@@ -28,7 +28,7 @@ async def once(process: Process, key: str, value: Any = None, **how: Any) -> Rec
 async def numbers(process: Process, count: int) -> list[int]:
     """The ``n`` of the messages on the queue, which are so many and no more."""
     taken = await process.take(count)
-    assert await process.receive() == [], "there are more"
+    assert await process.ready(1) == [], "there are more"
     assert await process.ack(*taken) == [None] * count
     return [data(message)["n"] for message in taken]
 

@@ -92,7 +92,7 @@ class TestPublish:
                 await process.publish_body(body)
             assert (refusal.value.problem_code, refusal.value.pointer) == (f"{name}_too_long", f"/{name}")
             assert refusal.value.maximum == longest
-            assert await process.receive() == []
+            assert await process.ready(1) == []
 
     @pytest.mark.parametrize("name", ["job", "trace_id"])
     async def test_a_foreign_value_beyond_a_native_property_is_kept(self, world: World, name: str) -> None:
@@ -243,7 +243,7 @@ class TestPublish:
         codes = [result.problem_code for result in results if isinstance(result, BabelgateError)]
         assert codes == ["invalid_json", "invalid_data"]
         assert process.in_order(data(message)["n"] for message in await process.take(3)) == [0, 2, 4]
-        assert await process.receive() == []
+        assert await process.ready(1) == []
 
     async def test_concurrent_publishes_all_arrive_once(self, world: World) -> None:
         process = await world.process()
@@ -260,7 +260,7 @@ class TestPublish:
         messages = await process.take(300)
         assert sorted(data(message)["n"] for message in messages) == list(range(300))
         assert len({receipt.id for receipt in receipts}) == 300
-        assert await process.receive() == []
+        assert await process.ready(1) == []
 
     async def test_a_delay_that_is_none_is_refused(self, world: World) -> None:
         process = await world.process()

@@ -40,7 +40,7 @@ class TestReceive:
 
     async def test_an_empty_queue_answers_after_the_wait(self, world: World) -> None:
         process = await world.process()
-        assert await process.receive() == []
+        assert await process.ready(1) == []
         loop = asyncio.get_running_loop()
         started = loop.time()
         assert await process.receive(wait=0.3) == []
@@ -87,7 +87,7 @@ class TestReceive:
         process, other = await world.process(), await world.process()
         await process.publish({"n": 1})
         await process.one()
-        assert await process.receive() == []
+        assert await process.ready(1) == []
         assert await other.receive(wait=0.2) == []
 
     async def test_concurrent_consumers_of_two_processes_share_without_overlap(self, world: World) -> None:
@@ -207,15 +207,15 @@ class TestReceive:
         assert numbers([await process.one(lease=maximum)]) == [1]
 
     async def test_a_message_past_its_time_to_live_is_dead_lettered(self, world: World) -> None:
-        process = await world.process(policy=Policy(ttl_seconds=1.5))
+        process = await world.process(policy=Policy(ttl_seconds=3))
         await process.publish({"n": 1})
-        await process.publish({"n": 2}, delay_seconds=1.6)
-        await asyncio.sleep(1.55)
+        await process.publish({"n": 2}, delay_seconds=3.1)
+        await asyncio.sleep(3.05)
         await process.publish({"n": 3})
         assert numbers([await process.one()]) == [3]
 
         async def both_are_dead() -> bool:
-            assert await process.receive() == []
+            assert await process.ready(1) == []
             return len(await process.dead()) == 2
 
         await until(both_are_dead)

@@ -156,7 +156,7 @@ class TestRedrive:
     async def test_poison_stays_and_is_told(self, world: World) -> None:
         process = await world.process()
         await world.broker.inject(world.queue, b"poison", b"[]")
-        assert await process.receive() == []
+        assert await process.ready(1) == []
         await publish_dead_letters(process, 2)
         result = await process.redrive()
         assert (result.scanned, result.matched, result.redriven, result.failed) == (4, 4, 2, 2)

@@ -154,7 +154,7 @@ class TestRedriveJobs:
         await publish_dead_letters(process, 40)
         listed = await process.dead()
         chosen = frozenset(letter.letter_id for letter in listed[::2])
-        job = await start(process, ids=chosen, limit=15, per_second=SLOW)
+        job = await start(process, ids=chosen, limit=15, per_second=6)
         await has_sent(process, job, 1)
         await process.gateway.letters.cancel_job(ANYONE, world.queue, job.id)
         assert (await ended(process, job)).state == "cancelled"
@@ -181,7 +181,7 @@ class TestRedriveJobs:
     async def test_what_dies_while_it_runs_is_left(self, world: World) -> None:
         process = await world.process()
         await publish_dead_letters(process, 20)
-        job = await start(process, per_second=SLOW)
+        job = await start(process, per_second=4)
         await has_sent(process, job, 1)
         await process.reject(await process.one())
         job = await ended(process, job)

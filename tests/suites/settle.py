@@ -20,6 +20,9 @@ SHORT = 0.4
 
 AFTER = SHORT + 0.3
 
+KEPT = 3
+"""A lease that a test does not let expire, and then outlives."""
+
 ENDS = frozenset({"acked", "nacked", "rejected", "extended", "lease_lost", "lease_expired", "dead_lettered"})
 
 
@@ -33,10 +36,10 @@ class TestSettle:
     async def test_an_ack_removes(self, world: World) -> None:
         process = await world.process()
         await process.publish_all([{"n": n} for n in range(3)])
-        messages = await process.take(3, SHORT)
+        messages = await process.take(3, KEPT)
         assert await process.ack(*messages) == [None] * 3
         assert await process.is_empty()
-        await asyncio.sleep(AFTER)
+        await asyncio.sleep(KEPT)
         assert await process.is_empty(), "an acked message came back with its lease"
 
     async def test_acks_one_by_one_and_at_once(self, world: World) -> None:
@@ -56,7 +59,7 @@ class TestSettle:
     async def test_an_ack_of_a_few_leaves_the_rest(self, world: World) -> None:
         process = await world.process()
         await process.publish_all([{"n": n} for n in range(4)])
-        messages = await process.take(4, SHORT)
+        messages = await process.take(4, KEPT)
         assert await process.ack(messages[2], messages[0]) == [None, None]
         rest = [data(messages[1])["n"], data(messages[3])["n"]]
         assert process.in_order(data(message)["n"] for message in await process.take(2)) == process.in_order(rest)
@@ -144,9 +147,9 @@ class TestSettle:
     async def test_what_was_acked_in_time_stays_acked(self, world: World) -> None:
         process = await world.process()
         await process.publish({"n": 1})
-        message = await process.one(SHORT)
+        message = await process.one(KEPT)
         assert await process.ack(message) == [None]
-        await asyncio.sleep(AFTER)
+        await asyncio.sleep(KEPT + 0.3)
         assert await process.ack(message) == [None]
         assert kinds(await process.nack(message)) == [LeaseLost]
         assert await process.is_empty()
@@ -239,7 +242,8 @@ class TestSettle:
         for _ in range(2):
             await process.nack(nacked)
             await process.reject(rejected)
-        assert len(await process.receive(10)) == 1
+        await process.take(1)
+        assert await process.ready(10) == []
         assert len(await process.dead()) == 1
 
     @pytest.mark.parametrize("verb", ["ack", "nack", "reject", "extend"])
@@ -275,7 +279,8 @@ class TestSettle:
             ("extend", 0),
         ]
         assert [type(result.error) for result in results if result.error] == [InvalidAckToken]
-        assert [data(message)["n"] for message in await process.receive(10)] == [2]
+        assert [data(message)["n"] for message in await process.take(1)] == [2]
+        assert await process.ready(10) == []
         assert [letter.error for letter in await process.dead()] == ["no stock"]
 
     async def test_events_tell_what_happened(self, world: World) -> None:

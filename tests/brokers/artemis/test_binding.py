@@ -85,7 +85,7 @@ async def test_an_address_that_is_full_rejects_single_messages(one: ArtemisBindi
 
 
 async def test_without_credit_nothing_is_sent(artemis: ArtemisServer) -> None:
-    async with binding(artemis.url(), {"timeout_seconds": 2}) as one:
+    async with binding(artemis.url(), {"timeout_seconds": 6}) as one:
         native = one.native_queue(f"blocked.{uuid.uuid4().hex}", {})
         outcome: Any = None
         while outcome is None:

@@ -190,15 +190,23 @@ class Asked(KafkaAdmin):
 
 
 @pytest.mark.parametrize("fails_together", [False, True])
-async def test_the_ends_of_several_logs(server: KafkaServer, queue: str, fails_together: bool) -> None:
+async def test_the_ends_of_several_logs(
+    server: KafkaServer, queue: str, fails_together: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They are asked for together, and one by one where that fails."""
     names = [f"{queue}.{number}" for number in range(3)]
     for number, name in enumerate(names):
         create(server.port, name, partitions=2)
         write(server.port, name, *[{"value": b"early"}] * number)
+    # However slow the broker is.
+    monkeypatch.setattr("app.brokers.kafka.ends._SHARED_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("app.brokers.kafka.admin._ATTEMPT_SECONDS", LIMIT_SECONDS)
     asking = Asked(server.port)
-    asking.fails_together = fails_together
     try:
+        # Their partitions have leaders, then.
+        await asking.offsets(await asking.positions(*names), latest=True)
+        asking.asked.clear()
+        asking.fails_together = fails_together
         ends = LogEnds(asking)
         since = asyncio.get_running_loop().time()
         found = await asyncio.gather(*(ends.of(name, since, names) for name in names))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -31,7 +32,9 @@ async def take(process: KafkaBinding, queue: NativeQueue, count: int) -> list[De
     found: list[Delivery] = []
     limit = time.monotonic() + LIMIT_SECONDS
     while len(found) < count and time.monotonic() < limit:
-        found += await process.reserve(queue, count - len(found), 1, 60)
+        # The group may need more time than a reserve has.
+        with contextlib.suppress(BrokerUnavailable):
+            found += await process.reserve(queue, count - len(found), 1, 60)
     return found
 
 

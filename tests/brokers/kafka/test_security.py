@@ -21,6 +21,7 @@ from app.errors import BrokerUnavailable
 from tests.brokers.kafka.harness import STANDARD, binding, settings
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.local import certify
+from tests.harness.world import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -107,7 +108,12 @@ async def assert_serves(url: str, options: Mapping[str, Any], queue: str) -> Non
     """Each client of the binding can do its work: to look, to write, to consume, to read."""
     async with binding(url, options) as opened:
         native = opened.native_queue(queue, STANDARD)
-        await opened.ping()
+
+        async def answers() -> bool:
+            await opened.ping()
+            return True
+
+        await until(answers)
         assert await opened.publish(native, [Outgoing(BODY, dedup_id="i")]) == [None]
         assert [each.body for each in await opened.peek(native, 1)] == [BODY]
         (delivery,) = await opened.reserve(native, 1, 30, 30)

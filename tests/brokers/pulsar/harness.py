@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from tests.brokers.pulsar.server import PulsarServer, pulsar_server
 from tests.harness.broker import ServerBroker, Variant, opened
 
 SUBSCRIPTION = "babelqueue"
-_QUIET_MS = 500
+_PATIENCE_MS = 30_000
 
 
 def binding(url: str, options: Mapping[str, Any] | None = None) -> AbstractAsyncContextManager[PulsarBinding]:
@@ -96,7 +97,7 @@ class PulsarBroker(ServerBroker):
             reader = opened.create_reader(queue, pulsar.MessageId.earliest)
             if not reader.has_message_available():
                 return []
-            message = reader.read_next(30_000)
+            message = reader.read_next(_PATIENCE_MS)
         fields: dict[str, Any] = {}
         if key := message.partition_key():
             fields["partition_key"] = key
@@ -110,14 +111,12 @@ class PulsarBroker(ServerBroker):
 
     def _dead(self, queue: str) -> Sequence[bytes]:
         """All that the subscription has not acknowledged; the end of the consumer gives it back."""
+        topic = queue + DEAD_SUFFIX
         with client(self.server.port) as opened:
-            consumer = subscribe(opened, queue + DEAD_SUFFIX)
-            found = []
-            while True:
-                try:
-                    found.append(bytes(consumer.receive(_QUIET_MS).data()))
-                except pulsar.Timeout:
-                    return found
+            consumer = subscribe(opened, topic)
+            told = self.server.admin(f"persistent/public/default/{topic}/stats?getPreciseBacklog=true")
+            count = json.loads(told or b"{}")["subscriptions"][SUBSCRIPTION]["msgBacklog"]
+            return [bytes(consumer.receive(_PATIENCE_MS).data()) for _ in range(count)]
 
 
 VARIANTS = (Variant("pulsar", PulsarBroker, {}, "Apache Pulsar"),)

@@ -99,7 +99,7 @@ class PulsarServer(JavaServer):
         url = f"http://127.0.0.1:{self.web_port}/admin/v2/{path}"
         request = urllib.request.Request(url, body, self._headers, method=method)
         try:
-            with urllib.request.urlopen(request, timeout=5) as answer:
+            with urllib.request.urlopen(request, timeout=30) as answer:
                 return bytes(answer.read())
         except (urllib.error.URLError, OSError):
             return None

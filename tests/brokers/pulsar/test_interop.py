@@ -128,7 +128,7 @@ async def test_a_batch_of_a_producer(one: PulsarBinding, plain: Any, queue: str,
         producer = plain.create_producer(
             queue,
             batching_enabled=True,
-            batching_max_publish_delay_ms=1000,
+            batching_max_publish_delay_ms=60_000,
             batching_type=pulsar.BatchingType.Default,
             compression_type=compression,
         )
@@ -156,7 +156,7 @@ async def test_a_message_of_a_batch_is_given_back_by_a_copy(one: PulsarBinding, 
     assert await one.reserve(native, 1, 0, 30) == []
 
     def send() -> None:
-        producer = plain.create_producer(queue, batching_enabled=True, batching_max_publish_delay_ms=1000)
+        producer = plain.create_producer(queue, batching_enabled=True, batching_max_publish_delay_ms=60_000)
         for number in range(3):
             producer.send_async(made(number), lambda result, place: None, partition_key="k")
         producer.flush()

@@ -34,8 +34,8 @@ async def distant(between: Proxy) -> AsyncIterator[RabbitBinding]:
 
 @pytest.fixture
 def strict(rabbit: RabbitServer) -> Iterator[RabbitServer]:
-    """The server, which waits for half a second."""
-    with rabbit.configured(consumer_timeout=500, channel_tick_interval=200):
+    """The server, which waits for four seconds."""
+    with rabbit.configured(consumer_timeout=4000, channel_tick_interval=200):
         yield rabbit
 
 

@@ -268,7 +268,12 @@ async def test_a_rejected_retry_keeps_its_attempt_and_no_time_of_its_schedule(
             assert await process.nack(await process.one(), delay=0.1) == [None]
         if ending == "expired":
             await process.one(0.2)
-            assert await process.receive(wait=1) == []
+
+            async def is_dead() -> bool:
+                assert await process.ready(1) == []
+                return world.broker.tells(await process.stats(), dead=1)
+
+            await until(is_dead)
         else:
             last = await process.one()
             assert await (process.nack(last) if ending == "nacked again" else process.reject(last)) == [None]

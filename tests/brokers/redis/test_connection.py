@@ -122,9 +122,9 @@ class TestALostReply:
         await line.close()
 
     async def test_the_patience_counts_from_the_command(self, between: Proxy) -> None:
-        line = await dial("cache", connector(f"redis://127.0.0.1:{between.port}", {})(), 5, 0.4)
+        line = await dial("cache", connector(f"redis://127.0.0.1:{between.port}", {})(), 5, 2)
         assert await line.send(b"PING") == b"PONG"
-        await asyncio.sleep(0.35)
+        await asyncio.sleep(1.9)
         assert await line.send(b"BLPOP", b"nothing here", b"0.2") is None
         assert line.alive
         await line.close()

@@ -45,7 +45,7 @@ async def main():
     await binding.open()
     say("ready")
     sys.stdin.readline()
-    until = time.monotonic() + 2
+    until = time.monotonic() + 6
     await asyncio.gather(*(publish(until) for _ in range(16)))
     await binding.close()
 

@@ -59,9 +59,9 @@ async def test_the_end_of_a_lease_wakes(line: Line) -> None:
 
 async def test_a_lease_that_was_extended_does_not_wake(line: Line) -> None:
     await line.publish(b"a")
-    taken = await line.reserve(lease=0.05)
+    taken = await line.reserve(lease=3)
     await line.extend(*taken, lease=60)
-    assert await line.reserve(wait=0.2) == []
+    assert await line.reserve(wait=3.2) == []
 
 
 async def test_another_process_wakes(line: Line, tmp_path: Path) -> None:

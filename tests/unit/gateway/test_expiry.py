@@ -264,7 +264,7 @@ async def test_leases_run_out_by_themselves_each_in_its_time(queue: str) -> None
 
 async def test_an_extended_lease_does_not_run_out_in_its_first_time(queue: str) -> None:
     kept = Kept(queue, clock=now_ms)
-    extended, _ = await kept.handles(2, lease=0.1)
+    extended, _ = await kept.handles(2, lease=1)
     await kept.lease_manager.extend([extended], 60)
     (delivery,) = await kept.binding.reserve(kept.route.native, 1, SOON, LEASE)
     assert json.loads(delivery.body)["data"] == {"n": 1}
