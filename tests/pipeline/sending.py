@@ -66,7 +66,7 @@ def drained(gateway: GatewayProcess, queue: str) -> Counter[str]:
 
 def envelopes(gateway: GatewayProcess, queue: str) -> list[dict[str, Any]]:
     """All that lies on the queue, and no longer does."""
-    found = []
+    found: list[dict[str, Any]] = []
     with gateway.client() as client:
         while True:
             answer = client.post(f"/queues/{queue}/messages:receive", json={"max_messages": 100})
