@@ -5,6 +5,8 @@ A token is base64url, without padding, of a version byte, four bytes that identi
 what a settle needs, and the facts of the message, so that a settle can report which message it was. AES-SIV needs no
 nonce, so no number of tokens wears a key out.
 
+The leases of the latest tokens are kept, so that the process that sealed a token need not decrypt it.
+
 Tokens of version 1 were signed and readable. They are still opened, so that their leases outlive an upgrade.
 """
 
@@ -14,6 +16,7 @@ import hashlib
 import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +32,8 @@ from app.observe.events import Facts
 MAX_TOKEN_LENGTH = 4608
 """In characters: enough for a handle of :data:`app.brokers.binding.MAX_HANDLE_LENGTH`, the facts and the names."""
 
+_KEPT_LEASES = 4096
+"""Latest tokens whose leases are kept, about 1 KiB each."""
 _USUAL_BYTES = 204
 """The content of a token of 300 characters. Facts of the message are left out where they do not fit."""
 _LEAST_FACTS_BYTES = 48
@@ -128,20 +133,35 @@ class TokenSealer:
         self._ciphers = {_head(key): AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}
         self._cipher = self._ciphers[self._head]
         self._macs = {key.id: hmac.new(key.secret, digestmod="sha256") for key in keys}
+        self._leases: OrderedDict[str, Lease] = OrderedDict()
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
-        sealed = self._cipher.encrypt(_content(lease), [self._head, lease.queue.encode()])
-        return urlsafe_b64encode(self._head + sealed).rstrip(b"=").decode()
+        content, whole = _content(lease)
+        sealed = self._cipher.encrypt(content, [self._head, lease.queue.encode()])
+        token = urlsafe_b64encode(self._head + sealed).rstrip(b"=").decode()
+        if whole:
+            self._keep(token, lease)
+        return token
 
     def open(self, token: str, queue: str) -> Lease:
         """The lease of ``token``. Raises InvalidAckToken when it is malformed, forged, or of another queue."""
+        lease = self._leases.get(token)
+        if lease is not None and lease.queue == queue:
+            return lease
         if len(token) > MAX_TOKEN_LENGTH:
             raise InvalidAckToken
         try:
-            return self._open_signed(token, queue) if token.startswith(_SIGNED_START) else self._open(token, queue)
+            lease = self._open_signed(token, queue) if token.startswith(_SIGNED_START) else self._open(token, queue)
         except (ValueError, KeyError, InvalidTag):
             raise InvalidAckToken from None
+        self._keep(token, lease)
+        return lease
+
+    def _keep(self, token: str, lease: Lease) -> None:
+        self._leases[token] = lease
+        if len(self._leases) > _KEPT_LEASES:
+            self._leases.popitem(last=False)
 
     def _open(self, token: str, queue: str) -> Lease:
         text = token.encode("ascii")
@@ -179,23 +199,23 @@ def _head(key: TokenKey) -> bytes:
     return _VERSION + hashlib.sha256(key.id.encode()).digest()[: _HEAD_BYTES - 1]
 
 
-def _content(lease: Lease) -> bytes:
-    """The content of the token of ``lease``, with those facts of its message that fit."""
+def _content(lease: Lease) -> tuple[bytes, bool]:
+    """The content of the token of ``lease``, with those facts of its message that fit, and whether all do."""
     split = _PAIRS.match(lease.handle).end()  # type: ignore[union-attr]  # it matches every text
     handle_start, handle_rest = bytes.fromhex(lease.handle[:split]), lease.handle[split:]
     facts = _packed(lease.facts)
     content = _Content(lease.broker, handle_start, handle_rest, lease.receiver, lease.deadline, lease.attempts, facts)
     encoded = _encoded(content)
     if encoded and len(encoded) <= _USUAL_BYTES:
-        return encoded
+        return encoded, True
     bare = _encode(replace(content, facts=_NO_PACKED_FACTS))
     fits = len(bare) + _LEAST_FACTS_BYTES <= _USUAL_BYTES
     most = _USUAL_BYTES if fits else len(bare) + _MAX_FACTS_BYTES
     for left_out in ({}, *_LEFT_OUT):
         encoded = _encoded(replace(content, facts=replace(facts, **left_out)))
         if encoded and len(encoded) <= most:
-            return encoded
-    return bare
+            return encoded, not left_out
+    return bare, facts is _NO_PACKED_FACTS
 
 
 def _encoded(content: _Content) -> bytes:

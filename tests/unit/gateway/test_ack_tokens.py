@@ -65,16 +65,23 @@ leases = st.builds(
 )
 
 
+def sealed_and_opened(lease: Lease) -> Lease:
+    """``lease`` as it is opened by another process, and by the one that sealed it."""
+    sealer = TokenSealer([KEY])
+    token = sealer.seal(lease)
+    opened = TokenSealer([KEY]).open(token, lease.queue)
+    assert sealer.open(token, lease.queue) == opened
+    return opened
+
+
 @given(leases)
 def test_a_sealed_lease_opens_as_it_was(lease: Lease) -> None:
-    token = TokenSealer([KEY]).seal(lease)
-    assert TokenSealer([KEY]).open(token, lease.queue) == lease
+    assert sealed_and_opened(lease) == lease
 
 
 @given(facts_of_any)
 def test_the_facts_of_a_message_come_back_unless_they_do_not_fit(facts: Facts) -> None:
-    sealer = TokenSealer([KEY])
-    opened = sealer.open(sealer.seal(replace(LEASE, facts=facts)), LEASE.queue).facts
+    opened = sealed_and_opened(replace(LEASE, facts=facts)).facts
     for name in Facts.__struct_fields__:
         assert getattr(opened, name) in (getattr(facts, name), None)
     if len(facts.message_id or "") + len(facts.trace_id or "") + len((facts.job or "").encode()) < 90:
@@ -92,11 +99,9 @@ def test_a_token_is_fit_for_a_header_or_a_url(lease: Lease) -> None:
 @pytest.mark.parametrize("job", ["urn:babel:emails:welcome", "urn:babel:" + "x" * 300])
 @pytest.mark.parametrize("handle", HANDLES.values(), ids=HANDLES.keys())
 def test_a_token_has_at_most_300_characters_on_the_brokers_of_today(handle: str, job: str, broker: str) -> None:
-    sealer = TokenSealer([TokenKey("k" * 32, b"s" * 32)])
     lease = Lease("q" * 120, broker, handle, "9f86d081884c7d65", 1_700_000_000_000, 2**31, replace(FACTS, job=job))
-    token = sealer.seal(lease)
-    assert len(token) <= 300
-    opened = sealer.open(token, lease.queue)
+    assert len(TokenSealer([TokenKey("k" * 32, b"s" * 32)]).seal(lease)) <= 300
+    opened = sealed_and_opened(lease)
     assert replace(opened, facts=FACTS) == replace(lease, facts=FACTS)
     assert (opened.facts.message_id, opened.facts.created_at) == (FACTS.message_id, FACTS.created_at)
     if broker == "local" and len(job) < 50:
@@ -207,6 +212,19 @@ def test_the_first_key_signs_and_all_verify() -> None:
         old.open(rotated.seal(LEASE), LEASE.queue)
 
 
+def test_the_latest_leases_are_kept() -> None:
+    sealer, other = TokenSealer([KEY]), TokenSealer([KEY])
+    lease = replace(LEASE, facts=FACTS)
+    token = sealer.seal(lease)
+    assert sealer.open(token, lease.queue) is lease
+    assert other.open(token, lease.queue) is other.open(token, lease.queue)
+    for n in range(5_000):
+        sealer.seal(replace(lease, deadline=n))
+    opened = sealer.open(token, lease.queue)
+    assert opened == lease
+    assert opened is not lease
+
+
 def test_a_sealer_needs_a_key() -> None:
     with pytest.raises(ValueError, match="key"):
         TokenSealer([])
@@ -215,12 +233,10 @@ def test_a_sealer_needs_a_key() -> None:
 @pytest.mark.parametrize("trace_id", ["t" * 2000, "\ud800"], ids=["long", "half a character"])
 def test_what_cannot_be_in_a_token_does_not_take_the_message_id_with_it(trace_id: str) -> None:
     facts = Facts(1, "an id", trace_id, "urn:babel:test:x", 1_700_000_000_000, "go", 17, "00-" + "a" * 52)
-    sealer = TokenSealer([KEY])
-    opened = sealer.open(sealer.seal(Lease("q", "b", "1", "r", 0, 1, facts)), "q")
-    assert opened.facts == Facts(1, "an id", created_at=1_700_000_000_000, size=17)
+    opened = sealed_and_opened(Lease("q", "b", "1", "r", 0, 1, facts)).facts
+    assert opened == Facts(1, "an id", created_at=1_700_000_000_000, size=17)
 
 
 @pytest.mark.parametrize("message_id", ["i" * 2000, "\ud800"], ids=["long", "half a character"])
 def test_facts_may_have_nothing_that_fits(message_id: str) -> None:
-    sealer = TokenSealer([KEY])
-    assert sealer.open(sealer.seal(Lease("q", "b", "1", "r", 0, 1, Facts(1, message_id))), "q").facts == Facts()
+    assert sealed_and_opened(Lease("q", "b", "1", "r", 0, 1, Facts(1, message_id))).facts == Facts()
