@@ -20,7 +20,7 @@ from app.brokers.sqs.message import Entry, Read, numbered
 from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from app.brokers.sqs.queue import SqsQueue
 from app.clock import Clock
-from app.errors import BabelgateError, LeaseLost, UnsupportedByBroker
+from app.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
 
 MAX_LEASE_SECONDS = 43_200
 """12 hours from the first receive, all extends included:
@@ -96,7 +96,10 @@ class SqsSettler:
         )
 
     async def ack(self, queue: SqsQueue, handles: Sequence[str]) -> list[Outcome]:
-        """Delete the messages, after a proof of the leases whose deadline has passed."""
+        """Delete the messages, after a proof of the leases whose deadline has passed.
+
+        Amazon may delete or keep a message whose lease ended meanwhile, and says in both cases that it has done it.
+        """
 
         async def delete(receipts: Sequence[ReceiptHandle]) -> list[Outcome]:
             return await self._call("DeleteMessageBatch", queue, [{"ReceiptHandle": each.receipt} for each in receipts])
@@ -109,6 +112,11 @@ class SqsSettler:
             lost = {each: proof for each, proof in zip(late, proofs, strict=True) if proof is not None}
             alive = [each for each in receipts if each not in lost]
             done = dict(zip(alive, await delete(alive) if alive else (), strict=True))
+            answered = self._clock()
+            for each in alive:
+                end = now + _PROOF_SECONDS * 1000 if each.deadline <= now else each.deadline
+                if done[each] is None and answered > end:
+                    done[each] = OutcomeUnknown(self._client.broker, "its answer came after the end of the lease")
             return [lost.get(each) or done.get(each) for each in receipts]
 
         return await self._each(handles, prove_and_delete)

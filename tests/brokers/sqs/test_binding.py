@@ -25,6 +25,7 @@ from app.errors import (
     BrokerUnavailable,
     ConfigError,
     LeaseLost,
+    OutcomeUnknown,
     PurgeInProgress,
     UnsupportedByBroker,
 )
@@ -344,6 +345,26 @@ async def test_an_ack_past_the_deadline_needs_a_proof(alive: bool) -> None:
     past = f"{now_ms() - 1:x} 1 id receipt"
     (outcome,) = await settler.ack(queue_of("q", {}), [past])
     assert (type(outcome), service.deleted) == ((type(None), 1) if alive else (LeaseLost, 0))
+
+
+@pytest.mark.parametrize("passed", [999, 1_001])
+@pytest.mark.parametrize("proven", [False, True])
+async def test_an_ack_whose_answer_comes_after_the_lease_leaves_the_outcome_open(proven: bool, passed: int) -> None:
+    """Amazon may have given the message to somebody else by then, and does not delete it."""
+    started = now = now_ms()
+    remaining = 30_000 if proven else 1_000
+
+    class Slow(Strict):
+        async def call(self, operation: str, **parameters: Any) -> Any:
+            nonlocal now
+            if operation == "DeleteMessageBatch":
+                now += remaining - 1_000 + passed
+            return await super().call(operation, **parameters)
+
+    service: Any = Slow(started + 60_000)
+    deadline = started - 1 if proven else started + remaining
+    (outcome,) = await SqsSettler(service, lambda: now).ack(queue_of("q", {}), [f"{deadline:x} 1 id receipt"])
+    assert (type(outcome), service.deleted) == (type(None) if passed < 1_000 else OutcomeUnknown, 1)
 
 
 async def test_an_extend_counts_for_later_settles_of_this_process() -> None:
