@@ -63,17 +63,26 @@ _DEFECTS = {
     "lone_surrogate": "The string holds an unpaired surrogate, which UTF-8 cannot carry.",
 }
 _VARIANT = dict(zip("0123456789abcdef", "89ab" * 4, strict=True))
+_DIGITS = 64
+"""Hexadecimal digits for two UUIDs."""
+
+_entropy: list[str] = []
+"""Digits of the system's entropy, of which each is used once: one read serves many UUIDs."""
 
 
 def new_ids() -> tuple[str, str]:
-    """Return two random UUIDs of version 4, from one read of the system's entropy."""
-    digits = os.urandom(32).hex()
-    return _uuid4(digits[:32]), _uuid4(digits[32:])
+    """Return two random UUIDs of version 4."""
+    if not _entropy:
+        digits = os.urandom(64 * _DIGITS // 2).hex()
+        _entropy.extend(digits[at : at + _DIGITS] for at in range(0, len(digits), _DIGITS))
+    d = _entropy.pop()
+    return (
+        f"{d[:8]}-{d[8:12]}-4{d[13:16]}-{_VARIANT[d[16]]}{d[17:20]}-{d[20:32]}",
+        f"{d[32:40]}-{d[40:44]}-4{d[45:48]}-{_VARIANT[d[48]]}{d[49:52]}-{d[52:]}",
+    )
 
 
-def _uuid4(digits: str) -> str:
-    variant = _VARIANT[digits[16]]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+os.register_at_fork(after_in_child=_entropy.clear)
 
 
 def is_full(top: Mapping[str, Any], meta: Mapping[str, Any]) -> bool:

@@ -184,7 +184,7 @@ def _copied(entries: Sequence[msgspec.Raw]) -> list[bytes]:
     return [bytes(entry) for entry in entries]
 
 
-def _split(body: bytes) -> list[msgspec.Raw]:
+def _split(body: bytes) -> Sequence[msgspec.Raw]:
     """The texts of the elements of a JSON array. Each is validated later."""
     try:
         decoded = _decoder.decode(body)
@@ -197,4 +197,6 @@ def _split(body: bytes) -> list[msgspec.Raw]:
             detail = "The body is not one JSON array: it is another JSON value. Put the entries between [ and ]."
             raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
         raise syntax_error(error, "one JSON array") from None
-    return [entry for entry in astuple(decoded) if isinstance(entry, msgspec.Raw)]
+    entries = astuple(decoded)
+    # The fields without an entry are the last ones.
+    return entries[: len(entries) - entries.count(UNSET)]

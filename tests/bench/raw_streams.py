@@ -228,7 +228,7 @@ def _kafka_producer(port: int) -> Iterator[tuple[Producer, str]]:
     topic = queue()
     admin = AdminClient(_kafka(port))
     admin.create_topics([NewTopic(topic, 1)])[topic].result(30)
-    producer = Producer(_kafka(port) | {"enable.idempotence": True, "linger.ms": 0})
+    producer = Producer(_kafka(port) | {"enable.idempotence": True, "linger.ms": 0.5})
     # The first write looks for the leader of the new topic.
     producer.produce(topic, BODY)
     producer.flush()

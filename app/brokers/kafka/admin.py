@@ -77,6 +77,8 @@ class KafkaAdmin:
         self._groups: dict[str, Any] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka-admin")
         self._topics: dict[str, Topic] = {}
+        self.least_max_bytes = _MOST_BYTES
+        """The smallest ``max.message.bytes`` of the topics that were looked up."""
         self._creating: dict[str, asyncio.Task[Topic]] = {}
 
     def close(self) -> None:
@@ -274,8 +276,11 @@ class KafkaAdmin:
             if error.args[0].code() in MISSING_TOPIC:
                 return None
             raise translate(error, self.broker, written=False) from None
-        limit = (await self._settings_of(name)).get("max.message.bytes")
-        return Topic(name, len(described.partitions), None if limit is None else int(limit))
+        setting = (await self._settings_of(name)).get("max.message.bytes")
+        limit = None if setting is None else int(setting)
+        if limit is not None:
+            self.least_max_bytes = min(self.least_max_bytes, limit)
+        return Topic(name, len(described.partitions), limit)
 
     async def _settings_of(self, name: str) -> dict[str, str]:
         """The settings of a topic; empty where the credentials may not read them."""

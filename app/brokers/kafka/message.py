@@ -77,7 +77,7 @@ def room_of(record: Written, max_bytes: int) -> int:
 
 
 def _sized(length: int) -> int:
-    return _varint(length) + length
+    return length + 1 if length < 64 else length + _varint(length)
 
 
 def _varint(number: int) -> int:
@@ -90,8 +90,10 @@ def read(message: Any) -> KafkaRecord:
     headers: Mapping[str, str] = NO_HEADERS
     version = attempts = None
     if found:
-        headers = texts_of(found)
-        version, attempts = _unsupported(_first(found, VERSION)), _attempts(_first(found, ATTEMPTS))
+        declared = dict(reversed(found))
+        version, attempts = _unsupported(declared.get(VERSION)), _attempts(declared.get(ATTEMPTS))
+        if not CONTRACT.issuperset(declared):
+            headers = texts_of(found)
     key = message.key()
     kind, timestamp = message.timestamp()
     return KafkaRecord(
@@ -198,6 +200,9 @@ def _headers(
     back from the dead letters declares what its body says.
     """
     headers: list[tuple[str, bytes | None]] = []
+    if carried is None and not message.headers:
+        headers += made.items()
+        return headers
     texts = {name: value for name, value in message.headers.items() if name not in CONTRACT}
     if carried is not None:
         shown = texts_of(carried.headers)

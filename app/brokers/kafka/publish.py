@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,21 +17,23 @@ from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import Written, parked, record_of, room_of, unparked
 from app.brokers.kafka.options import KafkaQueue
 from app.clock import Clock
-from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, OutcomeUnknown
+from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
 
 _MAX_CLIENT_BYTES = 1_000_000_000
 """The client refuses no message that a broker may take:
 https://kafka.apache.org/documentation/#brokerconfigs_message.max.bytes"""
 
-_POLL_SECONDS = 0.2
-"""How long the thread waits for reports before it looks whether it has to end."""
+_BATCH_BYTES = 1_000_000
+"""The most bytes of records that are written at once: the default of librdkafka. Those of a topic that takes less are
+written in parts, because its limit counts for all records of a request together:
+https://kafka.apache.org/documentation/#topicconfigs_max.message.bytes"""
+
+_REPORTS_SECONDS = 0.001
+"""How long after a look for reports the next one follows; an event loop counts in milliseconds."""
 
 _CLOSE_SECONDS = 2.0
 _LEAST_SECONDS = 0.05
-
-_Report = tuple["_Batch", int, KafkaError | None]
-"""A position in a batch, and the error of its record."""
 
 
 class _Batch:
@@ -44,8 +45,8 @@ class _Batch:
         self.left = count
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
-    def report(self, position: int, error: KafkaError | BabelgateError | None) -> None:
-        """Note the result of a record."""
+    def report(self, position: int, error: KafkaError | BabelgateError | None, _: object = None) -> None:
+        """Note the result of a record; librdkafka passes the record, too."""
         self.errors[position] = error
         self.reported[position] = 1
         self.left -= 1
@@ -54,61 +55,61 @@ class _Batch:
 
 
 class _Client:
-    """A producer of librdkafka, and the thread that serves its reports."""
+    """A producer of librdkafka. The event loop looks for its reports, because a thread that waited for them would need
+    the interpreter once for each record, while the loop works."""
 
-    def __init__(self, settings: Mapping[str, Any], failed: Any) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], batch_bytes: int, failed: Callable[[_Client, KafkaError], None]
+    ) -> None:
+        """``failed``: called with each error that is not of a record."""
+        self.batch_bytes = batch_bytes
         self._loop = asyncio.get_running_loop()
-        self._failed = failed
-        self._reports: list[_Report] = []
-        self._ending = threading.Event()
+        self._next: asyncio.TimerHandle | None = None
         self._expired = False
-        self.producer: Any = Producer(dict(settings) | {"error_cb": self._error})
-        self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
-        self._thread.start()
+        self._ended: asyncio.Task[None] | None = None
+        self._producer: Any = Producer(dict(settings) | {"batch.size": batch_bytes, "error_cb": partial(failed, self)})
 
     def write(self, batch: _Batch, position: int, record: Written) -> None:
         """Hand the record to librdkafka. Raises KafkaException or BufferError when it does not take it."""
-        self.producer.produce(
+        self._producer.produce(
             record.topic,
             record.value,
             record.key,
             headers=record.headers,
             timestamp=record.timestamp,
-            on_delivery=partial(self._report, batch, position),
+            on_delivery=partial(batch.report, position),
         )
+        if self._next is None:
+            self._look_later()
+
+    def serve(self) -> None:
+        """Pass on the reports and the errors that there are."""
+        self._producer.poll(0)
 
     def expire(self) -> None:
-        """End the thread once every record has its report."""
+        """End the producer once every record has its report."""
         self._expired = True
+        if self._next is None:
+            self._look_later()
 
     async def close(self) -> None:
-        """End the thread. Records without a report are given up."""
-        self._ending.set()
-        await asyncio.to_thread(self._thread.join, _CLOSE_SECONDS)
+        """End the producer within 2 s, or in the background. Records without a report are given up."""
+        if self._next is not None:
+            self._next.cancel()
+        last, self._producer = [self._producer], None
+        # Its end blocks.
+        await asyncio.wait((asyncio.ensure_future(asyncio.to_thread(last.clear)),), timeout=_CLOSE_SECONDS)
 
-    def _run(self) -> None:
-        producer = self.producer
-        while not self._ending.is_set():
-            producer.poll(_POLL_SECONDS)
-            if self._reports:
-                reports, self._reports = self._reports, []
-                self._wake(_apply, reports)
-            elif self._expired and not len(producer):
-                break
-        self.producer = None
+    def _look(self) -> None:
+        self._next = None
+        self.serve()
+        if len(self._producer):
+            self._look_later()
+        elif self._expired:
+            self._ended = asyncio.create_task(self.close())
 
-    def _report(self, batch: _Batch, position: int, error: KafkaError | None, _: Any) -> None:
-        self._reports.append((batch, position, error))
-
-    def _error(self, error: KafkaError) -> None:
-        self._wake(self._failed, self, error)
-
-    def _wake(self, call: Any, *arguments: Any) -> None:
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            # The loop is closed, so nobody waits for the reports.
-            self._ending.set()
+    def _look_later(self) -> None:
+        self._next = self._loop.call_later(_REPORTS_SECONDS, self._look)
 
 
 class KafkaProducer:
@@ -123,8 +124,8 @@ class KafkaProducer:
             "log_level": 0,
             "enable.idempotence": True,
             "acks": "all",
-            # Callers are batched before.
-            "linger.ms": 0,
+            # With 0, nearly each record is sent by itself, while the next ones of its batch are still handed over.
+            "linger.ms": 0.5,
             "message.timeout.ms": max(int((timeout_seconds - _LEAST_SECONDS) * 1000), 100),
             "message.max.bytes": _MAX_CLIENT_BYTES,
             "reconnect.backoff.ms": 50,
@@ -138,6 +139,8 @@ class KafkaProducer:
 
     async def connect(self) -> None:
         """Raises BrokerUnavailable where the broker does not answer within 4 s, or the time-out if that is less."""
+        if self._client is not None:
+            self._client.serve()
         if self._doubt is not None or self._client is None:
             await self._connect.connected()
 
@@ -155,6 +158,9 @@ class KafkaProducer:
         await self.connect()
         client = self._client
         assert client is not None
+        if client.batch_bytes > self._admin.least_max_bytes:
+            client.expire()
+            client = self._client = self._started()
         batch = _Batch(len(records))
         for position, record in enumerate(records):
             try:
@@ -171,7 +177,7 @@ class KafkaProducer:
     async def _reach(self) -> _Client:
         """Begin a producer, unless there is one, and ask the broker for a sign of life."""
         if self._client is None:
-            self._client = _Client(self._settings, self._failed)
+            self._client = self._started()
         client, self._doubt = self._client, None
         try:
             await self._admin.probe(min(CONNECT_SECONDS, self._seconds))
@@ -179,6 +185,9 @@ class KafkaProducer:
             self._doubt = str(error)
             raise
         return client
+
+    def _started(self) -> _Client:
+        return _Client(self._settings, min(self._admin.least_max_bytes, _BATCH_BYTES), self._failed)
 
     def _failed(self, client: _Client, error: KafkaError) -> None:
         """An error of the client itself, not of a record."""
@@ -189,11 +198,6 @@ class KafkaProducer:
             # It writes nothing any more, and reports that for each record.
             self._client = None
             client.expire()
-
-
-def _apply(reports: Sequence[_Report]) -> None:
-    for batch, position, error in reports:
-        batch.report(position, error)
 
 
 class KafkaPublisher:
@@ -286,7 +290,10 @@ class KafkaPublisher:
         if isinstance(error, BabelgateError):
             return error
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and (limit := _limit(record, topics)) is not None:
-            return BodyTooLarge(actual=len(record.value or b""), limit=limit)
+            size = len(record.value or b"")
+            if size <= limit:
+                return BrokerUnavailable(self._broker, f"max.message.bytes of the topic {record.topic} is less by now")
+            return BodyTooLarge(actual=size, limit=limit)
         return translate(error, self._broker, written=True)
 
 

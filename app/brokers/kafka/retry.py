@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from msgspec import Struct
 
 from app.brokers.kafka.admin import KafkaAdmin, Position, Topic
+from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.errors import MISSING_TOPIC, translate
 from app.brokers.kafka.message import Written, reinjected, room_of
 from app.brokers.kafka.options import KafkaQueue
@@ -183,6 +184,8 @@ class _Member:
         self, settings: Mapping[str, Any], tiers: Mapping[str, float], reinjector: KafkaReinjector, clock: Clock
     ) -> None:
         self.tiers = tiers
+        self.subscribed: Mapping[str, float] = {}
+        """Those of them that the group knows."""
         self._settings = dict(settings) | {"error_cb": self._failed}
         self._reinjector = reinjector
         self._clock = clock
@@ -225,20 +228,20 @@ class _Member:
         for state in (self._held, self._moved, self._again, self._assignment):
             state.clear()
         consumer: Any = Consumer(self._settings)
-        subscribed: Mapping[str, float] = {}
+        self.subscribed = {}
         try:
             while not self._ending.is_set():
-                if subscribed != (tiers := self.tiers):
-                    if subscribed.keys() != tiers.keys():
+                if self.subscribed != (tiers := self.tiers):
+                    if self.subscribed.keys() != tiers.keys():
                         self._subscribe(consumer, sorted(tiers))
-                    subscribed = tiers
+                    self.subscribed = tiers
                 if self._assignment:
                     consumer.resume(self._assignment)
                     self._assignment = []
                 for record in consumer.consume(_BATCH, self._wait()):
                     error = record.error()
                     if error is None:
-                        self._hold(consumer, record, subscribed.get(record.topic(), 0.0))
+                        self._hold(consumer, record, self.subscribed.get(record.topic(), 0.0))
                     else:
                         self._unreadable(error, record.topic())
                 if self._fatal is not None:
@@ -308,7 +311,7 @@ class _Member:
                 self._again.pop(position, None)
                 read_on.append(TopicPartition(*position))
         if read_on:
-            consumer.resume(read_on)
+            resumed(consumer, read_on)
 
     def _send(self, due: Sequence[tuple[Position, _Waiting]], now: int) -> None:
         if not due:

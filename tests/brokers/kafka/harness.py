@@ -53,6 +53,14 @@ def create(port: int, *topics: str, partitions: int = 1, **config: str) -> None:
                 raise
 
 
+def limit_bytes(port: int, topic: str, most: int) -> None:
+    """Set the ``max.message.bytes`` of a topic."""
+    entry = ConfigEntry("max.message.bytes", str(most), incremental_operation=AlterConfigOpType.SET)
+    changed = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin = AdminClient(settings(port))
+    admin.incremental_alter_configs([changed])[changed].result(60)
+
+
 def set_session(port: int, milliseconds: str | None) -> None:
     """After what time without a heartbeat a member of the group is missed; None: the setting of the server."""
     operation = AlterConfigOpType.DELETE if milliseconds is None else AlterConfigOpType.SET

@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from app.brokers.binding import Outgoing
 from app.brokers.kafka import admin
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.binding import KafkaBinding
-from app.brokers.kafka.consumer_thread import Position, generation_of
+from app.brokers.kafka.consumer_thread import Position, generation_of, resumed
 from app.brokers.kafka.ends import LogEnds
 from app.errors import BodyTooLarge, BrokerUnavailable
-from tests.brokers.kafka.harness import STANDARD, binding, create, read, settings, write
+from tests.brokers.kafka.harness import STANDARD, binding, create, limit_bytes, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.world import LIMIT_SECONDS, until
 
@@ -143,6 +143,30 @@ async def test_the_largest_body_of_a_topic(one: KafkaBinding, server: KafkaServe
         await asyncio.to_thread(write, server.port, queue, longer)
 
 
+async def test_a_batch_is_larger_than_the_largest_body(one: KafkaBinding, server: KafkaServer, queue: str) -> None:
+    """The broker's limit counts all records that are written at once."""
+    create(server.port, queue, partitions=1, **{"max.message.bytes": "3000"})
+    native = one.native_queue(queue, STANDARD)
+    small = [Outgoing(b'{"n":"%d%s"}' % (number, b"x" * 400), dedup_id="i") for number in range(200)]
+    assert await one.publish(native, small) == [None] * 200
+    stored: list[Any] = await asyncio.to_thread(read, server.port, queue)
+    assert [each.value() for each in stored] == [each.body for each in small]
+
+
+async def test_a_limit_that_was_lowered_is_learned(one: KafkaBinding, server: KafkaServer, queue: str) -> None:
+    """The batch that shows it may be repeated: it says nothing about the sizes of its bodies."""
+    create(server.port, queue, partitions=1)
+    native = one.native_queue(queue, STANDARD)
+    small = [Outgoing(b'{"n":"%s"}' % (b"x" * 400), dedup_id="i")] * 100
+    assert await one.publish(native, small[:1]) == [None]
+    await asyncio.to_thread(limit_bytes, server.port, queue, 3000)
+    refusals = await one.publish(native, small)
+    assert any(refusals)
+    for refusal in refusals:
+        assert refusal is None or (isinstance(refusal, BrokerUnavailable) and "max.message.bytes" in str(refusal))
+    assert await one.publish(native, small) == [None] * 100
+
+
 async def test_the_client_shows_the_generation_of_its_group(server: KafkaServer, queue: str) -> None:
     """In bytes that are not documented: it changes with each subscription, also for a member without a partition."""
     create(server.port, queue, f"{queue}-other")
@@ -169,6 +193,31 @@ async def test_the_client_shows_the_generation_of_its_group(server: KafkaServer,
 
     first, *others = await asyncio.to_thread(generations)
     assert first <= 0 < others[0] < others[1] < others[2]
+
+
+async def test_a_resumed_partition_goes_on_at_once(server: KafkaServer, queue: str) -> None:
+    """librdkafka by itself always takes nearly a second, so that a backlog came in steps of a thousand a second."""
+    write(server.port, queue, *({"value": b"%d" % number} for number in range(2000)))
+    found = settings(server.port) | {"group.id": queue, "auto.offset.reset": "earliest", "queued.min.messages": 10}
+    consumer: Any = Consumer(found)
+
+    def pauses() -> list[float]:
+        at, taken = [TopicPartition(queue, 0)], 0
+        waits: list[float] = []
+        consumer.subscribe([queue])
+        while len(waits) < 8:
+            taken += len(consumer.consume(100, 60))
+            consumer.pause(at)
+            resumed(consumer, at)
+            since = time.monotonic()
+            (record,) = consumer.consume(1, 60)
+            waits.append(time.monotonic() - since)
+            assert record.value() == b"%d" % taken
+            taken += 1
+        consumer.close()
+        return waits
+
+    assert min(await asyncio.to_thread(pauses)) < 0.5
 
 
 class Asked(KafkaAdmin):

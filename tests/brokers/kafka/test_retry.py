@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Message
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 from app.brokers.binding import Outgoing
 from app.brokers.kafka.admin import ADDED_BYTES
@@ -18,7 +18,7 @@ from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.retry import GROUP
 from app.clock import now_ms
 from app.errors import BodyTooLarge, BrokerRejected
-from tests.brokers.kafka.harness import binding, create, read, settings, write
+from tests.brokers.kafka.harness import binding, create, limit_bytes, read, settings, write
 from tests.brokers.kafka.server import KafkaServer, kafka
 from tests.harness.local import eventually
 from tests.harness.world import until
@@ -216,10 +216,7 @@ async def test_a_record_that_is_too_large_for_its_topic_waits_and_is_told(
     await asyncio.to_thread(write, server.port, f"{queue}.retry.1", {"value": b"small"}, {"value": large})
     await one.stats(one.native_queue(queue, SOON))
     await is_told(caplog, "cannot be moved back", "'offset': 1", "2000")
-    entry = ConfigEntry("max.message.bytes", "3000", incremental_operation=AlterConfigOpType.SET)
-    topic = ConfigResource(ConfigResource.Type.TOPIC, queue, incremental_configs=[entry])
-    admin = AdminClient(settings(server.port))
-    await asyncio.to_thread(admin.incremental_alter_configs([topic])[topic].result, 60)
+    await asyncio.to_thread(limit_bytes, server.port, queue, 3000)
     assert values(await stored(server, queue, 2)) == [b"small", large]
 
 
@@ -237,7 +234,7 @@ async def test_the_last_tier_is_deleted_and_comes_again(server: KafkaServer, one
     async def is_noticed() -> bool:
         one._reinjector.watch(native.options_as(KafkaQueue), again=True)
         assert one._reinjector._member is not None
-        return not one._reinjector._member.tiers
+        return not one._reinjector._member.subscribed
 
     await until(is_noticed)
 

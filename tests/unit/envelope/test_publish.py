@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -122,6 +123,27 @@ class TestFull:
 
 
 class TestDraft:
+    def test_no_id_is_made_twice(self) -> None:
+        """Also not by a process that was forked, which has the memory of its parent."""
+
+        def made() -> list[str]:
+            each = [read({"job": "a", "data": {}}).envelope for _ in range(200)]
+            return [id_ for one in each for id_ in (one.id, one.trace_id)]
+
+        made()
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(writing, "\n".join(made()).encode())
+            os._exit(0)
+        os.close(writing)
+        with os.fdopen(reading) as pipe:
+            others = pipe.read().split()
+        os.waitpid(child, 0)
+        ours = made()
+        assert all(map(is_uuid4, [*ours, *others]))
+        assert len({*ours, *others}) == 800
+
     def test_it_is_completed(self) -> None:
         made = read({"data": {"a": 1}, "job": "urn:a"}).envelope
         assert is_uuid4(made.id) and is_uuid4(made.trace_id) and made.id != made.trace_id

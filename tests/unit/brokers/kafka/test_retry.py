@@ -61,6 +61,9 @@ class Consumer:
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         self.log.append(("resume", [each.partition for each in partitions]))
 
+    def position(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
+        return []
+
     def get_watermark_offsets(self, partition: TopicPartition, timeout: float) -> tuple[int, int]:
         return self.first, 1000
 
