@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 from app.brokers.pulsar import wire
 from app.brokers.pulsar.errors import ConnectionEnded, PulsarError
-from app.brokers.pulsar.wire import Fields, MalformedFrame
+from app.brokers.pulsar.wire import FieldList, Fields, MalformedFrame
 
 PING_SECONDS = 30.0
 """The broker drops a connection that is silent for this long after its ping:
@@ -50,7 +50,7 @@ Credentials = Callable[[], Awaitable[tuple[str, bytes]]]
 class Endpoint(Protocol):
     """A producer or a consumer on a connection. Each method is called in the event loop."""
 
-    def received(self, kind: int, body: bytes, rest: bytes) -> None:
+    def received(self, kind: int, fields: FieldList, rest: bytes) -> None:
         """A command for it, with the bytes behind the command."""
 
     def lost(self) -> None:
@@ -196,12 +196,13 @@ class PulsarConnection(asyncio.Protocol):
     def _receive(self, frame: bytes) -> None:
         kind, body, behind = wire.read_command(frame)
         if kind == wire.MESSAGE:
-            fields = wire.read(body)
-            if (consumer := self._consumers.get(fields.get(1, 0))) is not None:
-                consumer.received(kind, body, frame[behind:])
+            given = wire.fields_of(body)
+            if (consumer := self._consumers.get(dict(given).get(1, 0))) is not None:
+                consumer.received(kind, given, frame[behind:])
         elif kind in (wire.SEND_RECEIPT, wire.SEND_ERROR):
-            if (producer := self._producers.get(wire.read(body).get(1, 0))) is not None:
-                producer.received(kind, body, b"")
+            given = wire.fields_of(body)
+            if (producer := self._producers.get(dict(given).get(1, 0))) is not None:
+                producer.received(kind, given, b"")
         elif kind in _REQUEST_FIELD:
             fields = wire.read(body)
             if kind == wire.TOPICS_RESPONSE:

@@ -59,7 +59,7 @@ class Entry:
         consumer: TopicConsumer,
         place: EntryId,
         redeliveries: int,
-        metadata: bytes,
+        metadata: wire.FieldList,
         payload: bytes,
         unacked: int | None,
     ) -> None:
@@ -84,7 +84,7 @@ class Entry:
         """Its messages, by their positions. Read once."""
         if self._read is None:
             self._read = read_entry(self._metadata, self._payload)
-            self._metadata = self._payload = b""
+            self._metadata, self._payload = (), b""
         return self._read
 
 
@@ -205,14 +205,13 @@ class TopicConsumer:
             # With its connection, the consumer has ended, too.
             return
 
-    def received(self, kind: int, body: bytes, rest: bytes) -> None:
-        fields = wire.fields_of(body)
+    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
         known = dict(fields)
         metadata, payload = wire.split_message(rest)
         words = [value for number, value in fields if number == 4]
         unacked = sum(word << 64 * position for position, word in enumerate(words)) if words else None
         place = wire.entry_id_of(known.get(2, b""))
-        entry = Entry(self, place, known.get(3, 0), metadata, payload, unacked)
+        entry = Entry(self, place, known.get(3, 0), wire.fields_of(metadata), payload, unacked)
         self.permits -= len(entry.left)
         self.entries[place] = entry
         self._arrived(entry)

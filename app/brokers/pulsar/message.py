@@ -14,7 +14,7 @@ from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.envelope_fields import envelope_fields
 from app.brokers.pulsar import wire
 from app.brokers.pulsar.compression import decompressed
-from app.brokers.pulsar.wire import MalformedFrame
+from app.brokers.pulsar.wire import FieldList, MalformedFrame
 
 JOB, TRACE, MESSAGE_ID = "bq-job", "bq-trace-id", "bq-message-id"
 VERSION, LANGUAGE, ATTEMPTS, DELAY = "bq-schema-version", "bq-source-lang", "bq-attempts", "bq-delay"
@@ -141,14 +141,13 @@ def metadata_of(producer: bytes, sequence: int, encoded: Encoded) -> bytes:
     return b"".join((producer, wire.number(_SEQUENCE, sequence), encoded.metadata))
 
 
-def read_entry(metadata: bytes, payload: bytes) -> list[ReadMessage | None]:
+def read_entry(metadata: FieldList, payload: bytes) -> list[ReadMessage | None]:
     """The messages of an entry; None for one that a compaction has removed.
 
     What cannot be read, because it is encrypted, a chunk or malformed, is one message with the bytes as they are.
     """
-    fields = wire.fields_of(metadata)
-    known = dict(fields)
-    properties = [value for number, value in fields if number == _PROPERTY]
+    known = dict(metadata)
+    properties = [value for number, value in metadata if number == _PROPERTY]
     published = known.get(_PUBLISHED, 0)
     if _ENCRYPTED not in known and known.get(_CHUNKS, 1) <= 1:
         try:
@@ -164,9 +163,9 @@ def read_entry(metadata: bytes, payload: bytes) -> list[ReadMessage | None]:
     return [_message(payload, properties, key, is_base64, known.get(_ORDERING), event, published)]
 
 
-def size_and_due(metadata: bytes) -> tuple[int, int]:
+def size_and_due(metadata: FieldList) -> tuple[int, int]:
     """The number of messages of an entry, by which the broker counts permits, and when it is due, in Unix ms."""
-    known = wire.read(metadata)
+    known = dict(metadata)
     return known.get(_COUNT, 1), known.get(_DUE, 0)
 
 

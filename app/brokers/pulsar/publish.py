@@ -84,15 +84,15 @@ class TopicProducer:
             self._pending.clear()
             raise
 
-    def received(self, kind: int, body: bytes, rest: bytes) -> None:
-        fields = wire.read(body)
-        found = self._pending.pop(fields.get(2, -1), None)
+    def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+        known = dict(fields)
+        found = self._pending.pop(known.get(2, -1), None)
         if found is None:
             return
         window, position = found
         error = None
         if kind == wire.SEND_ERROR:
-            error = PulsarError(fields.get(3, 0), fields.get(4, b"").decode("utf-8", "replace"))
+            error = PulsarError(known.get(3, 0), known.get(4, b"").decode("utf-8", "replace"))
         window.settle(position, error)
 
     def lost(self) -> None:

@@ -8,7 +8,7 @@ field.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
@@ -25,6 +25,9 @@ PROTOCOL_VERSION: Final = 21
 Fields = Mapping[int, Any]
 """Values by field number: whole numbers, and slices of bytes. The last one counts where a field is repeated."""
 
+FieldList = Sequence[tuple[int, Any]]
+"""The same with all values of repeated fields, in order."""
+
 REPEATED: Final = 0
 """The key of the values of a repeated field, where an answer has one: the topics of TOPICS_RESPONSE."""
 
@@ -34,6 +37,10 @@ _CHECKSUM, _ENTRY_METADATA = b"\x0e\x01", b"\x0e\x02"
 
 _SMALL = [bytes((number,)) for number in range(128)]
 _WORD, _DOUBLE, _BYTES, _FLOAT = 0, 1, 2, 5
+
+_KEY = b"\x0a"
+_VALUE_OF = {length: bytes((0x12, length)) for length in range(128)}
+"""The heads of the fields of a KeyValue: the value's by its length."""
 
 
 class MalformedFrame(Exception):
@@ -84,8 +91,14 @@ def pairs_of(several: Iterable[bytes]) -> list[tuple[str, str]]:
     """The texts of KeyValues. What is not UTF-8 is replaced."""
     found = []
     for each in several:
-        fields = read(each)
-        found.append((fields.get(1, b"").decode("utf-8", "replace"), fields.get(2, b"").decode("utf-8", "replace")))
+        behind = each[1] + 2 if len(each) > 3 else 0
+        if each[:1] == _KEY and each[behind : behind + 2] == _VALUE_OF.get(len(each) - behind - 2) and behind < 130:
+            # As every client writes a short one: the key, then the value, and nothing else.
+            key, value = each[2:behind], each[behind + 2 :]
+        else:
+            fields = read(each)
+            key, value = fields.get(1, b""), fields.get(2, b"")
+        found.append((key.decode("utf-8", "replace"), value.decode("utf-8", "replace")))
     return found
 
 
@@ -113,21 +126,31 @@ def entry_id_of(encoded: bytes) -> EntryId:
     return EntryId(fields.get(1, 0), fields.get(2, 0))
 
 
-def fields_of(encoded: bytes) -> list[tuple[int, Any]]:
+def fields_of(encoded: bytes) -> FieldList:
     """Each field with its number, in order. Raises MalformedFrame."""
     found: list[tuple[int, Any]] = []
     position, end = 0, len(encoded)
     try:
         while position < end:
-            tag, position = _varint(encoded, position)
+            # Most numbers have one byte, and a call for each would be half of the work.
+            tag = encoded[position]
+            position += 1
+            if tag > 127:
+                tag, position = _varint(encoded, position - 1)
             kind = tag & 7
             value: Any
-            if kind == _WORD:
-                value, position = _varint(encoded, position)
-            elif kind == _BYTES:
-                length, position = _varint(encoded, position)
+            if kind == _BYTES:
+                length = encoded[position]
+                position += 1
+                if length > 127:
+                    length, position = _varint(encoded, position - 1)
                 value = encoded[position : position + length]
                 position += length
+            elif kind == _WORD:
+                value = encoded[position]
+                position += 1
+                if value > 127:
+                    value, position = _varint(encoded, position - 1)
             elif kind in (_DOUBLE, _FLOAT):
                 length = 8 if kind == _DOUBLE else 4
                 value = encoded[position : position + length]

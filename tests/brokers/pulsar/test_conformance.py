@@ -31,7 +31,7 @@ def block(section: str, name: str) -> Any:
 def read(body: bytes, **properties: str) -> ReadMessage:
     """A message with these properties, as it is read."""
     encoded = b"".join(wire.pair(4, name.replace("_", "-"), value) for name, value in properties.items())
-    (found,) = read_entry(encoded + wire.number(9, len(body)), body)
+    (found,) = read_entry(wire.fields_of(encoded + wire.number(9, len(body))), body)
     assert found is not None
     return found
 
