@@ -275,7 +275,7 @@ class GroupConsumer:
             while self._leasing and not (topic := next(iter(self._leasing))).leases:
                 del self._leasing[topic]
             self._thread.brisk = busy or bool(self._leasing)
-            self._thread.expectant = bool(self._leasing) and not self._waiting
+            self._thread.expect(records=self._waiting > 0)
 
     def _has_room(self, partition: Partition) -> bool:
         return len(partition) <= _FEW_READY and partition.span <= partition.max_held

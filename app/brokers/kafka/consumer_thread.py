@@ -40,6 +40,9 @@ _LONG_SECONDS = 0.05
 _COMMAND_SECONDS = 0.02
 """How long the thread waits for a command before it polls: the most that records, or a revocation, are late."""
 
+_BRISK_SECONDS = 0.2
+"""How long after records, or the last lease, commands are likely: a consumer takes one message after the other."""
+
 _COMMITTED_SECONDS = 1.0
 _ANSWER_SECONDS = 5.0
 """After this time a subscription passes for answered. A change that the client took back is never sent."""
@@ -62,14 +65,14 @@ class ConsumerThread:
     ) -> None:
         self.events: deque[Event] = deque()
         self.brisk = False
-        """Polls are short, because a command may follow soon."""
-        self.expectant = False
-        """Nobody waits for records, but somebody may ack: commands are waited for, and polls do not wait."""
+        """Leases are held, or acks under way: polls are short, because a command may follow soon."""
         self._incremental = incremental
         self._generations = generations
         self._deliver = deliver
         self._commands: deque[Callable[[], None]] = deque()
         self._commanded = threading.Event()
+        self._brisk_until = 0.0
+        self._awaited = False
         self._committing = self._polling = False
         self._closing = False
         self._asked: tuple[int, float, Sequence[str]] | None = None
@@ -102,6 +105,12 @@ class ConsumerThread:
         """
         self._command(lambda: self._commit(offsets))
 
+    def expect(self, *, records: bool) -> None:
+        """Whether somebody waits for records. If nobody does, but a command may follow, that is waited for instead."""
+        before, self._awaited = self._awaited, records
+        if records and not before:
+            self._commanded.set()
+
     def close(self) -> None:
         """Leave the group and end, within a second or so. Does not wait."""
         self._closing = True
@@ -126,6 +135,7 @@ class ConsumerThread:
                 message = self._poll(consumer)
                 if message is not None:
                     self._tell("records", [message, *consumer.consume(_BATCH, 0)])
+                    self._brisk_until = time.monotonic() + _BRISK_SECONDS
                 while self._commands and not self._closing:
                     self._commands.popleft()()
                 if self._asked is not None:
@@ -137,8 +147,11 @@ class ConsumerThread:
             consumer.close()
 
     def _poll(self, consumer: Consumer) -> Any:
-        seconds = _SHORT_SECONDS if self.brisk or self._asked else _LONG_SECONDS
-        if self.expectant and not self._committing and not self._asked:
+        if self.brisk:
+            self._brisk_until = time.monotonic() + _BRISK_SECONDS
+        brisk = time.monotonic() < self._brisk_until
+        seconds = _SHORT_SECONDS if brisk or self._asked else _LONG_SECONDS
+        if brisk and not self._awaited and not self._committing and not self._asked:
             self._commanded.wait(_COMMAND_SECONDS)
             seconds = 0
         self._commanded.clear()
