@@ -79,8 +79,11 @@ class _Client:
             timestamp=record.timestamp,
             on_delivery=partial(batch.report, position),
         )
+
+    def watch(self) -> None:
+        """Look for reports until every record has one."""
         if self._next is None:
-            self._look_later()
+            self._next = self._loop.call_later(_REPORTS_SECONDS, self._look)
 
     def serve(self) -> None:
         """Pass on the reports and the errors that there are."""
@@ -89,8 +92,7 @@ class _Client:
     def expire(self) -> None:
         """End the producer once every record has its report."""
         self._expired = True
-        if self._next is None:
-            self._look_later()
+        self.watch()
 
     async def close(self) -> None:
         """End the producer within 2 s, or in the background. Records without a report are given up."""
@@ -104,12 +106,9 @@ class _Client:
         self._next = None
         self.serve()
         if len(self._producer):
-            self._look_later()
+            self.watch()
         elif self._expired:
             self._ended = asyncio.create_task(self.close())
-
-    def _look_later(self) -> None:
-        self._next = self._loop.call_later(_REPORTS_SECONDS, self._look)
 
 
 class KafkaProducer:
@@ -167,6 +166,7 @@ class KafkaProducer:
                 client.write(batch, position, record)
             except (KafkaException, BufferError, ValueError, TypeError) as error:
                 batch.report(position, translate(error, self._broker, written=False))
+        client.watch()
         if not await finished(batch.done, until - asyncio.get_running_loop().time()):
             self._doubt = f"no answer within {self._seconds:g} s"
             for position, reported in enumerate(batch.reported):

@@ -195,14 +195,11 @@ class PulsarConnection(asyncio.Protocol):
 
     def _receive(self, frame: bytes) -> None:
         kind, body, behind = wire.read_command(frame)
-        if kind == wire.MESSAGE:
+        if kind in (wire.MESSAGE, wire.SEND_RECEIPT, wire.SEND_ERROR):
             given = wire.fields_of(body)
-            if (consumer := self._consumers.get(dict(given).get(1, 0))) is not None:
-                consumer.received(kind, given, frame[behind:])
-        elif kind in (wire.SEND_RECEIPT, wire.SEND_ERROR):
-            given = wire.fields_of(body)
-            if (producer := self._producers.get(dict(given).get(1, 0))) is not None:
-                producer.received(kind, given, b"")
+            endpoints = self._consumers if kind == wire.MESSAGE else self._producers
+            if (endpoint := endpoints.get(dict(given).get(1, 0))) is not None:
+                endpoint.received(kind, given, frame[behind:])
         elif kind in _REQUEST_FIELD:
             fields = wire.read(body)
             if kind == wire.TOPICS_RESPONSE:
