@@ -54,15 +54,17 @@ async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
     length = headers.get(b"content-length")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
-    message = await exchange.receive()
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        exchange.unread = False
-        body: bytes = message.get("body", b"")
-        if len(body) > limit:
-            raise BodyTooLarge(actual=len(body), limit=limit)
-        permit.grow(len(body))
-        return body
-    return await _whole(_bounded(_received(exchange, message), limit), permit)
+    body = None if exchange.whole is None else exchange.whole.take_body()
+    if body is None:
+        message = await exchange.receive()
+        if message["type"] != "http.request" or message.get("more_body", False):
+            return await _whole(_bounded(_received(exchange, message), limit), permit)
+        body = message.get("body", b"")
+    exchange.unread = False
+    if len(body) > limit:
+        raise BodyTooLarge(actual=len(body), limit=limit)
+    permit.grow(len(body))
+    return body
 
 
 async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:

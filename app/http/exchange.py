@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -26,6 +26,9 @@ DISCARDED_SECONDS = 5
 PART_BYTES = 262_144
 """Larger answers are sent in parts of this size."""
 
+WHOLE = "babelgate.whole"
+"""The name of the ASGI extension that the gateway's own server offers: a :class:`Whole`."""
+
 _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
@@ -38,6 +41,16 @@ class Parts(NamedTuple):
 
     length: int
     parts: Iterable[bytes]
+
+
+class Whole(Protocol):
+    """Takes the body and sends the answer of a request in one piece, without messages."""
+
+    def take_body(self) -> bytes | None:
+        """The whole body, if it has arrived and nothing of it was received before."""
+
+    def answer(self, status: int, headers: RawHeaders, body: bytes) -> bool:
+        """Send the whole answer. False: nothing was sent, and it must be sent in messages."""
 
 
 class ClientGone(Exception):
@@ -66,6 +79,7 @@ class Exchange:
         "status",
         "trace",
         "unread",
+        "whole",
     )
 
     caller: Caller
@@ -85,6 +99,8 @@ class Exchange:
         self.error: str | None = None
         self.trace: RequestTrace | None = None
         self.unread = True
+        # Taken out, because a reference from the scope back to its request would keep both until a collection.
+        self.whole: Whole | None = scope.get("extensions", {}).pop(WHOLE, None)
 
     @property
     def sampled(self) -> tuple[str, str] | None:
@@ -111,6 +127,8 @@ class Exchange:
             await self._answer_a_writing_client(status, body, sent)
             return
         self.status = status
+        if self.whole is not None and len(body) <= PART_BYTES and self.whole.answer(status, sent, body):
+            return
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         if len(body) > PART_BYTES:
             await send_parts(self.send, cut(body))

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
+from uvicorn._types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from app.http.exchange import DISCARDED_BYTES
+from app.http.exchange import DISCARDED_BYTES, WHOLE
 from app.http.heads import check_head
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, raw_problem
+from app.server.cycle import Cycle, target_of
 from app.server.overload import SHEDDER, Shedder
 from app.server.transport import BufferedTransport, ReadingClock
 
@@ -177,7 +179,9 @@ class GatewayProtocol(HttpToolsProtocol):
         self._in_head = self._in_request = True
         self._head_bytes = 0
         self._due = None
-        super().on_message_begin()
+        self.url = b""
+        self.expect_100_continue = False
+        self.headers = []
 
     def on_headers_complete(self) -> None:
         if self.parser.should_upgrade():
@@ -186,7 +190,8 @@ class GatewayProtocol(HttpToolsProtocol):
         # The parser passes exceptions on to `_parse`.
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
             raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests were sent without waiting for an answer.")
-        check_head(self.parser.get_http_version(), self.url, self.headers)
+        version = self.parser.get_http_version()
+        check_head(version, self.url, self.headers)
         self._in_head = False
         self._due = None
         cycle = self.cycle
@@ -196,9 +201,49 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._shedder is not None and self._shedder.sheds(self.url):
             self._shed(self._shedder)
             return
-        super().on_headers_complete()
+        self._begin(version)
         # The application keeps the fields of the head. Trailers go to a new list, which is never read.
         self.headers = []
+
+    def _begin(self, version: str) -> None:
+        """Start to serve the request, or let it wait for the answers before it."""
+        before = self.cycle
+        path, raw_path, query = target_of(self.url)
+        extensions: dict[str, Any] = {}
+        scope: HTTPScope = {
+            "type": "http",
+            "asgi": {"version": self.asgi_version, "spec_version": "2.3"},
+            "http_version": version,
+            "method": self.parser.get_method().decode("ascii"),
+            "scheme": self.scheme or "http",
+            "path": path,
+            "raw_path": raw_path,
+            "query_string": query,
+            "root_path": "",
+            "headers": self.headers,
+            "client": self.client,
+            "server": self.server,
+            "state": self.app_state,
+            "extensions": extensions,
+        }
+        self.cycle = extensions[WHOLE] = Cycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=self.access_log,
+            default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
         # Bytes that are neither head nor body, such as trailers, count towards the limit of a head.
