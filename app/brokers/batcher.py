@@ -54,10 +54,12 @@ class Batcher(Generic[Item, Result]):
         max_wait_seconds: float = math.inf,
         size: Callable[[Item], int] = lambda item: 0,
         budget: Budget | None = None,
+        refusal: Callable[[], BabelgateError | None] = lambda: None,
     ) -> None:
         """``max_items``: most items of a batch. ``max_wait_seconds``: calls that would wait longer for their batch are
         refused. ``size``: the bytes of an item; a batch has at most BATCH_BYTES unless a single item has more.
-        ``budget``: the time-out of a call; None: no time-out.
+        ``budget``: the time-out of a call; None: no time-out. ``refusal``: the error with which to refuse a call at
+        once, if there is one.
         """
         self._flush = flush
         self._size = size
@@ -69,6 +71,7 @@ class Batcher(Generic[Item, Result]):
         self._last_count = 0
         self._gathering: asyncio.Future[None] | None = None
         self._budget = budget
+        self._refusal = refusal
         self._pending: list[_Call[Item, Result]] = []
         self._in_flight: list[_Call[Item, Result]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -91,10 +94,13 @@ class Batcher(Generic[Item, Result]):
         return waiting / self._max_items * took > self._max_wait_seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
-        """The future of the item's result. An error of the whole batch is a result, too. Raises Overloaded.
+        """The future of the item's result. An error of the whole batch is a result, too. Raises Overloaded, or the
+        refusal.
 
         Cancelling the future does not remove the item from its batch.
         """
+        if (refusal := self._refusal()) is not None:
+            raise refusal
         if self.crowded:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
         loop = asyncio.get_running_loop()

@@ -98,13 +98,14 @@ class Gateway:
         self.bindings = bindings
         self.router = router
         self._keys = KeyStores(bindings, idempotency or KeyPolicy())
-        self.overview = Overview(router, bindings, required, urls or {}, self._keys, lambda: list(self._runtimes))
+        self.outages = Outages(bindings)
+        used = lambda: list(self._runtimes)  # noqa: E731
+        self.overview = Overview(router, bindings, required, urls or {}, self._keys, used, self.outages)
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
         self.tracing = tracing or Tracing()
         self.admission = admission or Admission()
-        self.outages = Outages(bindings)
         self.started = False
         self.draining = False
         self._sealer = sealer
@@ -269,6 +270,8 @@ class Gateway:
         route = runtime.route
         lease_seconds = route.lease_seconds(lease_seconds)
         self.broker_usage[route.broker].check()
+        if (refusal := runtime.refusal()) is not None:
+            raise refusal
         if self._capacity is not None:
             await self._capacity()
         with receiving(trace, route) as span:
@@ -344,9 +347,7 @@ class Gateway:
             if len(self._runtimes) >= _KEPT_RUNTIMES:
                 self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
             broker_usage = self.broker_usage[route.broker]
-            runtime = QueueRuntime(
-                route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages.call_ended
-            )
+            runtime = QueueRuntime(route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages)
             self._runtimes[route.queue] = runtime
             if self.draining:
                 runtime.receiver.stop()

@@ -28,6 +28,7 @@ from app.observe.metrics.catalogue import (
     JOURNAL_SEGMENTS,
     LEASES_IN_FLIGHT,
     OLDEST_AGE,
+    OPEN_CIRCUITS,
     PUBLISH_INFLIGHT,
     QUEUE_DELAYED,
     QUEUE_DEPTH,
@@ -92,10 +93,14 @@ class Gauges:
         publishes: dict[Labels, Value] = {
             (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
         }
+        circuits: dict[Labels, Value] = {
+            (name,): float(self._gateway.outages.is_open(name)) for name in self._gateway.bindings
+        }
         return {
             LEASES_IN_FLIGHT.otel: dict(leases),
             RECEIVE_WAITERS.otel: dict(waiters),
             PUBLISH_INFLIGHT.otel: publishes,
+            OPEN_CIRCUITS.otel: circuits,
             REINJECTED.otel: {
                 (name,): float(binding.reinjected) if isinstance(binding, Reinjects) else 0.0
                 for name, binding in self._gateway.bindings.items()

@@ -242,13 +242,15 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class BrokerInfo:
-    """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue."""
+    """A broker as operators see it. ``url`` without its secrets; ``capabilities`` of an ordinary queue. ``circuit``:
+    while it is open, this process refuses calls to the broker."""
 
     broker: str
     kind: str
     url: str
     required: bool
     up: bool
+    circuit: Literal["closed", "open"]
     detail: str | None
     warnings: Sequence[str]
     capabilities: BrokerCapabilities

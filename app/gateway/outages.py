@@ -1,7 +1,11 @@
-"""Logs outages of brokers: a few lines per outage, independent of the number of failed calls.
+"""Outages of brokers: a circuit breaker for each, and a few log lines per outage, however many calls fail.
 
 A broker is lost when a call ends without its answer. It is back when it answers a ping and no call has failed for the
 duration of a call's time-out, because by then every earlier call has ended.
+
+A lost broker is pinged at once, and the circuit opens when the ping gets no answer either. While it is open, calls are
+refused before they are sent. The ping is the probe: the circuit closes with the first answer. Errors of one queue do
+not open it, because the broker answers pings.
 """
 
 from __future__ import annotations
@@ -16,7 +20,13 @@ from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 
 PING_EVERY_SECONDS = 1.0
-"""How often a lost broker is pinged."""
+"""How often a lost broker is pinged that answers pings."""
+
+OPEN_AFTER_SECONDS = 1.0
+"""The circuit opens when the ping of a lost broker is not answered within this time. The ping goes on."""
+
+PROBE_EVERY_SECONDS = 0.25
+"""The pause between two pings while the circuit is open."""
 
 REMIND_EVERY_SECONDS = 60.0
 """How often a continuing outage is logged."""
@@ -25,11 +35,12 @@ log = get_logger("babelgate.outages")
 
 
 class _Outage:
-    __slots__ = ("answers_since", "calls", "reason", "reminded_at", "since")
+    __slots__ = ("answers_since", "calls", "open", "reason", "reminded_at", "since")
 
     def __init__(self, since: float) -> None:
         self.since = self.reminded_at = since
         self.calls = 0
+        self.open = False
         self.reason = ""
         self.answers_since: float | None = None
         """Time of the first answered ping since the last failed call or ping."""
@@ -64,21 +75,42 @@ class Outages:
         outage.reason = error.reason
         outage.answers_since = None
 
+    def is_open(self, broker: str) -> bool:
+        """Whether the circuit of ``broker`` is open, so that no call is sent to it."""
+        outage = self._lost.get(broker)
+        return outage is not None and outage.open
+
+    def refusal(self, broker: str) -> BrokerUnavailable | None:
+        """The error of a call to ``broker`` that is not sent because the circuit is open; None when it may be sent."""
+        if not self._lost or not self.is_open(broker):
+            return None
+        reason = f"{self._lost[broker].reason}; the circuit is open, and a ping is sent every {PROBE_EVERY_SECONDS} s"
+        return BrokerUnavailable(broker, reason, retry_after=1)
+
     async def check(self, broker: str) -> bool:
-        """Ping a lost broker; return whether it is back."""
-        outage, binding = self._lost[broker], self._bindings[broker]
+        """Ping a lost broker, and open or close its circuit; return whether it is back."""
+        outage, binding = self._lost.get(broker), self._bindings[broker]
+        if outage is None:
+            return True
+        ping = asyncio.ensure_future(binding.ping())
         try:
-            await binding.ping()
+            if not (await asyncio.wait((ping,), timeout=OPEN_AFTER_SECONDS))[0]:
+                outage.open = True
+            await ping
         except Exception as error:
             outage.answers_since = None
+            outage.open = True
             outage.reason = getattr(error, "reason", type(error).__name__)
         else:
+            outage.open = False
             outage.answers_since = self._clock() if outage.answers_since is None else outage.answers_since
+        finally:
+            ping.cancel()
         now, answers_since = self._clock(), outage.answers_since
         if answers_since is not None and now - answers_since >= binding.timeout_seconds:
-            del self._lost[broker]
-            seconds = round(answers_since - outage.since, 1)
-            log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
+            if self._lost.pop(broker, None) is outage:
+                seconds = round(answers_since - outage.since, 1)
+                log.info("broker back", broker=broker, seconds=seconds, failed_calls=outage.calls)
             return True
         if now - outage.reminded_at >= REMIND_EVERY_SECONDS:
             outage.reminded_at = now
@@ -95,6 +127,6 @@ class Outages:
 
     async def _watch(self, broker: str) -> None:
         while True:
-            await asyncio.sleep(PING_EVERY_SECONDS)
             if await self.check(broker):
                 return
+            await asyncio.sleep(PROBE_EVERY_SECONDS if self.is_open(broker) else PING_EVERY_SECONDS)

@@ -14,6 +14,7 @@ from app.errors import BabelgateError, BrokerError, InvalidParameter
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo, Source
+from app.gateway.outages import Outages
 from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import QUEUE_NAME, Route, Router, affordable, offering
 from app.runtime import turns
@@ -33,9 +34,11 @@ class Overview:
         urls: Mapping[str, str],
         keys: KeyStores,
         used: Callable[[], Iterable[str]],
+        outages: Outages,
     ) -> None:
         """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``used``: returns
         the queues that this process has used."""
+        self._outages = outages
         self._used = used
         self._router = router
         self._keys = keys
@@ -71,7 +74,13 @@ class Overview:
         caller.require_anywhere(Right.MANAGE)
         names = self.managed(caller)
         queries = (
-            broker_info(binding, self._urls.get(name, ""), name in self._required, self.routes_to(name))
+            broker_info(
+                binding,
+                self._urls.get(name, ""),
+                name in self._required,
+                self.routes_to(name),
+                self._outages.is_open(name),
+            )
             for name, binding in self._bindings.items()
             if name in names
         )
@@ -166,8 +175,10 @@ async def known_queues(
     return sources
 
 
-async def broker_info(binding: Binding, url: str, required: bool, routes: Sequence[Route] = ()) -> BrokerInfo:
-    """The broker with its state and warnings, queried for at most 2 s."""
+async def broker_info(
+    binding: Binding, url: str, required: bool, routes: Sequence[Route] = (), is_open: bool = False
+) -> BrokerInfo:
+    """The broker with its state and warnings, queried for at most 2 s. ``is_open``: its circuit is."""
     detail, warnings = None, []
     try:
         await binding.ping()
@@ -181,6 +192,7 @@ async def broker_info(binding: Binding, url: str, required: bool, routes: Sequen
         url=url,
         required=required,
         up=detail is None,
+        circuit="open" if is_open else "closed",
         detail=detail,
         warnings=warnings,
         capabilities=binding.capabilities(binding.native_queue("any", {})),

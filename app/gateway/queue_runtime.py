@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,12 +16,13 @@ from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.broker_properties import contradictions, read_properties
-from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
+from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, Problem
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.model import KeysInfo
+from app.gateway.outages import Outages
 from app.gateway.receive import Inspector, ReadyDelivery, Receiver
 from app.gateway.routing import Route
 from app.gateway.shared_leases import SharedLeaseManager
@@ -58,11 +59,9 @@ class QueueRuntime:
         clock: Clock,
         observe: Observe,
         keys: KeyStores,
-        ended: Callable[[str, object], None],
+        outages: Outages,
     ) -> None:
-        """``broker_usage``: the leases that this process keeps of the route's broker. ``ended`` is called after each
-        call to a broker, with the broker's name and the error that the call raised, or else its first result.
-        """
+        """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
         self.lease_manager = lease_manager_of(route, broker_usage, limits, clock, observe)
         self._observe = observe
@@ -82,17 +81,17 @@ class QueueRuntime:
             return self.lease_manager.keep(await self.timed("receive", reserving), lease_seconds)
 
         self._keys = keys
-        self._ended = ended
+        self._outages = outages
         self._publishing: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
         self._once = IdempotentPublisher(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
         self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
-            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget
+            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget, self.refusal
         )
         self.keyed_publisher: Batcher[PendingPublish, Published] = Batcher(
-            self.publish_keyed, max_batch, PUBLISH_SECONDS, _size_of, budget
+            self.publish_keyed, max_batch, PUBLISH_SECONDS, _size_of, budget, self.refusal
         )
-        self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget)
+        self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget, refusal=self.refusal)
         inspector = Inspector(route, self.lease_manager, limits, clock, observe)
         self.receiver = Receiver(reserve, inspector.inspect, self._give_back)
 
@@ -101,6 +100,10 @@ class QueueRuntime:
         """Whether an operation is in flight or waiting, or a lease is held."""
         publishing = self.publisher.busy or self.keyed_publisher.busy or bool(self._publishing)
         return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
+
+    def refusal(self) -> BrokerUnavailable | None:
+        """The error of calls that are not sent because the broker's circuit is open; None when they are sent."""
+        return self._outages.refusal(self.route.broker)
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -146,7 +149,14 @@ class QueueRuntime:
         *,
         coalesced: bool = False,
     ) -> Sequence[KeyedResult]:
-        """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results)."""
+        """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results).
+
+        Raises BrokerUnavailable while the broker's circuit is open; but an extend may need no broker.
+        """
+        if operation != "extend" and (refusal := self.refusal()) is not None:
+            if asyncio.iscoroutine(call):
+                call.close()
+            raise refusal
         began = time.monotonic()
         results: Sequence[KeyedResult] = ()
         error: str | None = None
@@ -163,7 +173,8 @@ class QueueRuntime:
             took = time.monotonic() - began
             count = len(results) if count is None else count
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
-            self._ended(self.route.broker, outcome)
+            # The error that the call raised, or else its first result.
+            self._outages.call_ended(self.route.broker, outcome)
 
     def outgoing(
         self,

@@ -100,7 +100,7 @@ _QUEUE: Json = {
         "max_keys": 1_000_000,
     },
 }
-_BROKER: Json = {"broker": "local", "required": True, "up": True, "warnings": []}
+_BROKER: Json = {"broker": "local", "required": True, "up": True, "circuit": "closed", "warnings": []}
 _METRICS = (
     "# HELP babelgate_queue_depth Ready messages.\n# TYPE babelgate_queue_depth gauge\nbabelgate_queue_depth 12\n"
 )

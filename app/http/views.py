@@ -174,6 +174,8 @@ class BrokerView(View):
     """Whether `/readyz` fails while this broker is down."""
     up: bool
     """Whether the broker answered now."""
+    circuit: Literal["closed", "open"]
+    """`open`: this process refuses calls to the broker with 503, because it answered no ping."""
     detail: str | None = Field(description="The error, when the broker is down.")
     warnings: list[str]
     """What is doubtful in the set-up of the broker."""
@@ -196,6 +198,8 @@ class BrokerStateView(View):
     """Whether `/readyz` fails while this broker is down."""
     up: bool
     """Whether the broker answered now."""
+    circuit: Literal["closed", "open"]
+    """`open`: this process refuses calls to the broker with 503, because it answered no ping."""
     warnings: list[str]
     """What is doubtful in the set-up of the broker."""
 

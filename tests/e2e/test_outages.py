@@ -14,6 +14,7 @@ from tests.brokers import registry
 from tests.harness.broker import Broker, Variant
 from tests.harness.gateway import GatewayProcess, gateway
 from tests.harness.local import eventually
+from tests.harness.world import until
 
 PATIENCE = 240.0
 DRAFT = {"job": "urn:babel:test:made", "data": {}}
@@ -119,3 +120,50 @@ async def test_a_broker_with_a_server(
     tmp_path: Path, servers: registry.Servers, variant: Variant, queue: str, hung: bool
 ) -> None:
     check(await outage(tmp_path, servers.broker(variant, tmp_path), queue, hung=hung))
+
+
+async def test_a_hung_broker_shows_its_circuit_and_stops_no_other(tmp_path: Path, servers: registry.Servers) -> None:
+    """Publishes are refused before they are sent, with the time after which to try again."""
+    redis = servers.broker(registry.HARNESSES["redis"][0], tmp_path)
+    config = {
+        "brokers": {
+            "cache": {"url": redis.url, "timeout_seconds": 2},
+            "local": {"url": f"sqlite:///{tmp_path / 'local.db'}"},
+        },
+        "queues": {"far": {"broker": "cache"}},
+        "default": {"broker": "local"},
+    }
+    with gateway(tmp_path, config) as process:
+        async with httpx.AsyncClient(base_url=process.url, timeout=120) as client:
+
+            async def circuits(path: str = "/brokers") -> dict[str, str]:
+                return {state["broker"]: state["circuit"] for state in (await client.get(path)).json()["brokers"]}
+
+            async def metric() -> list[str]:
+                lines = (await client.get("/metrics")).text.split("\n")
+                return [line for line in lines if line.startswith("babelgate_open_circuits")]
+
+            async def publish(queue: str) -> httpx.Response:
+                return await client.post(f"/queues/{queue}/messages", json=DRAFT)
+
+            async def refused_unsent() -> bool:
+                return "the circuit is open" in (await publish("far")).json().get("detail", "")
+
+            assert (await publish("far")).status_code == 201
+            assert await circuits() == {"cache": "closed", "local": "closed"}
+            async with redis.hung():
+                await until(refused_unsent)
+                refused = await publish("far")
+                assert (refused.json()["code"], refused.headers["retry-after"]) == ("broker_unavailable", "1")
+                assert "the circuit is open" in refused.json()["detail"]
+                assert (await publish("near")).status_code == 201
+                for path in ("/brokers", "/readyz?verbose"):
+                    assert await circuits(path) == {"cache": "open", "local": "closed"}
+                assert 'babelgate_open_circuits{broker="cache"} 1.0' in await metric()
+
+            async def closed() -> bool:
+                return (await publish("far")).status_code == 201
+
+            await until(closed)
+            assert await circuits() == {"cache": "closed", "local": "closed"}
+            assert 'babelgate_open_circuits{broker="cache"} 0.0' in await metric()

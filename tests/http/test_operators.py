@@ -199,7 +199,7 @@ async def test_probes_before_and_after_the_start_and_while_stopping(serve, conne
 @pytest.mark.parametrize("query", ["verbose", "verbose=true", "verbose=1"])
 async def test_readiness_in_detail(client, query):
     [broker] = (await client.get(f"/readyz?{query}")).json()["brokers"]
-    assert broker == {"broker": "local", "required": False, "up": True, "warnings": []}
+    assert broker == {"broker": "local", "required": False, "up": True, "circuit": "closed", "warnings": []}
 
 
 async def test_readiness_refuses_what_it_does_not_know(client):

@@ -129,6 +129,28 @@ class TestHung:
         assert [read for read in reads if isinstance(read, Exception) and not isinstance(read, BabelgateError)] == []
         await answered(process, {"n": "recovered"})
 
+    async def test_calls_are_refused_unsent_while_no_ping_is_answered(self, world: World) -> None:
+        """A broker that answers pings meanwhile, as an embedded one may, gets the calls."""
+        process = await warm(world)
+        await answered(process, {"n": "acked"})
+        (message,) = await process.take(1, lease=30)
+        binding = process.gateway.router.route(world.queue).binding
+
+        async def is_refused() -> bool:
+            await ended([process.publish({"n": "hung"})])
+            return process.gateway.outages.is_open(binding.name)
+
+        async with world.broker.hung():
+            (pinged,) = await ended([binding.ping()])
+            if isinstance(pinged, BrokerUnavailable):
+                await until(is_refused)
+                calls = [process.publish({"n": "refused"}), process.receive(), process.receive(wait=20)]
+                *results, acks = await ended([*calls, process.ack(message)])
+                refusals = [*results, *acks]
+                assert all("the circuit is open" in str(refusal) for refusal in refusals), refusals
+        await until(lambda: _is_closed(process, binding.name))
+        await answered(process, {"n": "recovered"})
+
     async def test_warnings_and_a_ping_end_within_their_bound(self, world: World) -> None:
         """Both have a bound of their own, which ``timeout_seconds`` does not prolong."""
         binding = world.broker.connect({"timeout_seconds": 20})
@@ -142,3 +164,7 @@ class TestHung:
                     assert isinstance(result, BrokerUnavailable) or not isinstance(result, BaseException), result
         finally:
             await binding.close()
+
+
+async def _is_closed(process: Process, broker: str) -> bool:
+    return not process.gateway.outages.is_open(broker)

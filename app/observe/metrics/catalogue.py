@@ -106,6 +106,12 @@ FOREIGN = _gauge(
 OLDEST_AGE = _gauge("babelgate.oldest_message_age", "Age of the oldest ready message.", "s", *_QUEUE, source="broker")
 LEASES_IN_FLIGHT = _gauge("babelgate.leases_in_flight", "Messages delivered and not settled yet.", "{message}", *_QUEUE)
 BROKER_UP = _gauge("babelgate.broker_up", "Whether the broker answers: 1 or 0.", "", "broker", source="broker")
+OPEN_CIRCUITS = _gauge(
+    "babelgate.open_circuits",
+    "Processes that refuse calls to the broker, because it answers no ping.",
+    "{process}",
+    "broker",
+)
 PUBLISH_INFLIGHT = _gauge("babelgate.publish_inflight", "Publish requests in progress.", "{request}", "broker")
 RECEIVE_WAITERS = _gauge("babelgate.receive_waiters", "Receive requests that wait for a message.", "{request}", *_QUEUE)
 WORKERS = _gauge("babelgate.workers", "Processes of this gateway, up or silent (not answering).", "{process}", "state")

@@ -113,3 +113,41 @@ async def test_one_that_was_found_down_has_failed_no_call(bench: Bench) -> None:
 async def test_it_looks_by_itself(bench: Bench) -> None:
     bench.outages.call_ended("memory", DOWN)
     await eventually(lambda: bool(bench.binding.calls["ping"]))
+
+
+async def test_the_circuit_opens_when_a_ping_fails_too(bench: Bench) -> None:
+    bench.outages.call_ended("memory", DOWN)
+    assert bench.outages.refusal("memory") is None, "one call that failed is no outage of all queues"
+    await bench.pings(answered=False)
+    refusal = bench.outages.refusal("memory")
+    assert refusal is not None and bench.outages.is_open("memory")
+    assert "connection refused; the circuit is open" in str(refusal) and refusal.retryable
+    assert bench.outages.refusal("another") is None
+    await bench.pings(answered=True)
+    assert bench.outages.refusal("memory") is None, "the first answer closes it"
+
+
+async def test_errors_of_one_queue_do_not_open_the_circuit(bench: Bench) -> None:
+    for _ in range(20):
+        bench.outages.call_ended("memory", DOWN)
+        await bench.pings(answered=True)
+        assert not bench.outages.is_open("memory")
+
+
+async def test_a_ping_without_an_answer_opens_the_circuit_and_its_late_answer_closes_it(bench: Bench) -> None:
+    answer = bench.binding.gates["ping"] = asyncio.Event()
+    bench.outages.call_ended("memory", UNKNOWN)
+    await eventually(lambda: bench.outages.is_open("memory"))
+    assert bench.binding.calls["ping"] == [1]
+    answer.set()
+    await eventually(lambda: not bench.outages.is_open("memory"))
+    assert bench.binding.calls["ping"] == [1], "the same ping"
+
+
+async def test_nothing_is_open_after_the_end(bench: Bench) -> None:
+    bench.binding.gates["ping"] = asyncio.Event()
+    bench.outages.call_ended("memory", DOWN)
+    await eventually(lambda: bench.outages.is_open("memory"))
+    await bench.outages.close()
+    bench.outages.call_ended("another", DOWN)
+    assert not bench.outages.is_open("another")
