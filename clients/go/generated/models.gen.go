@@ -11,6 +11,42 @@ import (
 	"github.com/oapi-codegen/runtime"
 )
 
+// Defines values for BrokerCircuit.
+const (
+	BrokerCircuitClosed BrokerCircuit = "closed"
+	BrokerCircuitOpen   BrokerCircuit = "open"
+)
+
+// Valid indicates whether the value is a known member of the BrokerCircuit enum.
+func (e BrokerCircuit) Valid() bool {
+	switch e {
+	case BrokerCircuitClosed:
+		return true
+	case BrokerCircuitOpen:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for BrokerStateCircuit.
+const (
+	BrokerStateCircuitClosed BrokerStateCircuit = "closed"
+	BrokerStateCircuitOpen   BrokerStateCircuit = "open"
+)
+
+// Valid indicates whether the value is a known member of the BrokerStateCircuit enum.
+func (e BrokerStateCircuit) Valid() bool {
+	switch e {
+	case BrokerStateCircuitClosed:
+		return true
+	case BrokerStateCircuitOpen:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for CapabilitiesAckScope.
 const (
 	Anywhere    CapabilitiesAckScope = "anywhere"
@@ -369,6 +405,9 @@ type Broker struct {
 	// Capabilities What the broker of a queue can do.
 	Capabilities Capabilities `json:"capabilities"`
 
+	// Circuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+	Circuit BrokerCircuit `json:"circuit"`
+
 	// Detail The error, when the broker is down.
 	Detail *string `json:"detail"`
 
@@ -388,6 +427,9 @@ type Broker struct {
 	Warnings             []string               `json:"warnings"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// BrokerCircuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+type BrokerCircuit string
 
 // BrokerList Brokers that the caller may manage.
 type BrokerList struct {
@@ -439,6 +481,9 @@ type BrokerState struct {
 	// Broker The configured name of the broker.
 	Broker string `json:"broker"`
 
+	// Circuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+	Circuit BrokerStateCircuit `json:"circuit"`
+
 	// Required Whether `/readyz` fails while this broker is down.
 	Required bool `json:"required"`
 
@@ -449,6 +494,9 @@ type BrokerState struct {
 	Warnings             []string               `json:"warnings"`
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
+
+// BrokerStateCircuit `open`: this process refuses calls to the broker with 503, because it answered no ping.
+type BrokerStateCircuit string
 
 // Capabilities What the broker of a queue can do.
 type Capabilities struct {
@@ -1989,6 +2037,14 @@ func (a *Broker) UnmarshalJSON(b []byte) error {
 		delete(object, "capabilities")
 	}
 
+	if raw, found := object["circuit"]; found {
+		err = json.Unmarshal(raw, &a.Circuit)
+		if err != nil {
+			return fmt.Errorf("error reading 'circuit': %w", err)
+		}
+		delete(object, "circuit")
+	}
+
 	if raw, found := object["detail"]; found {
 		err = json.Unmarshal(raw, &a.Detail)
 		if err != nil {
@@ -2064,6 +2120,11 @@ func (a Broker) MarshalJSON() ([]byte, error) {
 	object["capabilities"], err = json.Marshal(a.Capabilities)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'capabilities': %w", err)
+	}
+
+	object["circuit"], err = json.Marshal(a.Circuit)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'circuit': %w", err)
 	}
 
 	object["detail"], err = json.Marshal(a.Detail)
@@ -2208,6 +2269,14 @@ func (a *BrokerState) UnmarshalJSON(b []byte) error {
 		delete(object, "broker")
 	}
 
+	if raw, found := object["circuit"]; found {
+		err = json.Unmarshal(raw, &a.Circuit)
+		if err != nil {
+			return fmt.Errorf("error reading 'circuit': %w", err)
+		}
+		delete(object, "circuit")
+	}
+
 	if raw, found := object["required"]; found {
 		err = json.Unmarshal(raw, &a.Required)
 		if err != nil {
@@ -2254,6 +2323,11 @@ func (a BrokerState) MarshalJSON() ([]byte, error) {
 	object["broker"], err = json.Marshal(a.Broker)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'broker': %w", err)
+	}
+
+	object["circuit"], err = json.Marshal(a.Circuit)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'circuit': %w", err)
 	}
 
 	object["required"], err = json.Marshal(a.Required)
