@@ -101,7 +101,7 @@ class Batcher(Generic[Item, Result]):
         """
         if (refusal := self._refusal()) is not None:
             raise refusal
-        if self.crowded:
+        if len(self._pending) > self._max_items and self.crowded:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()

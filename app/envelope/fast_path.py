@@ -142,7 +142,8 @@ def read_ordinary(
             return None
         meta.ext = _compacted(ext, escapes)
     canonical = _encode(frame)
-    check_size(len(canonical), limits)
+    if len(canonical) > limits.max_message_bytes:
+        check_size(len(canonical), limits)
     return Envelope(body if body == canonical else canonical, id_, traced, job, attempts, created_at, lang)
 
 

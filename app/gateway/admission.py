@@ -39,15 +39,22 @@ class Pool:
         self.limit = limit
         self.share = limit if brokers < 2 else max(limit // 2, 1)
         self.taken = 0
-        self._by_broker: defaultdict[str, int] = defaultdict(int)
+        self.by_broker: defaultdict[str, int] = defaultdict(int)
 
     def of(self, broker: str) -> int:
         """The amount taken for ``broker``."""
-        return self._by_broker.get(broker, 0)
+        return self.by_broker.get(broker, 0)
+
+    def take(self, broker: str, amount: int) -> None:
+        """Take ``amount``. Raises Overloaded, and takes nothing, when it would exceed a bound."""
+        if (taken := self.by_broker[broker]) and (taken + amount > self.share or self.taken + amount > self.limit):
+            self.check(broker, amount)
+        self.taken += amount
+        self.by_broker[broker] = taken + amount
 
     def check(self, broker: str, amount: int) -> None:
         """Raise Overloaded when ``amount`` more would exceed a bound."""
-        taken = self._by_broker[broker]
+        taken = self.by_broker[broker]
         if taken and (taken + amount > self.share or self.taken + amount > self.limit):
             bound = self.share if taken + amount > self.share else self.limit
             raise Overloaded(
@@ -57,7 +64,7 @@ class Pool:
     def add(self, broker: str, amount: int) -> None:
         """Take ``amount``; a negative one is given back."""
         self.taken += amount
-        self._by_broker[broker] += amount
+        self.by_broker[broker] += amount
 
 
 SMALL_BYTES = 65_536
@@ -65,34 +72,39 @@ SMALL_BYTES = 65_536
 
 
 class Permit:
-    """The amounts taken by one request; a context manager that gives them back."""
+    """The amounts taken by one request; a context manager that gives them back. ``size``: the bytes taken."""
 
-    __slots__ = ("_broker", "_bytes", "_count", "_free", "_size")
+    __slots__ = ("_broker", "_bytes", "_count", "_free", "size")
 
-    def __init__(self, broker: str, count: Pool | None, data: Pool, free: int = 0) -> None:
-        """``free``: this many bytes are granted without a check."""
+    def __init__(self, broker: str, count: Pool | None, data: Pool, size: int = 0, free: int = 0) -> None:
+        """Take ``size`` bytes, and one of ``count``. ``free``: this many bytes are granted without a check.
+
+        Raises Overloaded.
+        """
         self._broker = broker
         self._count = count
         self._bytes = data
         self._free = free
-        self._size = 0
-
-    @property
-    def size(self) -> int:
-        """The bytes taken."""
-        return self._size
+        self.size = 0
+        if size > free:
+            data.take(broker, size)
+            self.size = size
+        elif size:
+            self.hold(size)
+        if count is not None:
+            count.add(broker, 1)
 
     def grow(self, size: int) -> None:
         """Raise the total to ``size`` bytes; a smaller ``size`` is ignored. Raises Overloaded."""
-        if size > self._size:
+        if size > self.size:
             if size > self._free:
-                self._bytes.check(self._broker, size - self._size)
+                self._bytes.check(self._broker, size - self.size)
             self.hold(size)
 
     def hold(self, size: int) -> None:
         """Set the total to ``size`` bytes without a check."""
-        self._bytes.add(self._broker, size - self._size)
-        self._size = size
+        self._bytes.add(self._broker, size - self.size)
+        self.size = size
 
     def __enter__(self) -> Self:
         return self
@@ -100,9 +112,12 @@ class Permit:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._count is not None:
-            self._count.add(self._broker, -1)
-        self._bytes.add(self._broker, -self._size)
+        broker, count, data = self._broker, self._count, self._bytes
+        if count is not None:
+            count.taken -= 1
+            count.by_broker[broker] -= 1
+        data.taken -= self.size
+        data.by_broker[broker] -= self.size
 
 
 class Admission:
@@ -120,16 +135,14 @@ class Admission:
     def publish(self, broker: str, size: int) -> Permit:
         """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""
         self._publishes.check(broker, 1)
-        return self._permit(broker, self._publishes, self._publish_bytes, size)
+        return Permit(broker, self._publishes, self._publish_bytes, size)
 
     def other(self, broker: str, size: int) -> Permit:
         """A permit for any other call of ``size`` bytes, with bounds of its own so that publishes cannot block settles.
 
         A small call is never refused. Raises Overloaded.
         """
-        permit = Permit(broker, None, self._other_bytes, SMALL_BYTES)
-        permit.grow(size)
-        return permit
+        return Permit(broker, None, self._other_bytes, size, SMALL_BYTES)
 
     def publishing(self, broker: str) -> int:
         """Number of publishes in flight for ``broker``."""
@@ -138,7 +151,7 @@ class Admission:
     def receive(self, broker: str) -> Permit:
         """A permit for a receive; the bytes of its answer are added later. Raises Overloaded."""
         self._receives.check(broker, 1)
-        return self._permit(broker, self._receives, self._unread_bytes, 0)
+        return Permit(broker, self._receives, self._unread_bytes)
 
     def check_handing_out(self, broker: str, count: int, size: int) -> None:
         """Raise Overloaded while consumers of ``broker`` have too many unread answers or unsettled leases.
@@ -148,10 +161,3 @@ class Admission:
         self._unread_bytes.check(broker, 1)
         if count * self._brokers >= self._bounds.max_held_leases or size * self._brokers >= self._bounds.max_held_bytes:
             raise Overloaded(reason=f"{count} leases of {size} bytes are held for the broker {broker!r} already")
-
-    @staticmethod
-    def _permit(broker: str, count: Pool, data: Pool, size: int) -> Permit:
-        permit = Permit(broker, count, data)
-        permit.grow(size)
-        count.add(broker, 1)
-        return permit

@@ -51,7 +51,7 @@ class Caller:
 
     def require(self, right: Right, queue: str) -> None:
         """Raise Forbidden without ``right`` on ``queue``."""
-        if right not in self.rights(queue):
+        if right not in (self._cache.get(queue) or self.rights(queue)):
             raise Forbidden(reason=f"This needs the right {right.value!r} on the queue {queue!r}.")
 
     def require_any(self, queue: str) -> None:

@@ -339,7 +339,10 @@ class Gateway:
         return await turns.mapped(self.router.route, names)
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
-        return self._runtime_of(self.access(caller, right, queue).route)
+        # Most callers have looked the access up before they read the body.
+        if type(queue) is not Access or queue.caller is not caller or queue.right is not right:
+            queue = self.access(caller, right, queue)
+        return self._runtime_of(queue.route)
 
     def _runtime_of(self, route: Route) -> QueueRuntime:
         runtime = self._runtimes.get(route.queue)

@@ -19,7 +19,7 @@ from app.envelope import Envelope, Limits, Publication
 from app.envelope.contract import uuid_warnings
 from app.errors import BabelgateError
 from app.gateway.idempotency import KeyedResult, claim, fingerprint
-from app.gateway.model import Projection, Receipt, Replay
+from app.gateway.model import Projection, Receipt
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed
 from app.gateway.routing import Route
 from app.gateway.spans import carrying, sending
@@ -53,24 +53,27 @@ class Publisher:
         ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the bytes that the client sent, if
         ``body`` was converted from them.
         """
-        publication = await self._read(runtime, body, trace)
+        if len(body) <= turns.SMALL_BYTES:
+            publication = self._publication(runtime, trace, body)
+        else:
+            publication = await self._read(runtime, body, trace)
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         claim = None
         if key is not None or publication.idempotency_key is not None:
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, broker_properties)
             claim = _claim(runtime, publication, key, sent_as)
-        with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
-            pending = PendingPublish(publication.envelope, span.carrying(outgoing), claim)
-            outcome: KeyedResult
-            if claim is None:
-                outcome = await runtime.publisher.submit(pending)
-            else:
-                outcome = await runtime.keyed_publisher.submit(pending)
-            if outcome is not None:
-                if isinstance(outcome, Replay):
-                    return outcome
+        outcome: KeyedResult
+        if trace is None:
+            outcome = await runtime.submit(PendingPublish(publication.envelope, outgoing, claim))
+            if isinstance(outcome, BabelgateError):
                 raise outcome
-        return _receipt(runtime.route, publication.envelope)
+        else:
+            with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
+                outcome = await runtime.submit(PendingPublish(publication.envelope, span.carrying(outgoing), claim))
+                # The span records the error.
+                if isinstance(outcome, BabelgateError):
+                    raise outcome
+        return _receipt(runtime.route, publication.envelope) if outcome is None else outcome
 
     async def publish_many(
         self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None

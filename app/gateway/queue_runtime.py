@@ -16,7 +16,7 @@ from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.broker_properties import contradictions, read_properties
-from app.errors import BabelgateError, BodyTooLarge, BrokerUnavailable, EnvelopeError, Problem
+from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
@@ -82,6 +82,8 @@ class QueueRuntime:
 
         self._keys = keys
         self._outages = outages
+        self.refusal = partial(outages.refusal, route.broker)
+        """The error of calls that are not sent because the broker's circuit is open; None when they are sent."""
         self._publishing: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
         self._once = IdempotentPublisher(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
@@ -100,10 +102,6 @@ class QueueRuntime:
         """Whether an operation is in flight or waiting, or a lease is held."""
         publishing = self.publisher.busy or self.keyed_publisher.busy or bool(self._publishing)
         return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
-
-    def refusal(self) -> BrokerUnavailable | None:
-        """The error of calls that are not sent because the broker's circuit is open; None when they are sent."""
-        return self._outages.refusal(self.route.broker)
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
@@ -124,6 +122,13 @@ class QueueRuntime:
         outcomes = await self._send([pending.outgoing for pending in pendings], coalesced=coalesced)
         self._report(pendings, outcomes)
         return outcomes
+
+    def submit(self, pending: PendingPublish) -> asyncio.Future[Published]:
+        """The future of the result of ``pending``, which is published with others. Raises Overloaded, and
+        BrokerUnavailable while the circuit is open."""
+        publisher: Any = self.publisher if pending.claim is None else self.keyed_publisher
+        submitted: asyncio.Future[Published] = publisher.submit(pending)
+        return submitted
 
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""

@@ -86,7 +86,7 @@ class Route:
     policy: Policy
     configured_name: str
 
-    @property
+    @cached_property
     def broker(self) -> str:
         """The broker's configured name."""
         return self.binding.name

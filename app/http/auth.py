@@ -5,10 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from app.errors import Forbidden, Unauthenticated
 from app.gateway.authorization import ANYONE, NOBODY, Caller
 
+_MAX_NAME = 300
+"""More than the longest name of a host with a port: https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4"""
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 
 Headers = Mapping[bytes, bytes]
@@ -70,8 +73,13 @@ class Auth:
             raise Forbidden(reason="Web pages of other sites, hosts and ports cannot use this service.")
 
     def _own(self, host: bytes) -> bool:
-        name = host.decode("latin-1").strip().lower()
-        if name in LOOPBACK or name in self.hosts:
-            return True
-        name, _, port = name.rpartition(":")
-        return port.isdigit() and (name in LOOPBACK or name in self.hosts)
+        return _is_own(host, self.hosts) if len(host) <= _MAX_NAME else False
+
+
+@lru_cache(maxsize=256)
+def _is_own(host: bytes, hosts: frozenset[str]) -> bool:
+    name = host.decode("latin-1").strip().lower()
+    if name in LOOPBACK or name in hosts:
+        return True
+    name, _, port = name.rpartition(":")
+    return port.isdigit() and (name in LOOPBACK or name in hosts)

@@ -63,7 +63,8 @@ async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
     exchange.unread = False
     if len(body) > limit:
         raise BodyTooLarge(actual=len(body), limit=limit)
-    permit.grow(len(body))
+    if len(body) > permit.size:
+        permit.grow(len(body))
     return body
 
 
@@ -145,11 +146,12 @@ def is_null(body: bytes) -> bool:
 
 def media_type(exchange: Exchange) -> bytes:
     """The media type of the body in lower case, without parameters; JSON when the client sent none."""
-    return exchange.headers.get(b"content-type", JSON).partition(b";")[0].strip().lower()
+    given = exchange.headers.get(b"content-type", JSON)
+    return given if given == JSON else given.partition(b";")[0].strip().lower()
 
 
-def require_json(exchange: Exchange, *others: str) -> None:
-    """Raise UnsupportedMediaType when the media type of the body is not JSON.
+def require_json(exchange: Exchange, *others: str) -> bytes:
+    """The media type of the body, which is JSON. Raises UnsupportedMediaType for another one.
 
     ``others``: the further types of the endpoint, for the error.
     """
@@ -158,3 +160,4 @@ def require_json(exchange: Exchange, *others: str) -> None:
         accepted = ", ".join(["application/json", *others])
         reason = f"The body must be {accepted} or another type that ends in +json, not {kind.decode('latin-1')}."
         raise UnsupportedMediaType(reason=reason)
+    return kind

@@ -121,7 +121,11 @@ class Exchange:
         self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
     ) -> None:
         """Send an answer."""
-        sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body)), *self.head(headers)]
+        sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
+        if headers is None and self.trace is None:
+            sent.append((b"x-request-id", self.request_id))
+        else:
+            sent += self.head(headers)
         self.sent = len(body)
         if self.unread and self.has_body and not self._has_arrived():
             await self._answer_a_writing_client(status, body, sent)

@@ -15,25 +15,19 @@ from app.http.upload import Line
 from app.ojs import MEDIA_TYPE, as_entry
 from app.runtime import turns
 
-_JOB = MEDIA_TYPE.encode()
-
-
-def is_job(exchange: Exchange) -> bool:
-    """Whether the media type of the body is that of a job."""
-    return media_type(exchange) == _JOB
+JOB = MEDIA_TYPE.encode()
+"""The media type of a job in a request."""
 
 
 class _Delayed(Struct):
     delay_seconds: float | None = None
 
 
-async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock, delay_seconds: float | None = None) -> bytes:
-    """Convert a job to an entry for ``queue``; return any other body unchanged.
+async def entry(queue: str, body: bytes, clock: Clock, delay_seconds: float | None = None) -> bytes:
+    """Convert a job to an entry for ``queue``.
 
     Raises EnvelopeError, also for a job with a schedule if the request has a ``delay_seconds``.
     """
-    if not is_job(exchange):
-        return body
     made = await turns.run(as_entry, body, queue, clock, size=len(body))
     if delay_seconds is not None and msgspec.json.decode(made, type=_Delayed).delay_seconds is not None:
         detail = "scheduled_at of the job and the query parameter delay_seconds both delay it: send one of them."
@@ -42,8 +36,8 @@ async def entry(exchange: Exchange, queue: str, body: bytes, clock: Clock, delay
 
 
 async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> Sequence[Line]:
-    """Convert each of ``bodies`` like :func:`entry`; an invalid job is replaced by its error."""
-    if not is_job(exchange):
+    """Convert each of ``bodies`` like :func:`entry`, if they are jobs; an invalid one is replaced by its error."""
+    if media_type(exchange) != JOB:
         return bodies
 
     def entry_or_error(body: bytes) -> Line:

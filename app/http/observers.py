@@ -35,7 +35,13 @@ class Durations:
         if not 0 < status < 500:
             error = exchange.error or (InternalError.code if status else CLIENT_GONE)
         self._request(
-            scope["method"], exchange.route, status, scope.get("scheme", "http"), error, seconds, exchange.sampled
+            scope["method"],
+            exchange.route,
+            status,
+            scope.get("scheme", "http"),
+            error,
+            seconds,
+            None if exchange.trace is None else exchange.sampled,
         )
 
 

@@ -14,9 +14,10 @@ from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
 from app.http.body import RequestLimits, media_type, read, require_json
+from app.http.broker_properties import NAME as BROKER_PROPERTIES
 from app.http.broker_properties import from_header, refuse_header
 from app.http.exchange import Exchange
-from app.http.jobs import entries, entry
+from app.http.jobs import JOB, entries, entry
 from app.http.problems import HttpError, RawHeaders
 from app.http.results import SPOOLED_BYTES, BatchResults
 from app.http.schemas import NoParameters, PublishParameters, from_query, given
@@ -31,7 +32,7 @@ _BARE = re.compile(r"[!#-~]+")
 _ESCAPED = re.compile(r'\\(["\\])')
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 
-_NOTHING = PublishParameters()
+_encode = msgspec.json.Encoder().encode
 
 
 class Publishing:
@@ -40,31 +41,35 @@ class Publishing:
     def __init__(self, gateway: Gateway, limits: RequestLimits) -> None:
         self._gateway = gateway
         self._limits = limits
+        self._max_entry_bytes = limits.max_entry_bytes
 
     async def one(self, exchange: Exchange) -> None:
         """Publish one message; 201 when it is durable."""
-        query = exchange.scope["query_string"]
-        parameters = from_query(query, PublishParameters) if query else _NOTHING
-        delay = given(parameters.delay_seconds)
-        key = _idempotency_key(exchange)
-        require_json(exchange, MEDIA_TYPE)
-        access = self._access(exchange)
-        properties = from_header(exchange)
-        with self._permit(exchange, access, self._limits.max_entry_bytes) as permit:
-            body = await read(exchange, self._limits.max_entry_bytes, permit)
+        query, headers, most = exchange.scope["query_string"], exchange.headers, self._max_entry_bytes
+        delay = ordering_key = None
+        if query:
+            parameters = from_query(query, PublishParameters)
+            delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
+        key = _idempotency_key(exchange) if _NAME in headers else None
+        is_job = require_json(exchange, MEDIA_TYPE) == JOB
+        access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
+        properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
+        with self._permit(exchange, access, most) as permit:
+            body = await read(exchange, most, permit)
+            queue = access.route.queue
             receipt = await self._gateway.publish(
                 exchange.caller,
                 access,
-                await entry(exchange, access.route.queue, body, self._gateway.clock, delay),
+                await entry(queue, body, self._gateway.clock, delay) if is_job else body,
                 delay_seconds=delay,
-                ordering_key=given(parameters.ordering_key),
+                ordering_key=ordering_key,
                 trace=exchange.trace,
                 idempotency_key=key,
                 sent=body,
                 broker_properties=properties,
             )
-        headers = _REPLAYED if type(receipt) is Replay else None
-        await exchange.answer(201, msgspec.json.encode(receipt), headers=headers)
+        replayed = _REPLAYED if type(receipt) is Replay else None
+        await exchange.answer(201, _encode(receipt), headers=replayed)
 
     async def batch(self, exchange: Exchange) -> None:
         """Publish the entries of a JSON array or of NDJSON, in order; 201 when all were accepted, else 207. The answer

@@ -14,6 +14,7 @@ from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Gateway
 from app.gateway.model import Projection, QueueInfo
 from app.http import views
+from app.http.body import media_type
 from app.http.broker_properties import from_header, refuse_header
 from app.http.dependencies import (
     EXCHANGE,
@@ -26,7 +27,7 @@ from app.http.dependencies import (
     text_or_base64,
 )
 from app.http.exchange import Exchange
-from app.http.jobs import entry, is_job
+from app.http.jobs import JOB, entry
 from app.http.operations import BROKER_PROPERTIES, PUBLISH_BODY, VALIDATE_QUERY
 from app.http.problems import MethodNotAllowed, UnsupportedMediaType
 from app.http.schemas import ValidateParameters, from_query, given
@@ -120,14 +121,17 @@ def routes(gateway: Gateway) -> APIRouter:
         if parameters.mode == "consume":
             return _projected(await _consumed(caller, queue, parameters, request.scope[EXCHANGE], await request.body()))
         access, delay = gateway.access(caller, Right.SEND, queue), given(parameters.delay_seconds)
-        properties = from_header(request.scope[EXCHANGE])
+        exchange: Exchange = request.scope[EXCHANGE]
+        body, properties = await request.body(), from_header(exchange)
+        if media_type(exchange) == JOB:
+            body = await entry(queue, body, gateway.clock, delay)
         made = await gateway.validate(
             caller,
             access,
-            await entry(request.scope[EXCHANGE], queue, await request.body(), gateway.clock, delay),
+            body,
             delay_seconds=delay,
             ordering_key=given(parameters.ordering_key),
-            trace=request.scope[EXCHANGE].trace,
+            trace=exchange.trace,
             broker_properties=properties,
         )
         return _projected(made)
@@ -139,7 +143,7 @@ def routes(gateway: Gateway) -> APIRouter:
             if given(getattr(parameters, name)) is not None:
                 raise InvalidParameter(name=name, reason="is not allowed with mode=consume")
         refuse_header(exchange, "is not allowed with mode=consume")
-        if is_job(exchange):
+        if media_type(exchange) == JOB:
             raise UnsupportedMediaType(reason="mode=consume takes the bytes stored on a queue, not a job.")
         return await gateway.inspect(caller, queue, body)
 

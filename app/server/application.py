@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -48,13 +48,12 @@ class App:
         self._port = port
         self._peers = peers
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         """Serve a request, or the lifespan."""
-        if scope["type"] == "lifespan":
-            scope.setdefault("state", {})[SHEDDER] = self._shedder
-            await self._live(receive, send)
-        else:
-            await self._api(scope, receive, send)
+        if scope["type"] != "lifespan":
+            return self._api(scope, receive, send)
+        scope.setdefault("state", {})[SHEDDER] = self._shedder
+        return self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()

@@ -21,7 +21,8 @@ class Cycle(RequestResponseCycle):
         """The whole body, if it has arrived; else None, and ``receive`` returns it in pieces."""
         if self.more_body or self.disconnected or self.response_complete or self.waiting_for_100_continue:
             return None
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         self.message_event.clear()
         body, self.body = bytes(self.body), bytearray()
         return body

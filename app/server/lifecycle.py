@@ -8,7 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Protocol
 
@@ -49,10 +49,11 @@ class GracefulStop:
         self._stopping: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        """No coroutine of its own, because that would be one more step of each request."""
         if scope["type"] == "lifespan" and threading.current_thread() is threading.main_thread():
             self._listen(asyncio.get_running_loop())
-        await self._app(scope, receive, send)
+        return self._app(scope, receive, send)
 
     def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
         def installed(signum: signal.Signals) -> None:

@@ -96,6 +96,7 @@ def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> 
         # uvicorn calls this once per connection. Workers need it to be picklable, which a local class is not.
         http=cast(type[asyncio.Protocol], partial(GatewayProtocol, patience=_patience(settings))),
         ws="none",
+        interface="asgi3",
         lifespan="on",
         workers=settings.workers,
         ssl_certfile=settings.tls_cert,

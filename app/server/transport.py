@@ -22,6 +22,8 @@ class BufferedTransport:
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
         self._size = 0
+        # Asked for with each request.
+        self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         """Write ``data`` together with the other writes of this turn."""
