@@ -37,6 +37,7 @@ VECTORS = [
 def test_the_vectors_of_the_contract(trace_id: str, trace: str, span: str) -> None:
     assert f"{trace_id_of(trace_id):032x}" == trace
     assert f"{parent_id_of(trace_id):016x}" == span
+    assert of_trace_id(trace_id) == context_of(trace, span, None)
 
 
 # Where the Python SDK alone reads bytes between blanks as hexadecimal, the contract and the others do not.
@@ -53,6 +54,7 @@ def test_the_formula_is_the_sdks(trace_id: str) -> None:
     expected = get_current_span(sdk._parent_context(trace_id)).get_span_context()
     assert (trace_id_of(trace_id), parent_id_of(trace_id)) == (expected.trace_id, expected.span_id)
     assert trace_id_of(trace_id) == sdk.trace_id_of(trace_id)
+    assert of_trace_id(trace_id) == context_of(f"{expected.trace_id:032x}", f"{expected.span_id:016x}", None)
 
 
 def test_half_a_character_has_a_trace_too() -> None:
