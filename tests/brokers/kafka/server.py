@@ -44,6 +44,14 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
     # A new member gets its partitions at once.
     "group.consumer.assignment.interval.ms": "0",
+    # The same for members of a share group, whose locks may be short or long.
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "10000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.max.record.lock.duration.ms": "3600000",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "background.threads": "2",
