@@ -16,7 +16,7 @@ from confluent_kafka import AcknowledgeType
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import RESERVE_SECONDS, within
 from app.brokers.kafka.admin import KafkaAdmin
-from app.brokers.kafka.errors import translate
+from app.brokers.kafka.errors import error_of, translate
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
@@ -275,7 +275,8 @@ class ShareConsumer:
             if not member.load:
                 member.free_at = now
         elif kind == "failed":
-            topic.fail(member, str(translate(what, self._broker, written=False)))
+            cause = error_of(what)
+            topic.fail(member, str(what) if cause is None else cause.str())
             _throttled.warning("a member of the share group has failed", broker=self._broker, error=topic.failure)
         else:
             topic.remove(member)

@@ -26,7 +26,7 @@ STANDARD = {"create": "missing", "retry_delays_seconds": TIERS}
 """Retry tiers that are short enough for tests, and one for a message that is looked at while it waits."""
 
 
-SHARE_LOCK_SECONDS = 600
+SHARE_LOCK_SECONDS = 700
 """How long the broker locks a record of a share group in the contract."""
 
 
@@ -172,6 +172,8 @@ class KafkaShareBroker(KafkaBroker):
     sample = f"kafka://kafka:9092?share_lock_seconds={SHARE_LOCK_SECONDS}"
     untold = frozenset({"depth"})
     outlives_restarts = False
+    shows_ready = False
+    blurs_purges = True
 
     def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:
         super().__init__(server, {"consume": "share"} | dict(queue_options or {}))
