@@ -62,8 +62,8 @@ class ShareRecord:
 
 
 class ShareMember:
-    """One member, as the event loop knows it. ``loads``: how many loads it had. ``size``: one of SIZES. ``open_at``: since
-    when it polls, as one that has joined; None while it does not."""
+    """One member, as the event loop knows it. ``loads``: how many loads it had. ``size``: one of SIZES. ``open_at``:
+    since when it polls, as one that has joined; None while it does not."""
 
     def __init__(
         self, number: int, client: Mapping[str, Any], topic: str, size: int, timeout_seconds: float, tell: Tell
