@@ -169,7 +169,6 @@ class KafkaBroker(ServerBroker):
 class KafkaShareBroker(KafkaBroker):
     """The same topics by a share group, whose locks are long enough for the leases of the contract."""
 
-    sample = f"kafka://kafka:9092?share_lock_seconds={SHARE_LOCK_SECONDS}"
     untold = frozenset({"depth"})
     outlives_restarts = False
     shows_ready = False
@@ -195,5 +194,5 @@ def _write(record: Message) -> NativeWrite:
 
 VARIANTS = (
     Variant("kafka", KafkaBroker, column="Apache Kafka"),
-    Variant("kafka-share", KafkaShareBroker, column="Apache Kafka, share group (preview)"),
+    Variant("kafka-share", KafkaShareBroker, {"consume": "share"}, "Apache Kafka, share group (preview)"),
 )
