@@ -38,20 +38,20 @@ Tell = Callable[[str, Any], None]
 ``ended`` with None."""
 
 
-class _Group(msgspec.Struct):
+class _Membership(msgspec.Struct):
     join_state: str = ""
     assignment_size: int = 0
 
 
-class _Broker(msgspec.Struct):
+class _KnownBroker(msgspec.Struct):
     nodeid: int = -1
 
 
 class _Statistics(msgspec.Struct):
     """What is read of https://github.com/confluentinc/librdkafka/blob/master/STATISTICS.md"""
 
-    cgrp: _Group = msgspec.field(default_factory=_Group)
-    brokers: dict[str, _Broker] = msgspec.field(default_factory=dict)
+    cgrp: _Membership = msgspec.field(default_factory=_Membership)
+    brokers: dict[str, _KnownBroker] = msgspec.field(default_factory=dict)
 
 
 _statistics = msgspec.json.Decoder(_Statistics)
