@@ -269,9 +269,14 @@ class ShareConsumer:
             if member.open_at is not None:
                 member.open_at = now
         elif kind == "settled":
+            failures = set()
             for key, error in what.items():
                 failure = None if error is None else translate(error, self._broker, written=True).without_frames()
+                failures.add(type(failure))
                 topic.settled(member, key, failure)
+            if LeaseLost in failures:
+                # What was locked together is released together: the session has ended, or the lock.
+                self._give_back(topic.lose([member]))
             if not member.load:
                 member.free_at = now
         elif kind == "failed":
@@ -285,6 +290,7 @@ class ShareConsumer:
     def _arrive(self, topic: ShareTopic, member: ShareMember, messages: Sequence[Any], since: float) -> None:
         assert self._limits is not None
         member.take_load(messages, since)
+        self._give_back(topic.lose(topic.holders(member)))
         limit = self._limits.deliveries
         worn = [each for each in member.load.values() if 1 < each.count >= limit - 1]
         if worn:

@@ -182,6 +182,17 @@ class ShareTopic:
         if record.settled is not None and not record.settled.done():
             record.settled.set_result(error)
 
+    def lose(self, members: Collection[ShareMember]) -> list[ShareRecord]:
+        """End the leases of these members, whose records the broker has released; return what they have to forget."""
+        lost = [each for member in members for each in member.load.values() if each.settled is None]
+        for each in lost:
+            self.leased.pop(each.handle, None)
+        return lost
+
+    def holders(self, member: ShareMember) -> list[ShareMember]:
+        """The other members that have records of the load of ``member``. The broker locks a record once."""
+        return [each for each in self.members if each is not member and not each.load.keys().isdisjoint(member.load)]
+
     def was_accepted(self, handle: str) -> bool:
         """Whether an ack of the delivery was confirmed."""
         return handle in self._accepted
