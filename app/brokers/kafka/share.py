@@ -279,6 +279,8 @@ class ShareConsumer:
                 self._give_back(topic.lose([member]))
             if not member.load:
                 member.free_at = now
+        elif kind == "lost":
+            self._give_back(topic.lose([member]))
         elif kind == "failed":
             cause = error_of(what)
             topic.fail(member, str(what) if cause is None else cause.str())

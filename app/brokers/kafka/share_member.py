@@ -34,7 +34,8 @@ Settle = tuple[Key, AcknowledgeType]
 
 Tell = Callable[[str, Any], None]
 """Called in the thread: ``joined`` with whether the member has partitions, ``records`` with messages and the time
-(of ``time.monotonic``) since when they may be locked, ``settled`` with {key: error or None}, ``failed`` with an error,
+(of ``time.monotonic``) since when they may be locked, ``settled`` with {key: error or None}, ``lost`` with None
+where the broker may have released the load, ``failed`` with an error,
 ``ended`` with None."""
 
 
@@ -45,6 +46,8 @@ class _Membership(msgspec.Struct):
 
 class _KnownBroker(msgspec.Struct):
     nodeid: int = -1
+    source: str = ""
+    disconnects: int = 0
 
 
 class _Statistics(msgspec.Struct):
@@ -74,6 +77,9 @@ class ShareThread:
         self._joined = False
         self._several = True
         """The cluster has several brokers: while one has answered a poll, another may lock records for the next."""
+        self._disconnects = 0
+        self._learned: set[str] = set()
+        """The brokers that were connected. The client forgets one, with its counts, when it reaches none any more."""
         self._fatal: KafkaError | None = None
         self._thread = threading.Thread(target=self._run, name="kafka-share", daemon=True)
         self._thread.start()
@@ -169,14 +175,26 @@ class ShareThread:
 
     def _measured(self, text: str) -> None:
         found = _statistics.decode(text)
-        self._several = sum(each.nodeid >= 0 for each in found.brokers.values()) != 1
+        learned = {name for name, each in found.brokers.items() if each.source == "learned"}
+        self._several = len(learned) != 1
+        disconnects = sum(each.disconnects for each in found.brokers.values())
+        if disconnects != self._disconnects or not learned >= self._learned:
+            self._lose()
+        self._disconnects, self._learned = disconnects, learned
         joined = found.cgrp.join_state == "steady" and found.cgrp.assignment_size > 0
         if joined != self._joined:
             self._joined = joined
             self._tell("joined", joined)
 
+    def _lose(self) -> None:
+        """A connection has ended, and a broker releases what it has locked for it."""
+        if self._load:
+            self._tell("lost", None)
+
     def _failed(self, error: KafkaError) -> None:
         """An error of the client, which connects again by itself unless the error is fatal."""
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+            self._lose()
         if error.fatal() or error.code() == KafkaError._FATAL:
             self._fatal = error
 
