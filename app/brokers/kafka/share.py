@@ -16,12 +16,12 @@ from confluent_kafka import AcknowledgeType
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import RESERVE_SECONDS, within
 from app.brokers.kafka.admin import KafkaAdmin
-from app.brokers.kafka.errors import error_of, translate
+from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
 from app.brokers.kafka.share_copies import renewed
-from app.brokers.kafka.share_group import ShareGroupSettings, ShareLimits
+from app.brokers.kafka.share_group import ShareGroupSettings, ShareLimits, failure_of
 from app.brokers.kafka.share_topic import HOLD_SECONDS, ShareMember, ShareRecord, ShareTopic
 from app.brokers.kafka.url import KafkaSettings
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
@@ -97,7 +97,7 @@ class ShareConsumer:
         try:
             while True:
                 if topic.failed_at >= since:
-                    raise BrokerUnavailable(self._broker, topic.failure)
+                    raise topic.failure.without_frames()
                 if taken := self._take(topic, limit):
                     return taken
                 self._look(topic, limit, since)
@@ -175,7 +175,7 @@ class ShareConsumer:
             if taken := self._take(topic, limit):
                 return taken
             if topic.failed_at >= since:
-                raise BrokerUnavailable(self._broker, topic.failure)
+                raise topic.failure.without_frames()
             self._look(topic, limit, since - RESERVE_SECONDS)
             if not topic.copying and topic.has_looked(since, _SETTLED_SECONDS):
                 return []
@@ -282,9 +282,8 @@ class ShareConsumer:
         elif kind == "lost":
             self._give_back(topic.lose([member]))
         elif kind == "failed":
-            cause = error_of(what)
-            topic.fail(member, str(what) if cause is None else cause.str())
-            _throttled.warning("a member of the share group has failed", broker=self._broker, error=topic.failure)
+            topic.fail(member, failure_of(what, self._broker))
+            _throttled.warning("a member of the share group has failed", broker=self._broker, error=str(topic.failure))
         else:
             topic.remove(member)
         topic.changed.set()

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from msgspec import Struct
 
-from app.brokers.kafka.errors import translate
-from app.errors import BabelgateError, BrokerRejected
+from app.brokers.kafka.errors import error_of, translate
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 
 SHARE_GROUP = "babelqueue-share"
 """The share group of all gateways. It shares no offsets with the consumers of the SDKs, which are no share group."""
@@ -24,9 +24,24 @@ PREVIEW = (
 _WANTED = {"share.auto.offset.reset": "earliest", "share.isolation.level": "read_committed"}
 """By default a share group begins at the end of the log, so that what was published before is never delivered."""
 
+_MISSING = (
+    "the cluster has no share groups: they need Kafka 4.2 with the feature share.version 1, which kafka-features.sh "
+    "upgrade --feature share.version=1 enables"
+)
+
 _LOCK = "share.record.lock.duration.ms"
 _LIMIT = "share.delivery.count.limit"
 _DEFAULT_LIMIT = 5
+
+
+def failure_of(error: BaseException, broker: str) -> BabelgateError:
+    """The error of a reserve whose member has failed with ``error``."""
+    known = error_of(error)
+    if known is not None and known.code() == KafkaError.UNSUPPORTED_VERSION:
+        return BrokerRejected(broker, _MISSING)
+    reason = f"the member of the share group has failed: {error if known is None else known.str()}"
+    refused = isinstance(translate(error, broker, written=False), BrokerRejected)
+    return BrokerRejected(broker, reason) if refused else BrokerUnavailable(broker, reason)
 
 
 class ShareLimits(Struct, frozen=True):
@@ -60,8 +75,7 @@ class ShareGroupSettings:
         except Exception as error:
             raise self._refusal(error, "cannot be read, which takes the right DescribeConfigs of the group") from None
         if _LOCK not in found:
-            reason = "the cluster has no share groups: they need Kafka 4.2 with the feature share.version 1"
-            raise BrokerRejected(self._broker, reason)
+            raise BrokerRejected(self._broker, _MISSING)
         lock = int(found[_LOCK]) / 1000
         if lock < self._lock_seconds:
             reason = (

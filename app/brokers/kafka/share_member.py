@@ -1,7 +1,8 @@
 """A member of the share group: one client, whose calls all come from one thread.
 
 While a member is open, it polls. After an empty poll its client goes on to fetch, and locks what comes next. So an open
-member polls until it has a load, and then not again before it is opened.
+member polls until it has a load, and then not again before it is opened. It begins open, because only a poll tells that
+the group cannot be joined.
 
 The client polls again only when every record of the last poll is acknowledged. So a member has one load at a time: the
 records of a poll, all locked by the broker at about the same time.
@@ -73,7 +74,8 @@ class ShareThread:
         self._commands: list[Settle] = []
         self._lock = threading.Lock()
         self._commanded = threading.Event()
-        self._closing = self._open = False
+        self._closing = False
+        self._open = True
         self._joined = False
         self._several = True
         """The cluster has several brokers: while one has answered a poll, another may lock records for the next."""
@@ -125,6 +127,8 @@ class ShareThread:
     def _serve(self, consumer: Any) -> None:
         empty, ended_at = True, time.monotonic()
         while not self._closing:
+            if self._fatal is not None:
+                raise KafkaException(self._fatal)
             if self._load or not self._open:
                 self._commanded.wait(_SERVE_SECONDS)
                 self._commanded.clear()
@@ -132,8 +136,6 @@ class ShareThread:
                 continue
             began_at = time.monotonic()
             found = list(consumer.poll(_POLL_SECONDS))
-            if self._fatal is not None:
-                raise KafkaException(self._fatal)
             self._load = {(each.partition(), each.offset()): each for each in found if each.error() is None}
             if self._load:
                 self._open = False

@@ -13,7 +13,7 @@ from confluent_kafka import AcknowledgeType
 from app.brokers.binding import Outcome
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.share_member import Key, ShareThread, Tell, member_settings
-from app.errors import OutcomeUnknown
+from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 
 MOST_MEMBERS = 32
 """Members of a topic in a process. One that has a lease receives nothing more, so each serves one load at a time."""
@@ -75,7 +75,7 @@ class ShareMember:
         self.joined = False
         self.closing = False
         self.size = size
-        self.open_at: float | None = None
+        self.open_at: float | None = loop.time()
         self.free_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._thread = ShareThread(member_settings(client, size, timeout_seconds), topic, timeout_seconds, tell)
@@ -117,7 +117,7 @@ class ShareTopic:
         self.copying = 0
         self.used_at = asyncio.get_running_loop().time()
         self.failed_at = -1.0
-        self.failure = ""
+        self.failure: BabelgateError = BrokerUnavailable(broker, "nothing has failed")
         self.changed = asyncio.Event()
         self._accepted: OrderedDict[str, None] = OrderedDict()
 
@@ -197,10 +197,10 @@ class ShareTopic:
         """Whether an ack of the delivery was confirmed."""
         return handle in self._accepted
 
-    def fail(self, member: ShareMember, failure: str) -> None:
+    def fail(self, member: ShareMember, failure: BabelgateError) -> None:
         """The member is useless: the broker takes its records back."""
         self.failed_at = asyncio.get_running_loop().time()
-        self.failure = f"the member of the share group has failed: {failure}"
+        self.failure = failure
         self.drop(member)
 
     def remove(self, member: ShareMember) -> None:

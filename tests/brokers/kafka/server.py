@@ -85,6 +85,8 @@ class KafkaServer(JavaServer):
     """
 
     title = "Kafka"
+    features: Sequence[str] = ()
+    """Arguments of the tool that formats the directory."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None
@@ -121,7 +123,9 @@ class KafkaServer(JavaServer):
         command = [java(), *SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
-            subprocess.run([*command, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
+            subprocess.run(
+                [*command, "kafka.tools.StorageTool", *format_, *self.features], check=True, capture_output=True
+            )
         return [*command, "kafka.Kafka", str(self._properties)]
 
     def answers(self) -> bool:

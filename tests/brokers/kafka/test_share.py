@@ -275,3 +275,17 @@ async def test_options_of_the_consumer_group_are_refused(one: KafkaBinding, serv
         with pytest.raises(ConfigError) as raised:
             static.native_queue("orders", SHARE)
         assert raised.value.key == "consume"
+
+
+@pytest.mark.slow
+async def test_a_cluster_without_share_groups_is_told_at_the_first_receive(tmp_path: Path, queue: str) -> None:
+    server = KafkaServer(tmp_path)
+    server.features = ("--feature", "share.version=0")
+    await asyncio.to_thread(server.start)
+    try:
+        async with binding(server.url()) as one:
+            native = one.native_queue(queue, SHARE)
+            with pytest.raises(BrokerRejected, match=r"share\.version"):
+                assert await take(one, native, 1) == []
+    finally:
+        server.kill()
