@@ -25,6 +25,7 @@ log = get_logger("babelgate.kafka")
 
 _POLL_SECONDS = 0.2
 _SERVE_SECONDS = 0.1
+_SOCKET_MS = 60_000
 _STATISTICS_MS = 100
 """How often the client tells whether it has joined the group: only its statistics do."""
 
@@ -201,7 +202,7 @@ class ShareThread:
             self._fatal = error
 
 
-def member_settings(client: Mapping[str, Any], size: int, timeout_seconds: float) -> dict[str, Any]:
+def member_settings(client: Mapping[str, Any], size: int) -> dict[str, Any]:
     """The configuration of a member, made of that of all clients. ``size``: how many records a load should have. It may
     have more, because the broker locks no part of a producer's batch, nor of what it has locked together before."""
     return {
@@ -213,7 +214,8 @@ def member_settings(client: Mapping[str, Any], size: int, timeout_seconds: float
         "max.poll.interval.ms": 86_400_000,
         "fetch.wait.max.ms": 100,
         "statistics.interval.ms": _STATISTICS_MS,
-        "socket.timeout.ms": max(int(timeout_seconds * 1000), 1000),
+        # A connection that is given up loses its leases. A commit has a time-out of its own.
+        "socket.timeout.ms": _SOCKET_MS,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 500,
         "topic.metadata.refresh.interval.ms": 5_000,

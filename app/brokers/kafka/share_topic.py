@@ -78,7 +78,7 @@ class ShareMember:
         self.open_at: float | None = loop.time()
         self.free_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
-        self._thread = ShareThread(member_settings(client, size, timeout_seconds), topic, timeout_seconds, tell)
+        self._thread = ShareThread(member_settings(client, size), topic, timeout_seconds, tell)
 
     def open(self) -> None:
         """Poll until there is a load."""
