@@ -25,7 +25,7 @@ log = get_logger("babelgate.kafka")
 
 _POLL_SECONDS = 0.2
 _SERVE_SECONDS = 0.1
-_SOCKET_MS = 60_000
+_SOCKET_MS = 20_000
 _STATISTICS_MS = 100
 """How often the client tells whether it has joined the group: only its statistics do."""
 
