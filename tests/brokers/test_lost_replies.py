@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from app.brokers.binding import Outcome
-from app.errors import BrokerUnavailable, IdempotencyInProgress, OutcomeUnknown
+from app.errors import BrokerUnavailable, IdempotencyInProgress, LeaseLost, OutcomeUnknown
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Message, Receipt, Replay
 from tests.brokers import registry
 from tests.harness.broker import Broker, Server, ServerBroker, Variant
 from tests.harness.proxy import Proxy
-from tests.harness.world import PATIENCE, Process, World, data, draft, until
+from tests.harness.world import PATIENCE, Process, World, data, draft, kinds, until
 
 
 @pytest.fixture(params=registry.params(each for each in registry.ALL if each.lost_replies and not each.broker.embedded))
@@ -176,7 +176,10 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     assert [type(outcome) for outcome in await settle(message)] == [OutcomeUnknown]
     between.drop_replies = False
     await recovered(process)
-    await settle(message)
+    if kinds(await settle(message)) == [LeaseLost] and not world.broker.outlives_restarts:
+        # A connection without replies has ended, and its leases with it. What was not settled before is there again.
+        for message in await process.ready(1, 2):
+            assert await settle(message) == [None]
     # Where a retry or a dead letter is a copy, the copy whose confirm was lost may exist beside the repeated one.
     retries = (1,) if process.capabilities.native_release else (1, 2)
     natively = process.gateway.router.route(world.queue).dead_letters_natively

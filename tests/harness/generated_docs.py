@@ -23,6 +23,7 @@ from app.http import problems
 from app.observe.journal import record as journal
 from app.observe.metrics.catalogue import CATALOGUE
 from tests.brokers.registry import ALL
+from tests.harness.broker import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md", "docs/metrics.md")
@@ -44,12 +45,12 @@ def capabilities() -> str:
     for variant in SAMPLES:
         binding = variant.binding()
         native = binding.native_queue("sample", variant.queue_options)
-        columns.append(list(_abilities(binding, binding.capabilities(native))))
+        columns.append(list(_abilities(variant, binding, binding.capabilities(native))))
     rows = [[row[0][0], *(value for _, value in row)] for row in zip(*columns, strict=True)]
     return table(["", *(variant.column or "" for variant in SAMPLES)], rows)
 
 
-def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
+def _abilities(variant: Variant, binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str, str]]:
     yield "order", {"fifo": "first in, first out", "key": "per ordering key", "none": "none"}[can.ordering]
     yield "longest delay", _duration(can.max_delay_seconds)
     yield "longest delay of a nack", _duration(can.max_retry_delay_seconds)
@@ -64,13 +65,13 @@ def _abilities(binding: Binding, can: BrokerCapabilities) -> Iterator[tuple[str,
     yield "broker properties", _mark(bool(can.broker_properties))
     yield "largest message of the broker", _size(can.max_body_bytes)
     yield "messages in one native batch", f"{can.max_batch:,}"
-    yield "peek", _mark(isinstance(binding, Peeks))
+    yield "peek", _mark(isinstance(binding, Peeks) and variant.broker.shows_ready)
     yield "purge", _mark(isinstance(binding, Purges))
     yield "dead-letter", _in_one_step(can.native_dead_letter and isinstance(binding, DeadLetters))
     yield "list and redrive dead letters", _mark(isinstance(binding, DeadStore))
     # Where deliveries have an owner, queues are listed by another API, which a broker may be configured without. Kafka
     # has one API.
-    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding) and can.ack_scope != "owner_offset"
+    managed = isinstance(binding, Lists) and isinstance(binding, Outstanding) and variant.broker.kind != "kafka"
     yield "lists its queues", "with its management API" if managed else _mark(isinstance(binding, Lists))
     yield "idempotency keys", "in one transaction" if isinstance(binding, KeepsKeys) else "kept by another broker"
 

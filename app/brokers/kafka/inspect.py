@@ -19,7 +19,7 @@ from app.clock import Clock
 GROUP = "babelqueue"
 """The group of consumers, ours and those of the SDKs of BabelQueue."""
 
-Leased = Callable[[str], Mapping[int, Collection[int]]]
+Leased = Callable[[KafkaQueue], Mapping[int, Collection[int]]]
 """The offsets of a topic that this process has leased, by partition."""
 
 
@@ -56,7 +56,13 @@ class KafkaInspector:
         self._clock = clock
 
     async def stats(self, queue: KafkaQueue) -> QueueStats:
-        """The leases of other processes count as ready here: only these processes know them."""
+        """The leases of other processes count as ready here: only these processes know them.
+
+        Of a share group neither the depth nor the age of the oldest message is known.
+        """
+        if queue.shared:
+            tiers, dead = await asyncio.gather(self._waiting(queue), self._dead_letters.count(queue))
+            return QueueStats(None, self._in_flight(queue), _count(tiers), dead)
         ranges, tiers, dead = await asyncio.gather(
             self._ranges(queue), self._waiting(queue), self._dead_letters.count(queue)
         )
@@ -64,8 +70,8 @@ class KafkaInspector:
         times = [at for at in oldest if at is not None]
         return QueueStats(
             depth=sum(map(len, ranges.values())),
-            in_flight=sum(map(len, self._leased(queue.name).values())),
-            delayed=sum(end - start for start, end in tiers.values()),
+            in_flight=self._in_flight(queue),
+            delayed=_count(tiers),
             dead=dead,
             oldest_age_seconds=max(self._clock() - min(times), 0) / 1000 if times else None,
         )
@@ -93,12 +99,15 @@ class KafkaInspector:
         ends |= {position: end for position, (start, end) in tiers.items() if end > start}
         if ends:
             await self._admin.delete_before(ends)
-        count = sum(map(len, ranges.values())) + sum(end - start for start, end in tiers.values())
+        count = sum(map(len, ranges.values())) + _count(tiers)
         return count, {number: left.end for (_, number), left in ranges.items()}
 
+    def _in_flight(self, queue: KafkaQueue) -> int:
+        return sum(map(len, self._leased(queue).values()))
+
     async def _ranges(self, queue: KafkaQueue) -> dict[Position, _Range]:
-        bounds, committed = await self._bounds(GROUP, [queue.name])
-        leased = self._leased(queue.name)
+        bounds, committed = await self._bounds(None if queue.shared else GROUP, [queue.name])
+        leased = self._leased(queue)
         return {
             position: _Range(
                 start, end, AckedOffsets(*committed.get(position, (start, ""))), leased.get(position[1], ())
@@ -112,14 +121,14 @@ class KafkaInspector:
         return {position: (start, max(start, end)) for position, (start, end) in bounds.items()}
 
     async def _bounds(
-        self, group: str, topics: Collection[str]
+        self, group: str | None, topics: Collection[str]
     ) -> tuple[dict[Position, tuple[int, int]], dict[Position, tuple[int, str]]]:
         """Per partition the first offset that the group has not committed, and the end; and the commits."""
         positions = await self._admin.positions(*topics)
         ends, starts, committed = await asyncio.gather(
             self._admin.offsets(positions, latest=True),
             self._admin.offsets(positions, latest=False),
-            self._admin.committed(group, positions),
+            self._admin.committed(group or GROUP, positions if group else ()),
         )
         bounds = {
             each: (max(starts[each], committed.get(each, (0, ""))[0]), ends[each])
@@ -134,3 +143,7 @@ class KafkaInspector:
             return None
         records, _ = await self._reader.read(position, first, 1)
         return read(records[0]).timestamp if records else None
+
+
+def _count(ranges: Mapping[Position, tuple[int, int]]) -> int:
+    return sum(end - start for start, end in ranges.values())

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from app.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice
+from app.brokers.options import BOOLEAN, TEXT, OptionMap, OptionReader, choice, whole
 from app.brokers.url import Tls, read_tls, read_url
 from app.errors import ConfigError
 
@@ -29,6 +29,7 @@ class KafkaSettings:
     ``group_protocol``: how the members of the consumer group agree: ``consumer`` (KIP-848) needs brokers from 4.0.
     ``instance_id``: the name of a static member, which keeps its partitions over a restart; None: a new member. Only
     with ``group_protocol`` "consumer".
+    ``share_lock_seconds``: the least time that the broker locks a record of a share group for.
     ``reinject``: this gateway moves records back from the retry tiers; otherwise another program does.
     """
 
@@ -37,6 +38,7 @@ class KafkaSettings:
     group_protocol: Protocol
     instance_id: str | None
     reinject: bool
+    share_lock_seconds: float
     tls: Tls | None
 
 
@@ -63,6 +65,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> KafkaSettings:
         group_protocol=protocol,
         instance_id=given.read("instance_id", TEXT, "") or None,
         reinject=given.read("reinject", BOOLEAN, True),
+        share_lock_seconds=given.read("share_lock_seconds", whole(15, 3_600), 30),
         tls=tls,
     )
     given.finish()

@@ -44,6 +44,14 @@ _SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
     # A new member gets its partitions at once.
     "group.consumer.assignment.interval.ms": "0",
+    # The same for members of a share group, whose locks may be short or long.
+    "group.share.min.session.timeout.ms": "1000",
+    "group.share.session.timeout.ms": "10000",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.heartbeat.interval.ms": "200",
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "group.share.max.record.lock.duration.ms": "3600000",
     "num.network.threads": "2",
     "num.io.threads": "2",
     "background.threads": "2",
@@ -77,6 +85,8 @@ class KafkaServer(JavaServer):
     """
 
     title = "Kafka"
+    features: Sequence[str] = ()
+    """Arguments of the tool that formats the directory."""
 
     def __init__(
         self, directory: Path, settings: Mapping[str, str] | None = None, listeners: Mapping[str, str] | None = None
@@ -113,7 +123,9 @@ class KafkaServer(JavaServer):
         command = [java(), *SMALL, "-Xms128m", "-Xmx320m", settings, "-cp", f"{_HOME}/*"]
         if not (self.directory / "data" / "meta.properties").exists():
             format_ = ["format", "-t", "MkU3OEVBNTcwNTJENDM2Qg", "-c", str(self._properties)]
-            subprocess.run([*command, "kafka.tools.StorageTool", *format_], check=True, capture_output=True)
+            subprocess.run(
+                [*command, "kafka.tools.StorageTool", *format_, *self.features], check=True, capture_output=True
+            )
         return [*command, "kafka.Kafka", str(self._properties)]
 
     def answers(self) -> bool:
