@@ -22,7 +22,7 @@ from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
 from app.brokers.kafka.share_copies import renewed
 from app.brokers.kafka.share_group import ShareGroupSettings, ShareLimits, failure_of
-from app.brokers.kafka.share_topic import HOLD_SECONDS, ShareMember, ShareRecord, ShareTopic
+from app.brokers.kafka.share_topic import HOLD_SECONDS, ShareMember, ShareRecord, ShareTopic, loop_time
 from app.brokers.kafka.url import KafkaSettings
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
@@ -32,9 +32,6 @@ _SPARE_SECONDS = 0.1
 _RECHECK_SECONDS = 0.02
 _WATCH_SECONDS = 0.2
 _CLOSE_SECONDS = 3.0
-
-_SETTLED_SECONDS = 0.25
-"""How long a member that has joined must have polled in vain: a record that is there comes within some milliseconds."""
 
 _throttled = LogThrottle(get_logger("babelgate.kafka"))
 
@@ -177,7 +174,7 @@ class ShareConsumer:
             if topic.failed_at >= since:
                 raise topic.failure.without_frames()
             self._look(topic, limit, since - RESERVE_SECONDS)
-            if not topic.copying and topic.has_looked(since, _SETTLED_SECONDS):
+            if not topic.copying and topic.has_looked(since):
                 return []
             if loop.time() >= until:
                 raise BrokerUnavailable(self._broker, topic.reason())
@@ -264,6 +261,8 @@ class ShareConsumer:
         now = asyncio.get_running_loop().time()
         if kind == "records":
             self._arrive(topic, member, *what)
+        elif kind == "looked":
+            member.looked_at = loop_time(what)
         elif kind == "joined":
             member.joined = what
             if member.open_at is not None:

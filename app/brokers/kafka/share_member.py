@@ -36,8 +36,8 @@ Settle = tuple[Key, AcknowledgeType]
 
 Tell = Callable[[str, Any], None]
 """Called in the thread: ``joined`` with whether the member has partitions, ``records`` with messages and the time
-(of ``time.monotonic``) since when they may be locked, ``settled`` with {key: error or None}, ``lost`` with None
-where the broker may have released the load, ``failed`` with an error,
+(of ``time.monotonic``) since when they may be locked, ``looked`` with the time when an empty poll began, ``settled``
+with {key: error or None}, ``lost`` with None where the broker may have released the load, ``failed`` with an error,
 ``ended`` with None."""
 
 
@@ -144,6 +144,8 @@ class ShareThread:
                 since = ended_at if empty or self._several else began_at
                 self._tell("records", (list(self._load.values()), since))
             empty, ended_at = not found, time.monotonic()
+            if empty:
+                self._tell("looked", began_at)
             for each in found:
                 if (error := each.error()) is not None:
                     raise KafkaException(error)

@@ -63,7 +63,8 @@ class ShareRecord:
 
 class ShareMember:
     """One member, as the event loop knows it. ``loads``: how many loads it had. ``size``: one of SIZES. ``open_at``:
-    since when it polls, as one that has joined; None while it does not."""
+    since when it polls, as one that has joined; None while it does not. ``looked_at``: when its last poll began that
+    has ended without a record."""
 
     def __init__(
         self, number: int, client: Mapping[str, Any], topic: str, size: int, timeout_seconds: float, tell: Tell
@@ -76,6 +77,7 @@ class ShareMember:
         self.closing = False
         self.size = size
         self.open_at: float | None = loop.time()
+        self.looked_at = -1.0
         self.free_at = loop.time()
         self.ended: asyncio.Future[None] = loop.create_future()
         self._thread = ShareThread(member_settings(client, size), topic, timeout_seconds, tell)
@@ -88,7 +90,7 @@ class ShareMember:
 
     def take_load(self, messages: Sequence[Any], since: float) -> None:
         """The records of a poll, which may be locked since ``since``, of ``time.monotonic``."""
-        began = asyncio.get_running_loop().time() - (time.monotonic() - since)
+        began = loop_time(since)
         self.loads += 1
         self.open_at = None
         for each in messages:
@@ -103,6 +105,11 @@ class ShareMember:
         """Give back what is not settled, and end."""
         self.closing = True
         self._thread.close()
+
+
+def loop_time(monotonic: float) -> float:
+    """The time of the event loop at a time of ``time.monotonic``."""
+    return asyncio.get_running_loop().time() - (time.monotonic() - monotonic)
 
 
 class ShareTopic:
@@ -148,12 +155,12 @@ class ShareTopic:
             joined[0].open()
         return size if lacking else None
 
-    def has_looked(self, since: float, seconds: float) -> bool:
-        """Whether all free members have looked in vain for so long, since ``since``, and there is one."""
-        now = asyncio.get_running_loop().time()
+    def has_looked(self, since: float) -> bool:
+        """Whether each free member that has joined has polled in vain after ``since``, and there is one."""
         joined = [each for each in self.free if each.joined]
-        opened = [each.open_at for each in joined if each.open_at is not None]
-        return bool(joined) and len(opened) == len(joined) and now - max(*opened, since) >= seconds
+        return bool(joined) and all(
+            each.open_at is not None and each.looked_at >= max(since, each.open_at) for each in joined
+        )
 
     def reason(self) -> str:
         """Why nobody knows whether messages are ready."""
