@@ -99,8 +99,9 @@ class Gateway:
         self.router = router
         self._keys = KeyStores(bindings, idempotency or KeyPolicy())
         self.outages = Outages(bindings)
-        used = lambda: list(self._runtimes)  # noqa: E731
-        self.overview = Overview(router, bindings, required, urls or {}, self._keys, used, self.outages)
+        self.overview = Overview(
+            router, bindings, required, urls or {}, self._keys, lambda: list(self._runtimes), self.outages
+        )
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
