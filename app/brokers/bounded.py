@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from app.errors import BrokerError, BrokerUnavailable
@@ -47,6 +48,13 @@ async def within(
     finally:
         task.cancel()
     raise late(broker, f"no answer within {seconds:g} s")
+
+
+async def signalled(event: asyncio.Event, seconds: float) -> None:
+    """Wait until ``event`` is set, for at most ``seconds``."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

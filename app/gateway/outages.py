@@ -82,9 +82,10 @@ class Outages:
 
     def refusal(self, broker: str) -> BrokerUnavailable | None:
         """The error of a call to ``broker`` that is not sent because the circuit is open; None when it may be sent."""
-        if not self._lost or not self.is_open(broker):
+        outage = self._lost.get(broker)
+        if outage is None or not outage.open:
             return None
-        reason = f"{self._lost[broker].reason}; the circuit is open, and a ping is sent every {PROBE_EVERY_SECONDS} s"
+        reason = f"{outage.reason}; the circuit is open, and a ping is sent every {PROBE_EVERY_SECONDS} s"
         return BrokerUnavailable(broker, reason, retry_after=1)
 
     async def check(self, broker: str) -> bool:

@@ -56,7 +56,7 @@ class Publisher:
         if len(body) <= turns.SMALL_BYTES:
             publication = self._publication(runtime, trace, body)
         else:
-            publication = await self._read(runtime, body, trace)
+            publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         claim = None
         if key is not None or publication.idempotency_key is not None:
@@ -110,7 +110,7 @@ class Publisher:
     ) -> Projection:
         """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
-        publication = await self._read(runtime, body, trace)
+        publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         outgoing = carrying(trace, route, outgoing)
         keys = None
@@ -131,11 +131,6 @@ class Publisher:
             outgoing.ordering_key,
             keys,
         )
-
-    async def _read(self, runtime: QueueRuntime, body: bytes, trace: Trace | None) -> Publication:
-        if len(body) <= turns.SMALL_BYTES:
-            return self._publication(runtime, trace, body)
-        return await turns.run(self._publication, runtime, trace, body, size=len(body))
 
     def _publication(self, runtime: QueueRuntime, trace: Trace | None, body: bytes) -> Publication:
         trace_id = None if trace is None else trace.trace_id

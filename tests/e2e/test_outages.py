@@ -122,6 +122,7 @@ async def test_a_broker_with_a_server(
     check(await outage(tmp_path, servers.broker(variant, tmp_path), queue, hung=hung))
 
 
+@pytest.mark.redis
 async def test_a_hung_broker_shows_its_circuit_and_stops_no_other(tmp_path: Path, servers: registry.Servers) -> None:
     """Publishes are refused before they are sent, with the time after which to try again."""
     redis = servers.broker(registry.HARNESSES["redis"][0], tmp_path)

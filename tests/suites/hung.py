@@ -12,6 +12,7 @@ from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.gateway.authorization import ANYONE
 from app.gateway.routing import Policy
 from tests.harness.world import Process, World, data, draft, until
+from tests.suites.life import came_back
 
 SHORT = {"timeout_seconds": 1}
 ENOUGH = 30.0
@@ -148,7 +149,7 @@ class TestHung:
                 *results, acks = await ended([*calls, process.ack(message)])
                 refusals = [*results, *acks]
                 assert all("the circuit is open" in str(refusal) for refusal in refusals), refusals
-        await until(lambda: _is_closed(process, binding.name))
+        await came_back(process)
         await answered(process, {"n": "recovered"})
 
     async def test_warnings_and_a_ping_end_within_their_bound(self, world: World) -> None:
@@ -164,7 +165,3 @@ class TestHung:
                     assert isinstance(result, BrokerUnavailable) or not isinstance(result, BaseException), result
         finally:
             await binding.close()
-
-
-async def _is_closed(process: Process, broker: str) -> bool:
-    return not process.gateway.outages.is_open(broker)

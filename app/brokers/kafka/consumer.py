@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import RESERVE_SECONDS, within
+from app.brokers.bounded import RESERVE_SECONDS, signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.commits import AckCommit, Committer
 from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, Position, client_settings
@@ -108,7 +108,7 @@ class GroupConsumer:
                 left = until - loop.time()
                 if left <= 0:
                     break
-                await topic.change(left)
+                await signalled(topic.changed, left)
             return await self._last_look(topic, limit, since, last)
         finally:
             topic.waiting -= 1
@@ -238,7 +238,7 @@ class GroupConsumer:
             if left <= 0 or not (unread or elsewhere):
                 return []
             topic.changed.clear()
-            await topic.change(min(left, _RECHECK_SECONDS))
+            await signalled(topic.changed, min(left, _RECHECK_SECONDS))
 
     def _subscribe(self) -> None:
         if self._thread is None:

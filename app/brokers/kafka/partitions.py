@@ -207,14 +207,6 @@ class TopicInUse:
         """The number of leased records."""
         return sum(len(each.leased) for each in self.partitions.values())
 
-    async def change(self, seconds: float) -> None:
-        """Wait for ``changed``, for at most ``seconds``."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.changed.wait()
-        except TimeoutError:
-            return
-
     def is_idle(self, now: float) -> bool:
         """Whether nobody here has needed the topic for a while."""
         seconds = HIDING_SECONDS if any(map(len, self.partitions.values())) else LINGER_SECONDS

@@ -12,6 +12,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from msgspec import Struct
 
+from app.brokers.bounded import signalled
 from app.brokers.kafka.admin import KafkaAdmin, Position, Topic
 from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.errors import MISSING_TOPIC, translate
@@ -159,11 +160,7 @@ class KafkaReinjector:
                 elif tiers:
                     self._member = _Member(self._settings, tiers, self, self._clock)
                     self._member.start()
-            try:
-                async with asyncio.timeout(_REFRESH_SECONDS if existing is not None else _AGAIN_SECONDS):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            await signalled(self._changed, _REFRESH_SECONDS if existing is not None else _AGAIN_SECONDS)
 
 
 class _Waiting(Struct):

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import AcknowledgeType
 
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import RESERVE_SECONDS, within
+from app.brokers.bounded import RESERVE_SECONDS, signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import delivery_of
@@ -102,7 +102,7 @@ class ShareConsumer:
                 left = until - loop.time()
                 if left <= 0:
                     break
-                await topic.change(min(left, _WATCH_SECONDS))
+                await signalled(topic.changed, min(left, _WATCH_SECONDS))
             await within(last - loop.time(), self._broker, self._probed(since))
             return self._take(topic, limit) if wait_seconds else await self._last_look(topic, limit, since, last)
         finally:
@@ -179,7 +179,7 @@ class ShareConsumer:
             if loop.time() >= until:
                 raise BrokerUnavailable(self._broker, topic.reason())
             topic.changed.clear()
-            await topic.change(_RECHECK_SECONDS)
+            await signalled(topic.changed, _RECHECK_SECONDS)
 
     async def _probed(self, since: float) -> None:
         """Wait for an answer of the cluster to a question after ``since``, which all topics share."""

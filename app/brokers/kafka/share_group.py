@@ -52,19 +52,16 @@ class ShareLimits(Struct, frozen=True):
 
 
 class ShareGroupSettings:
-    """Asks once for the settings of the group. ``client``: the configuration of a client."""
+    """Asks for the settings of the group. ``client``: the configuration of a client."""
 
     def __init__(self, broker: str, client: Mapping[str, Any], lock_seconds: float) -> None:
         self._broker = broker
         self._settings = dict(client) | {"log_level": 0}
         self._lock_seconds = lock_seconds
-        self._limits: ShareLimits | None = None
 
     async def limits(self, seconds: float) -> ShareLimits:
         """The limits, once the group begins at the start of the log. Raises BrokerRejected where it cannot be used."""
-        if self._limits is None:
-            self._limits = await asyncio.to_thread(self._ask, max(seconds, 0.1))
-        return self._limits
+        return await asyncio.to_thread(self._ask, max(seconds, 0.1))
 
     def _ask(self, seconds: float) -> ShareLimits:
         admin = AdminClient(self._settings)

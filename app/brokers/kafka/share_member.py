@@ -84,8 +84,7 @@ class ShareThread:
         self._learned: set[str] = set()
         """The brokers that were connected. The client forgets one, with its counts, when it reaches none any more."""
         self._fatal: KafkaError | None = None
-        self._thread = threading.Thread(target=self._run, name="kafka-share", daemon=True)
-        self._thread.start()
+        threading.Thread(target=self._run, name="kafka-share", daemon=True).start()
 
     def open(self) -> None:
         """Poll from now on, until there is a load."""
@@ -102,10 +101,6 @@ class ShareThread:
         """Give back what is not acknowledged, and end. Does not wait."""
         self._closing = True
         self._commanded.set()
-
-    def join(self, seconds: float) -> None:
-        """Wait at most ``seconds`` until the thread has ended."""
-        self._thread.join(seconds)
 
     def _run(self) -> None:
         consumer: Any = None

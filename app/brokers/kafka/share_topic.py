@@ -238,14 +238,6 @@ class ShareTopic:
             self.drop(each)
         self.changed.set()
 
-    async def change(self, seconds: float) -> None:
-        """Wait for ``changed``, for at most ``seconds``."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self.changed.wait()
-        except TimeoutError:
-            return
-
     def unclaimed(self, now: float) -> list[ShareRecord]:
         """The ready records that are to be released: they are old, or nobody uses the queue here."""
         unused = not self.waiting and not self.leased and now - self.used_at >= _LINGER_SECONDS
