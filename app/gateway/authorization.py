@@ -17,6 +17,9 @@ class Right(StrEnum):
     LISTEN = "listen"
     MANAGE = "manage"
 
+    # That of an enumeration is a function in Python, and each request looks rights up.
+    __hash__ = str.__hash__
+
 
 @lru_cache(maxsize=1024)
 def pattern(text: str) -> re.Pattern[str]:

@@ -119,6 +119,7 @@ class Gateway:
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
         """The leases that this process keeps, per broker."""
         self._runtimes: dict[str, QueueRuntime] = {}
+        self._accesses: dict[tuple[Caller, Right, str], Access] = {}
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
             lambda queue: self._runtime_of(router.route(queue)),
@@ -175,8 +176,14 @@ class Gateway:
             if queue.caller is caller and queue.right is right:
                 return queue
             queue = queue.route.queue
-        caller.require(right, queue)
-        return Access(caller, right, self.router.route(queue))
+        found = self._accesses.get((caller, right, queue))
+        if found is None:
+            caller.require(right, queue)
+            found = Access(caller, right, self.router.route(queue))
+            if len(self._accesses) >= _KEPT_RUNTIMES:
+                self._accesses.clear()
+            self._accesses[caller, right, queue] = found
+        return found
 
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its batch."""
@@ -275,23 +282,28 @@ class Gateway:
             raise refusal
         if self._capacity is not None:
             await self._capacity()
-        with receiving(trace, route) as span:
-            ready = await runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
-            facts = [each.facts for each in ready]
-            span.concerned(facts)
+        receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
+        if trace is None:
+            ready = await receive
+        else:
+            with receiving(trace, route) as span:
+                ready = await receive
+                span.concerned([each.facts for each in ready])
+        if not ready:
+            return []
+        facts, bodies = [each.facts for each in ready], [each.delivery.body for each in ready]
         messages = sealed(route, ready, self._sealer, self.incarnation)
-        if messages:
-            self.observe(
-                Event(
-                    "delivered",
-                    route.queue,
-                    route.broker,
-                    len(messages),
-                    messages=facts,
-                    bodies=[message.body for message in messages],
-                    lease_seconds=lease_seconds,
-                )
+        self.observe(
+            Event(
+                "delivered",
+                route.queue,
+                route.broker,
+                len(messages),
+                messages=facts,
+                bodies=bodies,
+                lease_seconds=lease_seconds,
             )
+        )
         return messages
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
@@ -306,6 +318,8 @@ class Gateway:
         runtime = self._runtime(caller, Right.LISTEN, queue)
         if self._capacity is not None:
             await self._capacity()
+        if trace is None:
+            return await self._forwarding.settle(runtime, settlement)
         with settling(trace, runtime.route, settlement, self._sealer) as span:
             results = await self._forwarding.settle(runtime, settlement, span.traceparent)
             span.ended(result.error for result in results)
@@ -343,7 +357,9 @@ class Gateway:
         # Most callers have looked the access up before they read the body.
         if type(queue) is not Access or queue.caller is not caller or queue.right is not right:
             queue = self.access(caller, right, queue)
-        return self._runtime_of(queue.route)
+        route = queue.route
+        runtime = self._runtimes.get(route.queue)
+        return runtime if runtime is not None and runtime.route is route else self._runtime_of(route)
 
     def _runtime_of(self, route: Route) -> QueueRuntime:
         runtime = self._runtimes.get(route.queue)

@@ -16,23 +16,29 @@ from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.broker_properties import contradictions, read_properties
-from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
+from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, LeaseLost, Problem
+from app.gateway.ack_tokens import NO_FACTS, Lease
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
-from app.gateway.model import KeysInfo
+from app.gateway.model import Action, KeysInfo
 from app.gateway.outages import Outages
 from app.gateway.receive import Inspector, ReadyDelivery, Receiver
 from app.gateway.routing import Route
 from app.gateway.shared_leases import SharedLeaseManager
-from app.observe.events import Call, Event, Facts, Observe, Operation
+from app.observe.events import Call, Event, EventKind, Facts, Observe, Operation
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
 
 PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
+
+TokenOutcome = Outcome | int
+"""The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
+
+_SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
 
 KeyedResult = TypeVar("KeyedResult")
 Given = TypeVar("Given", str, float, Mapping[str, Any])
@@ -71,8 +77,11 @@ class QueueRuntime:
         async def send_once(store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
             return await self.timed("send", store.publish(native, messages, terms), len(messages))
 
-        async def ack(handles: list[str]) -> Sequence[Outcome]:
-            return await self.timed("ack", self.lease_manager.ack(handles), len(handles), coalesced=True)
+        async def ack(leases: list[Lease]) -> Sequence[Outcome]:
+            handles = [lease.handle for lease in leases]
+            outcomes = await self.timed("ack", self.lease_manager.ack(handles), len(handles), coalesced=True)
+            self.report_settled("ack", leases, outcomes)
+            return outcomes
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
             # Fewer leases may have been held when the waiting receives were admitted.
@@ -93,7 +102,7 @@ class QueueRuntime:
         self.keyed_publisher: Batcher[PendingPublish, Published] = Batcher(
             self.publish_keyed, max_batch, PUBLISH_SECONDS, _size_of, budget, self.refusal
         )
-        self.acker: Batcher[str, Outcome] = Batcher(ack, max_batch, budget=budget, refusal=self.refusal)
+        self.acker: Batcher[Lease, Outcome] = Batcher(ack, max_batch, budget=budget, refusal=self.refusal)
         inspector = Inspector(route, self.lease_manager, limits, clock, observe)
         self.receiver = Receiver(reserve, inspector.inspect, self._give_back)
 
@@ -256,6 +265,25 @@ class QueueRuntime:
         bodies = [pending.envelope.body for pending in accepted]
         route = self.route
         self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+
+    def report_settled(
+        self, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]
+    ) -> None:
+        """Report the leases that were settled, and those that were lost. ``opened``: the lease of each token, or why it
+        could not be opened."""
+        settled: list[Facts] = []
+        lost: list[Facts] = []
+        for lease, outcome in zip(opened, outcomes, strict=True):
+            if not isinstance(outcome, BabelgateError):
+                assert isinstance(lease, Lease)
+                settled.append(lease.facts)
+            elif isinstance(outcome, LeaseLost):
+                lost.append(lease.facts if isinstance(lease, Lease) else NO_FACTS)
+        queue, broker = self.route.queue, self.route.broker
+        if settled:
+            self._observe(Event(_SETTLED[action], queue, broker, len(settled), messages=settled))
+        if lost:
+            self._observe(Event("lease_lost", queue, broker, len(lost), messages=lost))
 
     async def _give_back(self, deliveries: Sequence[ReadyDelivery]) -> None:
         await self.give_back([each.delivery.handle for each in deliveries])

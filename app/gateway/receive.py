@@ -244,16 +244,20 @@ class Receiver:
 
     def _hand_out(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
         """Resolve ``waiters`` in order; return the deliveries that are left."""
-        while ready:
-            waiter = next((w for w in waiters if w.lease_seconds == lease_seconds), None)
-            if waiter is None:
+        served: list[_Waiter] = []
+        at = 0
+        for waiter in waiters:
+            if at >= len(ready):
                 break
-            del waiters[waiter]
-            if waiter.future.done():
+            if waiter.lease_seconds != lease_seconds:
                 continue
-            waiter.resolve(ready[: waiter.limit])
-            ready = ready[waiter.limit :]
-        return ready
+            served.append(waiter)
+            if not waiter.future.done():
+                waiter.resolve(ready[at : at + waiter.limit])
+                at += waiter.limit
+        for waiter in served:
+            del waiters[waiter]
+        return ready[at:]
 
 
 class Inspector:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 
 from app import envelope
@@ -12,21 +12,16 @@ from app.brokers.batching import batches
 from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
-from app.gateway.ack_tokens import NO_FACTS, Lease, TokenSealer
+from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.lease_manager import FailedDelivery
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.gateway.queue_runtime import QueueRuntime
+from app.gateway.queue_runtime import QueueRuntime, TokenOutcome
 from app.gateway.routing import Route
-from app.observe.events import Event, EventKind, Facts, Observe
+from app.observe.events import Event, Observe
 from app.runtime import turns
-
-TokenOutcome = Outcome | int
-"""The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
 
 End = Callable[[Sequence[Lease]], Awaitable[Sequence[TokenOutcome]]]
 """Ends or extends leases; returns one outcome per lease."""
-
-_SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
 
 
 class Settler:
@@ -38,22 +33,24 @@ class Settler:
         self._observe = observe
 
     async def settle(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
-        """Acks, then nacks, rejects, extends: one result per token, in order.
+        """Acks, then nacks, rejects, extends: one result per token, in order. A single ack is sent with others.
 
         Raises InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep.
         """
-        route = runtime.route
+        route, acks = runtime.route, settlement.acks
+        if len(acks) == 1 and not (settlement.nacks or settlement.rejects or settlement.extends):
+            return [SettleResult(0, "ack", await self._ack_one(runtime, acks[0]))]
         check(route, settlement)
         outcomes: defaultdict[Action, list[TokenOutcome]] = defaultdict(list)
 
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
-            opened = await self._opened(route, tokens)
+            opened = await turns.mapped(partial(self._open, route), tokens)
             each = await _each(opened, by(_leases(opened)))
-            self._report(route, action, opened, each)
+            runtime.report_settled(action, opened, each)
             outcomes[action] += each
 
-        if settlement.acks:
-            await end("ack", settlement.acks, partial(self._ack, runtime))
+        if acks:
+            await end("ack", acks, partial(self._ack, runtime))
         for nack in settlement.nacks:
             await end("nack", nack.ack_tokens, partial(self._nack, runtime, nack))
         for reject in settlement.rejects:
@@ -64,11 +61,6 @@ class Settler:
             _result(index, action, outcome) for action, each in outcomes.items() for index, outcome in enumerate(each)
         ]
 
-    async def _opened(self, route: Route, tokens: Sequence[str]) -> list[Lease | BabelgateError]:
-        if len(tokens) == 1:
-            return [self._open(route, tokens[0])]
-        return await turns.mapped(partial(self._open, route), tokens)
-
     def _open(self, route: Route, token: str) -> Lease | BabelgateError:
         try:
             lease = self._sealer.open(token, route.queue)
@@ -77,9 +69,17 @@ class Settler:
         # The queue may have been routed to another broker since: then its route cannot reach this lease.
         return lease if lease.broker == route.broker else LeaseLost()
 
+    async def _ack_one(self, runtime: QueueRuntime, token: str) -> Outcome:
+        lease = self._open(runtime.route, token)
+        if isinstance(lease, BabelgateError):
+            runtime.report_settled("ack", [lease], [lease])
+            return lease
+        try:
+            return await runtime.acker.submit(lease)
+        except BabelgateError as error:
+            return error
+
     async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
-        if len(leases) == 1:
-            return [await runtime.acker.submit(leases[0].handle)]
         return await _in_chunks(
             runtime.route,
             leases,
@@ -147,22 +147,6 @@ class Settler:
             )
 
         return await _in_chunks(runtime.route, leases, prolong)
-
-    def _report(
-        self, route: Route, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]
-    ) -> None:
-        settled: list[Facts] = []
-        lost: list[Facts] = []
-        for lease, outcome in zip(opened, outcomes, strict=True):
-            if not isinstance(outcome, BabelgateError):
-                assert isinstance(lease, Lease)
-                settled.append(lease.facts)
-            elif isinstance(outcome, LeaseLost):
-                lost.append(lease.facts if isinstance(lease, Lease) else NO_FACTS)
-        if settled:
-            self._observe(Event(_SETTLED[action], route.queue, route.broker, len(settled), messages=settled))
-        if lost:
-            self._observe(Event("lease_lost", route.queue, route.broker, len(lost), messages=lost))
 
 
 def check(route: Route, settlement: Settlement) -> None:

@@ -20,7 +20,7 @@ from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
 from app.http.rest import create_rest, serve_rest
 from app.http.traced import RequestTrace
-from app.observe.tracing.trace import travels
+from app.observe.tracing.trace import BAGGAGE, TRACEPARENT
 
 Handler = Callable[[Exchange], Awaitable[None]]
 Ended = Callable[[Exchange, float], None]
@@ -93,8 +93,9 @@ class Api:
             path = path[len(prefix) :]
         exchange = Exchange(scope, receive, send, path)
         trace = None
-        if self._records or travels(exchange.headers):
-            trace = exchange.trace = RequestTrace(self._tracing, scope, exchange.headers)
+        headers = exchange.headers
+        if self._records or TRACEPARENT in headers or BAGGAGE in headers:
+            trace = exchange.trace = RequestTrace(self._tracing, scope, headers)
             if path in OPEN and trace.context is None:
                 # Otherwise most traces would be probes.
                 trace.decline()

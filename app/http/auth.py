@@ -33,7 +33,10 @@ class Auth:
     def admit(self, headers: Headers) -> Caller:
         """Return the caller of a request. Raises Unauthenticated, or Forbidden for a foreign web page."""
         if self.callers is None:
-            self._keep_pages_out(headers)
+            host = headers.get(b"host", b"")
+            ordinary = len(host) <= _MAX_NAME and _is_own(host, self.hosts)
+            if not ordinary or b"origin" in headers or b"sec-fetch-site" in headers:
+                self._keep_pages_out(headers)
             return ANYONE
         scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
         if scheme.lower() != b"bearer":

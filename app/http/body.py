@@ -43,23 +43,38 @@ class RequestLimits:
         return self.max_message_bytes + ENTRY_ALLOWANCE
 
 
+def arrived(exchange: Exchange, limit: int, permit: Permit) -> bytes | None:
+    """The whole body, if it has arrived with its head; else None, and :func:`read` must be used.
+
+    Raises BodyTooLarge, Overloaded.
+    """
+    whole = exchange.whole
+    if whole is None or b"content-encoding" in exchange.headers or (body := whole.take_body()) is None:
+        return None
+    return _taken(exchange, body, limit, permit)
+
+
 async def read(exchange: Exchange, limit: int, permit: Permit) -> bytes:
     """Read the whole body. ``permit`` grows when the body is larger than its head announced.
 
     Raises BodyTooLarge, InvalidEncoding, UnsupportedMediaType, Overloaded, ClientGone.
     """
+    body = arrived(exchange, limit, permit)
+    if body is not None:
+        return body
     headers = exchange.headers
     if b"content-encoding" in headers:
         return await _whole(pieces(exchange, limit), permit)
     length = headers.get(b"content-length")
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
-    body = None if exchange.whole is None else exchange.whole.take_body()
-    if body is None:
-        message = await exchange.receive()
-        if message["type"] != "http.request" or message.get("more_body", False):
-            return await _whole(_bounded(_received(exchange, message), limit), permit)
-        body = message.get("body", b"")
+    message = await exchange.receive()
+    if message["type"] != "http.request" or message.get("more_body", False):
+        return await _whole(_bounded(_received(exchange, message), limit), permit)
+    return _taken(exchange, message.get("body", b""), limit, permit)
+
+
+def _taken(exchange: Exchange, body: bytes, limit: int, permit: Permit) -> bytes:
     exchange.unread = False
     if len(body) > limit:
         raise BodyTooLarge(actual=len(body), limit=limit)

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import msgspec
 from msgspec import UNSET
 
 from app.errors import InvalidParameter
-from app.gateway.admission import Permit
 from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
-from app.gateway.model import Extend, Message, Nack, Reject, Settlement
-from app.http.body import is_null, read, require_json
+from app.gateway.model import Extend, Message, Nack, Reject, Settlement, SettleResult
+from app.http.body import arrived, is_null, read, require_json
 from app.http.broker_properties import as_header
-from app.http.exchange import PART_BYTES, ClientGone, Exchange, json_list
+from app.http.exchange import JSON, PART_BYTES, ClientGone, Exchange, json_list
 from app.http.results import settle_outcome
 from app.http.schemas import (
     MAX_PARAMETER_BYTES,
@@ -47,7 +46,10 @@ MAX_HEADERS_BYTES = 4096
 nginx allows 4 or 8 KiB for all fields of an answer together
 (https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_buffer_size)."""
 
+_encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
+_ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
+"""The answer to a single ack."""
 _WATCH_AFTER_SECONDS = 0.02
 
 
@@ -61,65 +63,42 @@ class Consuming:
         """Deliver messages. The messages of a client that disconnects before the answer are given back."""
         access = self._access(exchange)
         with self._gateway.admission.receive(access.route.broker) as permit:
-            await self._receive(exchange, access, permit)
+            body = arrived(exchange, MAX_PARAMETER_BYTES, permit)
+            if body is None:
+                body = await read(exchange, MAX_PARAMETER_BYTES, permit)
+            query = exchange.scope["query_string"]
+            parameters = _parameters(exchange, query, body) if query or body else _DEFAULTS
+            raw = ENVELOPE in exchange.headers.get(b"accept", b"")
+            if raw and parameters.max_messages != 1:
+                raise InvalidParameter(name="max_messages", reason="must be 1 for a bare envelope", pointer=None)
+            receiving = self._gateway.receive(
+                exchange.caller,
+                access,
+                max_messages=parameters.max_messages,
+                wait_seconds=parameters.wait_seconds,
+                lease_seconds=given(parameters.lease_seconds),
+                trace=exchange.trace,
+            )
+            messages = await (_watched(exchange, receiving) if parameters.wait_seconds else receiving)
+            if messages and exchange.gone():
+                await self._gateway.give_back(exchange.queue, messages)
+                raise ClientGone
+            permit.hold(sum([len(message.body) for message in messages]))
+            if raw:
+                await _answer_bare(exchange, messages)
+                return
+            # Only one copy of a large answer may wait for a slow reader.
+            if permit.size <= PART_BYTES:
+                answer = _encode(ReceivedView([_received(message) for message in messages]))
+                del messages
+                await exchange.answer(200, answer, headers=[NO_STORE])
+            else:
+                parts = json_list(b'{"messages":[', await turns.mapped(_encoded, messages), b"]}")
+                del messages
+                await exchange.answer_parts(200, parts, [NO_STORE])
 
     def _access(self, exchange: Exchange) -> Access:
         return self._gateway.access(exchange.caller, Right.LISTEN, exchange.queue)
-
-    async def _receive(self, exchange: Exchange, access: Access, permit: Permit) -> None:
-        parameters = await self._parameters(exchange, permit)
-        raw = ENVELOPE in exchange.headers.get(b"accept", b"")
-        if raw and parameters.max_messages != 1:
-            raise InvalidParameter(name="max_messages", reason="must be 1 for a bare envelope", pointer=None)
-        messages = await self._received(exchange, access, parameters)
-        if messages and exchange.gone():
-            await self._gateway.give_back(exchange.queue, messages)
-            raise ClientGone
-        permit.hold(sum(len(message.body) for message in messages))
-        if raw:
-            await _answer_bare(exchange, messages)
-            return
-        # Only one copy of a large answer may wait for a slow reader.
-        if permit.size <= PART_BYTES:
-            answer = msgspec.json.encode(_listed(messages))
-            del messages
-            await exchange.answer(200, answer, headers=[NO_STORE])
-        else:
-            parts = json_list(b'{"messages":[', await turns.mapped(_encoded, messages), b"]}")
-            del messages
-            await exchange.answer_parts(200, parts, [NO_STORE])
-
-    async def _parameters(self, exchange: Exchange, permit: Permit) -> ReceiveRequest:
-        query = exchange.scope["query_string"]
-        body = await read(exchange, MAX_PARAMETER_BYTES, permit)
-        if not body or is_null(body):
-            return from_query(query, ReceiveRequest) if query else _DEFAULTS
-        if query or exchange.scope["method"] == "GET":
-            reason = "parameters must be in the query or in the body of a POST, not in both"
-            raise InvalidParameter(name="body", reason=reason, pointer="")
-        require_json(exchange)
-        return from_body(body, ReceiveRequest)
-
-    async def _received(self, exchange: Exchange, access: Access, parameters: ReceiveRequest) -> list[Message]:
-        receiving = self._gateway.receive(
-            exchange.caller,
-            access,
-            max_messages=parameters.max_messages,
-            wait_seconds=parameters.wait_seconds,
-            lease_seconds=given(parameters.lease_seconds),
-            trace=exchange.trace,
-        )
-        if not parameters.wait_seconds:
-            return await receiving
-        watch = _Watch(exchange)
-        try:
-            return await receiving
-        except asyncio.CancelledError:
-            if watch.saw_it():
-                raise ClientGone from None
-            raise
-        finally:
-            watch.end()
 
     async def ack(self, exchange: Exchange) -> None:
         """Acknowledge messages."""
@@ -155,19 +134,53 @@ class Consuming:
     async def _body(self, exchange: Exchange, kind: type[Read]) -> tuple[Access, Read]:
         if exchange.scope["query_string"]:
             from_query(exchange.scope["query_string"], NoParameters)
-        require_json(exchange)
+        if exchange.headers.get(b"content-type") != JSON:
+            require_json(exchange)
         access = self._access(exchange)
         size = min(exchange.announced, MAX_SETTLE_BYTES)
         with self._gateway.admission.other(access.route.broker, size) as permit:
-            body = await read(exchange, MAX_SETTLE_BYTES, permit)
+            body = arrived(exchange, MAX_SETTLE_BYTES, permit)
+            if body is None:
+                body = await read(exchange, MAX_SETTLE_BYTES, permit)
+            if len(body) <= turns.SMALL_BYTES:
+                return access, from_body(body, kind)
             return access, await turns.run(from_body, body, kind, size=0)
 
     async def _settle(self, exchange: Exchange, access: Access, settlement: Settlement) -> None:
         results = await self._gateway.settle(exchange.caller, access, settlement, exchange.trace)
-        if len(results) == 1 and results[0].error is not None:
-            raise results[0].error
+        if len(results) == 1:
+            error = results[0].error
+            if error is not None:
+                raise error
+            if results[0].action == "ack":
+                await exchange.answer(200, _ONE_ACK)
+                return
         outcome = settle_outcome(results)
-        await exchange.answer(207 if outcome.failed else 200, msgspec.json.encode(outcome))
+        await exchange.answer(207 if outcome.failed else 200, _encode(outcome))
+
+
+def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest:
+    """The parameters of a receive, in its query or its body."""
+    if not body or is_null(body):
+        return from_query(query, ReceiveRequest)
+    if query or exchange.scope["method"] == "GET":
+        reason = "parameters must be in the query or in the body of a POST, not in both"
+        raise InvalidParameter(name="body", reason=reason, pointer="")
+    require_json(exchange)
+    return from_body(body, ReceiveRequest)
+
+
+async def _watched(exchange: Exchange, receiving: Awaitable[list[Message]]) -> list[Message]:
+    """The messages of a receive that waits. Raises ClientGone when the client disconnects."""
+    watch = _Watch(exchange)
+    try:
+        return await receiving
+    except asyncio.CancelledError:
+        if watch.saw_it():
+            raise ClientGone from None
+        raise
+    finally:
+        watch.end()
 
 
 class _Watch:
@@ -216,12 +229,8 @@ def _extend(request: ExtendRequest) -> Extend:
     return Extend(request.ack_tokens, request.lease_seconds)
 
 
-def _listed(messages: Sequence[Message]) -> ReceivedView:
-    return ReceivedView([_received(message) for message in messages])
-
-
 def _encoded(message: Message) -> bytes:
-    return msgspec.json.encode(_received(message))
+    return _encode(_received(message))
 
 
 def _received(message: Message) -> ReceivedMessage:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -32,6 +33,8 @@ WHOLE = "babelgate.whole"
 _PROCESS = secrets.token_hex(8)
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
+_CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
+"""What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 
 log = get_logger("babelgate.http")
 
@@ -44,13 +47,21 @@ class Parts(NamedTuple):
 
 
 class Whole(Protocol):
-    """Takes the body and sends the answer of a request in one piece, without messages."""
+    """Takes the body and sends the answer of a request in one piece, without messages.
+
+    ``fields``: the fields of the head by their names; of a repeated one the last. ``disconnected``: the server has
+    noticed that the client disconnected.
+    """
+
+    fields: dict[bytes, bytes]
+    disconnected: bool
 
     def take_body(self) -> bytes | None:
         """The whole body, if it has arrived and nothing of it was received before."""
 
-    def answer(self, status: int, headers: RawHeaders, body: bytes) -> bool:
-        """Send the whole answer. False: nothing was sent, and it must be sent in messages."""
+    def answer(self, status: int, fields: bytes, body: bytes) -> bool:
+        """Send the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
+        nothing was sent, and it must be sent in messages."""
 
 
 class ClientGone(Exception):
@@ -90,7 +101,9 @@ class Exchange:
         self.receive = receive
         self.send = send
         self.path = path
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        # Taken out, because a reference from the scope back to its request would keep both until a collection.
+        self.whole: Whole | None = scope.get("extensions", {}).pop(WHOLE, None)
+        self.headers: dict[bytes, bytes] = dict(scope["headers"]) if self.whole is None else self.whole.fields
         given = self.headers.get(b"x-request-id")
         self.request_id = given if given is not None and _sane(given) else b"%b-%x" % (_PROCESS.encode(), next(_count))
         self.status = 0
@@ -99,8 +112,6 @@ class Exchange:
         self.error: str | None = None
         self.trace: RequestTrace | None = None
         self.unread = True
-        # Taken out, because a reference from the scope back to its request would keep both until a collection.
-        self.whole: Whole | None = scope.get("extensions", {}).pop(WHOLE, None)
 
     @property
     def sampled(self) -> tuple[str, str] | None:
@@ -121,20 +132,23 @@ class Exchange:
         self, status: int, body: bytes, content_type: bytes = JSON, headers: RawHeaders | None = None
     ) -> None:
         """Send an answer."""
-        sent = [(b"content-type", content_type), (b"content-length", b"%d" % len(body))]
-        if headers is None and self.trace is None:
-            sent.append((b"x-request-id", self.request_id))
-        else:
-            sent += self.head(headers)
-        self.sent = len(body)
-        if self.unread and self.has_body and not self._has_arrived():
+        length = self.sent = len(body)
+        is_read = not self.unread or not self.has_body or self._has_arrived()
+        if is_read:
+            self.status = status
+            if self.whole is not None and length <= PART_BYTES:
+                usual = content_type, length, self.request_id
+                fields = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % usual
+                if headers is not None or self.trace is not None:
+                    fields += lines(self.more(headers))
+                if self.whole.answer(status, fields, body):
+                    return
+        sent = [(b"content-type", content_type), (b"content-length", b"%d" % length), *self.head(headers)]
+        if not is_read:
             await self._answer_a_writing_client(status, body, sent)
             return
-        self.status = status
-        if self.whole is not None and len(body) <= PART_BYTES and self.whole.answer(status, sent, body):
-            return
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
-        if len(body) > PART_BYTES:
+        if length > PART_BYTES:
             await send_parts(self.send, cut(body))
             body = b""
         await self.send({"type": "http.response.body", "body": body})
@@ -161,10 +175,14 @@ class Exchange:
 
     def head(self, headers: RawHeaders | None = None) -> RawHeaders:
         """``headers`` and the headers of every answer. A ``traceparent`` in ``headers`` replaces the request's."""
-        every = [(b"x-request-id", self.request_id)]
-        if self.trace is not None and not (headers and any(name == TRACEPARENT for name, _ in headers)):
-            every += self.trace.head()
-        return every + headers if headers else every
+        return [(b"x-request-id", self.request_id), *self.more(headers)]
+
+    def more(self, headers: RawHeaders | None) -> RawHeaders:
+        """``headers``, and the ``traceparent`` of the request unless they have one."""
+        headers = headers or []
+        if self.trace is None or any(name == TRACEPARENT for name, _ in headers):
+            return headers
+        return self.trace.head() + headers
 
     def ids(self) -> dict[str, str]:
         """The ids of this request for log lines."""
@@ -174,6 +192,8 @@ class Exchange:
 
     def gone(self) -> bool:
         """Whether the server has noticed that the client disconnected. The body must have been read. Never waits."""
+        if self.whole is not None:
+            return self.whole.disconnected
         message = self._next()
         return message is not None and message["type"] == "http.disconnect"
 
@@ -219,6 +239,13 @@ class Exchange:
         except TimeoutError:
             pass
         await self.send({"type": "http.response.body", "body": b""})
+
+
+def lines(headers: RawHeaders) -> bytes:
+    """The lines of ``headers`` in a head. Raises RuntimeError for a control character in a value."""
+    if _CONTROL.search(b"".join([value for _, value in headers])):
+        raise RuntimeError("Invalid HTTP header value.")
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
 def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:

@@ -33,8 +33,9 @@ def check_repeated(headers: RawHeaders) -> None:
         seen.add(name)
 
 
-def check_head(version: str, target: bytes, headers: RawHeaders) -> None:
-    """Raise MalformedHttp for a head that a server must not serve. Names are in lower case.
+def check_head(version: str, target: bytes, headers: RawHeaders) -> dict[bytes, bytes]:
+    """The fields of a head by their names, which are in lower case. Raise MalformedHttp for a head that a server must
+    not serve.
 
     RFC 9112, section 3.2: one valid Host, optional in HTTP/1.0. Section 3.2.2: an absolute target replaces Host, so
     both must name the same host. Section 6.1: no Transfer-Encoding in HTTP/1.0; this server supports only ``chunked``.
@@ -54,6 +55,7 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> None:
     coding = fields.get(b"transfer-encoding")
     if coding is not None and (version < "1.1" or coding.strip().lower() != b"chunked"):
         raise MalformedHttp(reason="The only transfer-encoding is chunked, in HTTP/1.1.")
+    return fields
 
 
 @lru_cache(maxsize=16)

@@ -13,10 +13,10 @@ from app.gateway.admission import Permit
 from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
-from app.http.body import RequestLimits, media_type, read, require_json
+from app.http.body import RequestLimits, arrived, media_type, read, require_json
 from app.http.broker_properties import NAME as BROKER_PROPERTIES
 from app.http.broker_properties import from_header, refuse_header
-from app.http.exchange import Exchange
+from app.http.exchange import JSON, Exchange
 from app.http.jobs import JOB, entries, entry
 from app.http.problems import HttpError, RawHeaders
 from app.http.results import SPOOLED_BYTES, BatchResults
@@ -51,11 +51,13 @@ class Publishing:
             parameters = from_query(query, PublishParameters)
             delay, ordering_key = given(parameters.delay_seconds), given(parameters.ordering_key)
         key = _idempotency_key(exchange) if _NAME in headers else None
-        is_job = require_json(exchange, MEDIA_TYPE) == JOB
+        is_job = headers.get(b"content-type") != JSON and require_json(exchange, MEDIA_TYPE) == JOB
         access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
         properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
         with self._permit(exchange, access, most) as permit:
-            body = await read(exchange, most, permit)
+            body = arrived(exchange, most, permit)
+            if body is None:
+                body = await read(exchange, most, permit)
             queue = access.route.queue
             receipt = await self._gateway.publish(
                 exchange.caller,

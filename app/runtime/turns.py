@@ -91,6 +91,9 @@ async def mapped(
     function: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0
 ) -> list[Result]:
     """The results of ``function`` for ``items``, in order; ``size``: the bytes of an item. Else like :func:`run`."""
+    items = list(items)
+    if max(map(size, items), default=0) <= LARGE_BYTES:
+        return await _in_turns(function, items)
     results: list[Result] = []
     for is_large, several in groupby(items, lambda item: size(item) > LARGE_BYTES):
         if is_large:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import unquote
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
-
-from app.http.problems import RawHeaders
+from uvicorn._types import HTTPScope
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 _MAX_REMEMBERED = 256
 """Maximum bytes of a target whose parts are remembered."""
@@ -16,6 +17,30 @@ _MAX_REMEMBERED = 256
 
 class Cycle(RequestResponseCycle):
     """Also the ASGI extension :data:`app.http.exchange.WHOLE`, which saves the messages of small requests."""
+
+    access_log = False
+    disconnected = False
+    more_body = True
+    response_started = False
+    response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
+
+    def __init__(
+        self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
+    ) -> None:
+        """Sets what uvicorn's constructor sets, except for what is the same at the start of each request."""
+        self.scope = scope
+        self.fields = fields
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.logger = connection.logger
+        self.default_headers = connection.server_state.default_headers
+        self.message_event = asyncio.Event()
+        self.on_response = connection.on_response_complete
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = connection.expect_100_continue
+        self.body = bytearray()
 
     def take_body(self) -> bytes | None:
         """The whole body, if it has arrived; else None, and ``receive`` returns it in pieces."""
@@ -27,22 +52,16 @@ class Cycle(RequestResponseCycle):
         body, self.body = bytes(self.body), bytearray()
         return body
 
-    def answer(self, status: int, headers: RawHeaders, body: bytes) -> bool:
-        """Write the whole answer; ``headers`` have its length. False: nothing is written, and ``send`` must be used.
-
-        Raises RuntimeError for a control character in a header.
-        """
+    def answer(self, status: int, fields: bytes, body: bytes) -> bool:
+        """Write the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
+        nothing is written, and ``send`` must be used."""
         if self.response_started or self.disconnected or self.flow.write_paused or self.scope["method"] == "HEAD":
             return False
-        if HEADER_VALUE_RE.search(b"".join([value for _, value in headers])):
-            raise RuntimeError("Invalid HTTP header value.")
-        lines = [STATUS_LINE[status]]
-        for name, value in (*self.default_headers, *headers):
-            lines += (name, b": ", value, b"\r\n")
-        lines += (b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n", body)
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
-        self.transport.write(b"".join(lines))
+        default = _lines(*self.default_headers)
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"%b%b%b%b%b" % (STATUS_LINE[status], default, fields, end, body))
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()
@@ -50,15 +69,33 @@ class Cycle(RequestResponseCycle):
         return True
 
 
-def target_of(url: bytes) -> tuple[str, bytes, bytes]:
-    """The decoded path of a request's target, its bytes, and the query. Raises httptools.HttpParserInvalidURLError."""
+@lru_cache(maxsize=8)
+def _lines(*headers: tuple[bytes, bytes]) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])
+
+
+class RequestTarget(NamedTuple):
+    """The parts of a request's target: the path, decoded and as its bytes, the query, and the last two segments of the
+    path, which are a queue and a verb if the path is that of a hot endpoint."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+    queue: str
+    verb: str
+
+
+def target_of(url: bytes) -> RequestTarget:
+    """Parse a request's target. Raises httptools.HttpParserInvalidURLError."""
     return _remembered(url) if len(url) <= _MAX_REMEMBERED else _parsed(url)
 
 
-def _parsed(url: bytes) -> tuple[str, bytes, bytes]:
+def _parsed(url: bytes) -> RequestTarget:
     target = httptools.parse_url(url)
-    raw_path = target.path
-    return unquote(raw_path.decode("ascii")), raw_path, target.query or b""
+    raw_path: bytes = target.path
+    path = unquote(raw_path.decode("ascii"))
+    rest, _, verb = path.rpartition("/")
+    return RequestTarget(path, raw_path, target.query or b"", rest.rpartition("/")[2], verb)
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)

@@ -38,8 +38,8 @@ UNLIMITED = 100_000.0
 
 _GROWTH = 1.05
 _SHRINK = 0.5
-_PUBLISH = (b"messages", b"messages:batch")
-_RECEIVE = b"messages:receive"
+_PUBLISH = ("messages", "messages:batch")
+_RECEIVE = "messages:receive"
 _REASON = "this process has more requests than it can serve in time"
 _AFTER_SECONDS = (1, 2, 3)
 """Values of Retry-After, used in turn, so that clients that were refused together do not return together."""
@@ -72,19 +72,18 @@ class Shedder:
         self._process = secrets.token_hex(8).encode()
         self._waiting: deque[RefusedConnection] = deque()
 
-    def sheds(self, url: bytes) -> bool:
-        """Whether to refuse the request for ``url``. Only publishes and receives are refused: settles end work."""
-        rest, verb = _verb(url)
+    def sheds(self, queue: str, verb: str) -> bool:
+        """Whether to refuse the request of ``verb`` for ``queue``. Only publishes and receives are refused: settles end
+        work."""
         if verb in _PUBLISH:
-            queue = rest.rpartition(b"/")[2].decode("latin-1")
-            return not self._pacer.take(unless=self._crowded(queue))
+            return not self._pacer.take(self._crowded(queue))
         return verb == _RECEIVE and not self._pacer.take()
 
-    def answer(self, keep_alive: bool, method: bytes, url: bytes, scheme: str) -> bytes:
+    def answer(self, keep_alive: bool, method: bytes, verb: str, scheme: str) -> bytes:
         """The whole answer to a refused request."""
         _throttled.warning("requests refused: more than can be served in time")
         if self._refused is not None:
-            self._refused(method.decode("latin-1"), _verb(url)[1].decode("latin-1"), scheme)
+            self._refused(method.decode("latin-1"), verb, scheme)
         head, body = next(self._answers)
         request_id = b"x-request-id: %b-r%x\r\n" % (self._process, next(self._count))
         return head + request_id + (b"\r\n" if keep_alive else b"connection: close\r\n\r\n") + body
@@ -100,12 +99,6 @@ class Shedder:
             self._waiting.popleft().wake()
         if self._waiting:
             asyncio.get_running_loop().call_later(REST_SECONDS, self._wake)
-
-
-def _verb(url: bytes) -> tuple[bytes, bytes]:
-    """The path before its last slash, and the part after it."""
-    rest, _, verb = url.partition(b"?")[0].rpartition(b"/")
-    return rest, verb
 
 
 class Pacer:

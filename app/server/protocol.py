@@ -18,13 +18,14 @@ from typing import Any, cast
 import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from app.http.exchange import DISCARDED_BYTES, WHOLE
 from app.http.heads import check_head
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, raw_problem
-from app.server.cycle import Cycle, target_of
+from app.server.cycle import Cycle, RequestTarget, target_of
 from app.server.overload import SHEDDER, Shedder
 from app.server.transport import BufferedTransport, ReadingClock
 
@@ -73,6 +74,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _shedding = False
     _discarded = 0
     _refused = 0
+    cycle: Cycle
     _served: RequestResponseCycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
@@ -191,24 +193,24 @@ class GatewayProtocol(HttpToolsProtocol):
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
             raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests were sent without waiting for an answer.")
         version = self.parser.get_http_version()
-        check_head(version, self.url, self.headers)
+        fields = check_head(version, self.url, self.headers)
+        target = target_of(self.url)
         self._in_head = False
         self._due = None
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if not self.pipeline:
                 self._served = cycle
-        elif self._shedder is not None and self._shedder.sheds(self.url):
-            self._shed(self._shedder)
+        elif self._shedder is not None and self._shedder.sheds(target.queue, target.verb):
+            self._shed(self._shedder, target.verb)
             return
-        self._begin(version)
+        self._begin(version, fields, target)
         # The application keeps the fields of the head. Trailers go to a new list, which is never read.
         self.headers = []
 
-    def _begin(self, version: str) -> None:
+    def _begin(self, version: str, fields: dict[bytes, bytes], target: RequestTarget) -> None:
         """Start to serve the request, or let it wait for the answers before it."""
         before = self.cycle
-        path, raw_path, query = target_of(self.url)
         extensions: dict[str, Any] = {}
         scope: HTTPScope = {
             "type": "http",
@@ -216,9 +218,9 @@ class GatewayProtocol(HttpToolsProtocol):
             "http_version": version,
             "method": self.parser.get_method().decode("ascii"),
             "scheme": self.scheme or "http",
-            "path": path,
-            "raw_path": raw_path,
-            "query_string": query,
+            "path": target.path,
+            "raw_path": target.raw_path,
+            "query_string": target.query,
             "root_path": "",
             "headers": self.headers,
             "client": self.client,
@@ -226,19 +228,8 @@ class GatewayProtocol(HttpToolsProtocol):
             "state": self.app_state,
             "extensions": extensions,
         }
-        self.cycle = extensions[WHOLE] = Cycle(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=self.access_log,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
-            on_response=self.on_response_complete,
-        )
+        keep_alive = version != "1.0" and self.parser.should_keep_alive()
+        self.cycle = extensions[WHOLE] = Cycle(self, scope, fields, keep_alive)
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:
@@ -249,7 +240,12 @@ class GatewayProtocol(HttpToolsProtocol):
         # Bytes that are neither head nor body, such as trailers, count towards the limit of a head.
         self._head_bytes = 0
         if not self._shedding:
-            super().on_body(body)
+            cycle = self.cycle
+            if not cycle.response_complete:
+                cycle.body += body
+                if len(cycle.body) > HIGH_WATER_LIMIT:
+                    self.flow.pause_reading()
+                cycle.message_event.set()
             return
         # The rest of a refused request is discarded, because a client that is still writing would not see the answer.
         self._discarded += len(body)
@@ -262,18 +258,21 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             return
         if not self._shedding:
-            super().on_message_complete()
+            cycle = self.cycle
+            if not cycle.response_complete:
+                cycle.more_body = False
+                cycle.message_event.set()
             return
         self._shedding = False
         self._expect_more()
         if not self.parser.should_keep_alive():
             self.transport.close()
 
-    def _shed(self, shedder: Shedder) -> None:
+    def _shed(self, shedder: Shedder, verb: str) -> None:
         self._shedding = True
         self._discarded = 0
         keep_alive = not self.expect_100_continue and self.parser.should_keep_alive()
-        self.transport.write(shedder.answer(keep_alive, self.parser.get_method(), self.url, self.scheme or "http"))
+        self.transport.write(shedder.answer(keep_alive, self.parser.get_method(), verb, self.scheme or "http"))
         if self.expect_100_continue:
             self.transport.close()
             return

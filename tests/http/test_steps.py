@@ -140,7 +140,7 @@ def _ack(token: str) -> bytes:
 
 @pytest.mark.parametrize(
     ("way", "most_calls", "most_files"),
-    [(_publishing, 72, 28), (_receiving, 106, 33), (_acking, 94, 32)],
+    [(_publishing, 64, 25), (_receiving, 87, 29), (_acking, 56, 27)],
     ids=["publish", "receive", "ack"],
 )
 async def test_a_request_makes_few_calls(
