@@ -21,6 +21,10 @@ def batches(
 
     ``size``: the bytes of an item. An item of more than ``max_bytes`` is a batch of its own.
     """
+    if max_bytes == math.inf and isinstance(items, Sequence):
+        for at in range(0, len(items), max_count):
+            yield list(items[at : at + max_count])
+        return
     batch: list[Item] = []
     total = 0
     for item in items:

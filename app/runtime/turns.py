@@ -72,11 +72,14 @@ def _turns() -> _Turns:
 
 
 async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Result:
-    """The result of ``function(*arguments)``, which works on about ``size`` bytes; raises its errors.
+    """The result of ``function(*arguments)``, which works on about ``size`` bytes, or an unknown number if that is 0;
+    raises its errors.
 
     The function must not use objects of the event loop: for a ``size`` above LARGE_BYTES it runs in a thread. When the
     caller is cancelled, such a function runs to its end, and its result is dropped.
     """
+    if 0 < size <= SMALL_BYTES:
+        return function(*arguments)
     if size > LARGE_BYTES:
         return await asyncio.get_running_loop().run_in_executor(_executor, function, *arguments)
     return (await _in_turns(lambda _: function(*arguments), (None,)))[0]

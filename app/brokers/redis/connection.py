@@ -1,6 +1,6 @@
 """Pipelines the commands of concurrent callers over one connection: replies come back in the order of the commands.
 
-redis-py connects, authenticates, speaks TLS and RESP. Its client is not used: it repeats commands whose reply was lost,
+redis-py connects, authenticates, speaks TLS and RESP; hiredis packs the commands. Its client is not used: it repeats commands whose reply was lost,
 and uses one connection and one write for each concurrent call.
 """
 
@@ -12,6 +12,7 @@ import math
 from collections import deque
 from typing import Any
 
+import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import (
     AuthenticationError,
@@ -65,7 +66,7 @@ class PipelinedConnection:
         if not self.alive:
             future.set_exception(BrokerUnavailable(broker=self._broker, reason="the connection is closed"))
             return future
-        self._unsent.extend(self._connection.pack_command(*command))
+        self._unsent.append(hiredis.pack_command(command))
         now = self._loop.time()
         if not self._awaited:
             self._progress = now
