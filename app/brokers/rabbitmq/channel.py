@@ -23,7 +23,7 @@ from pamqp import commands as spec
 
 from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.confirms import Confirms
-from app.brokers.rabbitmq.frames import FrameReader, properties_of, size_of
+from app.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
 from app.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 
 _CLOSE_SECONDS = 2.0
@@ -97,7 +97,7 @@ class Channel:
         self._consumers: dict[str, tuple[Callable[[ChannelMessage], None], Callable[[], None] | None]] = {}
         self._barrier: asyncio.Future[None] | None = None
         self._barriers: deque[asyncio.Future[None]] = deque()
-        self._method: spec.Basic.GetOk | spec.Basic.Deliver | spec.Basic.Return | None = None
+        self._method: Arrival | spec.Basic.Return | None = None
         self._header = b""
         self._parts: list[bytes] = []
         self._missing = 0
@@ -220,8 +220,11 @@ class Channel:
         kind = type(frame)
         if kind is spec.Basic.Ack:
             self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=True)
-        elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver or kind is spec.Basic.Return:
+        elif kind is spec.Basic.Return:
             self._method = frame
+        elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver:
+            # The channel is closing.
+            self._method = None
         elif kind is spec.Basic.GetEmpty:
             self._get_answered(None)
         elif kind is spec.Channel.FlowOk:
@@ -239,14 +242,21 @@ class Channel:
             return False
         return True
 
+    def content_method(self, payload: bytes) -> bool:
+        """See :class:`app.brokers.rabbitmq.incoming.ContentHandler`."""
+        if self.rpc.is_closed:
+            return False
+        self._method = arrival_of(payload)
+        return True
+
     def content_header(self, payload: bytes) -> None:
-        """See :class:`app.brokers.rabbitmq.frames.ContentHandler`."""
+        """See :class:`app.brokers.rabbitmq.incoming.ContentHandler`."""
         self._header, self._parts, self._missing = payload, [], size_of(payload)
         if not self._missing:
             self._complete()
 
     def content_body(self, payload: bytes) -> None:
-        """See :class:`app.brokers.rabbitmq.frames.ContentHandler`."""
+        """See :class:`app.brokers.rabbitmq.incoming.ContentHandler`."""
         self._parts.append(payload)
         self._missing -= len(payload)
         if self._missing <= 0:
@@ -260,21 +270,16 @@ class Channel:
             self._confirms.returned(method, body)
             return
         if method is None:
-            # aiormq is closing the channel and did not pass on the method frame.
+            # The channel is closing.
             return
-        native = NativeMessage(
-            body,
-            properties_of(self._header),
-            method.exchange or "",
-            method.routing_key or "",
-            bool(method.redelivered),
-        )
-        tag = method.delivery_tag or 0
+        properties = properties_of(self._header)
+        native = NativeMessage(body, properties, method.exchange, method.routing_key, method.redelivered)
+        tag = method.tag
         self._unsettled.arrived(tag)
-        if isinstance(method, spec.Basic.GetOk):
-            self._get_answered(ChannelMessage(tag, native, method.message_count or 0))
+        if method.consumer is None:
+            self._get_answered(ChannelMessage(tag, native, method.left))
             return
-        arrived, _ = self._consumers.get(method.consumer_tag or "", (None, None))
+        arrived, _ = self._consumers.get(method.consumer, (None, None))
         if arrived is not None:
             arrived(ChannelMessage(tag, native))
         elif self.is_open:

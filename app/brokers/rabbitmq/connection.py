@@ -18,7 +18,7 @@ from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.errors import reason_of, translate
-from app.brokers.rabbitmq.frames import FrameReader, Transport
+from app.brokers.rabbitmq.incoming import FrameReader, Transport
 from app.brokers.rabbitmq.url import ConnectionParameters
 from app.errors import BrokerUnavailable
 from app.observe.logs import get_logger

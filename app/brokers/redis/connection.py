@@ -1,7 +1,7 @@
 """Pipelines the commands of concurrent callers over one connection: replies come back in the order of the commands.
 
-redis-py connects, authenticates, speaks TLS and RESP; hiredis packs the commands. Its client is not used: it repeats commands whose reply was lost,
-and uses one connection and one write for each concurrent call.
+redis-py connects, authenticates, speaks TLS and RESP; hiredis packs the commands. The client of redis-py is not used:
+it repeats commands whose reply was lost, and uses one connection and one write for each concurrent call.
 """
 
 from __future__ import annotations

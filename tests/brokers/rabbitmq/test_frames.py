@@ -18,7 +18,9 @@ from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 from pamqp.heartbeat import Heartbeat
 
-from app.brokers.rabbitmq.frames import FrameReader, acks, properties_of, publish, requeues, size_of
+from app.brokers.rabbitmq import incoming
+from app.brokers.rabbitmq.frames import acks, publish, requeues
+from app.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
 from app.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.support import FULL
 
@@ -37,11 +39,18 @@ async def received(reader: FrameReader) -> list[tuple[int, Any]]:
 
 
 class Kept:
-    """Records the content of a channel."""
+    """Records the messages of a channel. ``closing``: aiormq has to get their methods."""
 
-    def __init__(self) -> None:
+    def __init__(self, closing: bool = False) -> None:
+        self.closing = closing
+        self.methods: list[Arrival] = []
         self.headers: list[bytes] = []
         self.bodies: list[bytes] = []
+
+    def content_method(self, payload: bytes) -> bool:
+        if not self.closing:
+            self.methods.append(arrival_of(payload))
+        return not self.closing
 
     def content_header(self, payload: bytes) -> None:
         self.headers.append(payload)
@@ -50,32 +59,66 @@ class Kept:
         self.bodies.append(payload)
 
 
-async def test_the_content_of_messages_goes_to_its_channel_and_methods_pass() -> None:
-    got = spec.Basic.GetOk(delivery_tag=7, exchange="", routing_key="q", message_count=0)
+GOT = spec.Basic.GetOk(delivery_tag=7, redelivered=True, exchange="", routing_key="q", message_count=3)
+DELIVERED = spec.Basic.Deliver(consumer_tag="c", delivery_tag=1 << 40, exchange="e", routing_key="ü")
+
+
+async def test_messages_go_to_their_channel_and_other_methods_pass() -> None:
     header = ContentHeader(body_size=8, properties=FULL)
     reader, kept = (
         fed(
             *(
                 pamqp.frame.marshal(frame, 3)
-                for frame in (got, header, ContentBody(b"hel"), ContentBody(b"lo\xce\x00\xff"))
+                for frame in (GOT, header, ContentBody(b"hel"), ContentBody(b"lo\xce\x00\xff"), spec.Basic.Ack(5))
             ),
-            pamqp.frame.marshal(Heartbeat(), 0),
+            pamqp.frame.marshal(DELIVERED, 3),
             pamqp.frame.marshal(ContentBody(b"of another"), 4),
-            pamqp.frame.marshal(got, 3),
+            pamqp.frame.marshal(Heartbeat(), 0),
         ),
         Kept(),
     )
     reader.contents[3] = kept
     passed = await received(reader)
     assert [(channel, type(frame)) for channel, frame in passed] == [
-        (3, spec.Basic.GetOk),
-        (0, Heartbeat),
+        (3, spec.Basic.Ack),
         (4, ContentBody),
-        (3, spec.Basic.GetOk),
+        (0, Heartbeat),
     ]
+    assert kept.methods == [Arrival(7, True, "", "q", None, 3), Arrival(1 << 40, False, "e", "ü", "c")]
     (payload,) = kept.headers
     assert (size_of(payload), properties_of(payload)) == (8, FULL)
     assert kept.bodies == [b"hel", b"lo\xce\x00\xff"]
+
+
+async def test_a_channel_that_closes_leaves_the_methods_to_aiormq() -> None:
+    frames: list[tuple[Any, int]] = [(GOT, 3), (ContentBody(b"hello"), 3), (Heartbeat(), 0)]
+    reader = fed(*(pamqp.frame.marshal(frame, channel) for frame, channel in frames))
+    reader.contents[3] = kept = Kept(closing=True)
+    assert [type(frame) for _, frame in await received(reader)] == [spec.Basic.GetOk, Heartbeat]
+    assert (kept.methods, kept.bodies) == ([], [b"hello"])
+
+
+async def test_aiormq_learns_from_messages_that_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "_ALIVE_SECONDS", 0)
+    reader = fed(*[pamqp.frame.marshal(DELIVERED, 3)] * 2)
+    reader.contents[3] = kept = Kept()
+    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(0, Heartbeat)] * 2
+    assert len(kept.methods) == 2
+
+
+async def test_frames_arrive_in_pieces_of_any_size() -> None:
+    stream = asyncio.StreamReader()
+    reader = FrameReader(stream)
+    reader.contents[3] = kept = Kept()
+    reading = asyncio.create_task(received(reader))
+    body = bytes(range(256)) * 400
+    for octet in b"".join(pamqp.frame.marshal(each, 3) for each in (DELIVERED, ContentBody(body), spec.Basic.Ack(5))):
+        stream.feed_data(bytes((octet,)))
+        if octet % 16 == 0:
+            await asyncio.sleep(0)
+    stream.feed_eof()
+    assert [type(frame) for _, frame in await reading] == [spec.Basic.Ack]
+    assert (len(kept.methods), kept.bodies) == (1, [body])
 
 
 async def test_content_that_no_channel_takes_passes_and_its_header_loses_its_properties() -> None:
@@ -147,6 +190,25 @@ def test_one_property_that_cannot_be_read_costs_only_itself(type_: bytes, timest
     found = properties_of(broken(type_, timestamp))
     moment = int(found.timestamp.timestamp()) if found.timestamp is not None else None
     assert (found.message_id, found.message_type, found.app_id, moment) == expected
+
+
+_SHORT = st.text(max_size=60) | st.none()
+_VALUE = st.text() | st.binary() | st.integers(-(1 << 31), (1 << 31) - 1) | st.integers(-(1 << 63), (1 << 63) - 1)
+_TABLE = st.dictionaries(st.text(max_size=60), _VALUE | st.booleans() | st.floats(allow_nan=False) | st.lists(_VALUE))
+
+
+@given(_SHORT, _SHORT, _TABLE | st.none(), st.none() | st.integers(1, 2), st.none() | st.integers(0, 1 << 34))
+def test_properties_are_those_that_pamqp_reads(
+    kind: str | None, message_id: str | None, headers: dict[str, Any] | None, mode: int | None, moment: int | None
+) -> None:
+    timestamp = None if moment is None else datetime.fromtimestamp(moment, UTC)
+    properties = spec.Basic.Properties(kind, None, headers, mode, None, message_id, timestamp=timestamp)
+    wire = publish(AddressedMessage("", "q", properties, b""), 1, frame_max=0)
+    size, _, _ = pamqp.frame.unmarshal(wire)
+    written = wire[size + 7 : -1]
+    whole = ContentHeader()
+    whole.unmarshal(written)
+    assert properties_of(written) == whole.properties
 
 
 @pytest.mark.parametrize("cut", range(12, 40))
