@@ -22,7 +22,7 @@ from app.gateway.idempotency import KeyedResult, claim, fingerprint
 from app.gateway.model import Projection, Receipt
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed
 from app.gateway.routing import Route
-from app.gateway.spans import carrying, sending
+from app.gateway.spans import UNTRACED, carrying, sending
 from app.observe.tracing.trace import Trace
 from app.runtime import turns
 
@@ -54,7 +54,9 @@ class Publisher:
         ``body`` was converted from them.
         """
         if len(body) <= turns.SMALL_BYTES:
-            publication = self._publication(runtime, trace, body)
+            # Most bodies, so without another call.
+            trace_id = None if trace is None else trace.trace_id
+            publication = envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
         else:
             publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
@@ -63,12 +65,15 @@ class Publisher:
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, broker_properties)
             claim = _claim(runtime, publication, key, sent_as)
         outcome: KeyedResult
-        if trace is None:
+        span = UNTRACED
+        if trace is not None:
+            span = sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False)
+        if span is UNTRACED:
             outcome = await runtime.submit(PendingPublish(publication.envelope, outgoing, claim))
             if isinstance(outcome, BabelgateError):
                 raise outcome
         else:
-            with sending(trace, runtime.route, [(publication.envelope, outgoing)], batch=False) as span:
+            with span:
                 outcome = await runtime.submit(PendingPublish(publication.envelope, span.carrying(outgoing), claim))
                 # The span records the error.
                 if isinstance(outcome, BabelgateError):

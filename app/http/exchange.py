@@ -139,8 +139,8 @@ class Exchange:
             if self.whole is not None and length <= PART_BYTES:
                 usual = content_type, length, self.request_id
                 fields = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % usual
-                if headers is not None or self.trace is not None:
-                    fields += lines(self.more(headers))
+                if (headers is not None or self.trace is not None) and (more := self.more(headers)):
+                    fields += lines(more)
                 if self.whole.answer(status, fields, body):
                     return
         sent = [(b"content-type", content_type), (b"content-length", b"%d" % length), *self.head(headers)]
