@@ -92,7 +92,7 @@ def main() -> None:
     ends = {name.rpartition(", ")[2] for name in wanted}
     wanted |= {case.name for case in cases if case.server == "bare" and case.name.rpartition(", ")[2] in ends}
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores")
-    print(f"load of publishes: {'wrk, 1 s each' if wrk else 'Python, for wrk is not installed'}; all others: Python\n")
+    print(f"load of single publishes: {'wrk, 1 s each' if wrk else 'Python (wrk is not installed)'}; others: Python\n")
     if "codec" in parts:
         codec.run(asked.repetitions, 5000)
         print()

@@ -63,9 +63,9 @@ async def publish(
     return await post(_url(port, queue), body, connections, operations, program)
 
 
-async def batch(port: int, queue: str, connections: int, operations: int, program: str | None = None) -> Measured:
-    """Batches of a hundred; an operation is a batch."""
-    return await post(_url(port, queue, ":batch"), BATCH, connections, operations, program)
+async def batch(port: int, queue: str, connections: int, operations: int) -> Measured:
+    """Batches of a hundred; an operation is a batch. All are awaited, which wrk does not do when its time is over."""
+    return await post(_url(port, queue, ":batch"), BATCH, connections, operations, None)
 
 
 async def take(port: int, queue: str, operations: int) -> Measured:

@@ -51,7 +51,7 @@ def all_cases(
 ) -> Iterator[Case]:
     """Bare, then each of the gateway's, for every number of connections.
 
-    ``foreign``: URLs of other servers by name. ``program``: the path of wrk, for cases that publish.
+    ``foreign``: URLs of other servers by name. ``program``: the path of wrk, for single publishes.
     """
 
     def operations(count: int, at: int) -> int:
@@ -100,7 +100,7 @@ def all_cases(
                 f"{server}: batch of 100, {at} connections",
                 server,
                 100,
-                partial(batch, connections=at, operations=few, program=program),
+                partial(batch, connections=at, operations=few),
                 goals=goals.get((server, at), ()),
             )
             goals = {

@@ -59,7 +59,7 @@ def worse(measured: Mapping[str, float], written: Mapping[str, float]) -> list[s
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.bench.gate", description=__doc__)
-    parser.add_argument("--tries", type=int, default=3)
+    parser.add_argument("--tries", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1.0, help="more or fewer operations a try")
     parser.add_argument("--write", action="store_true", help="replace the ratios in the repository")
     asked = parser.parse_args(arguments)

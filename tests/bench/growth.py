@@ -86,6 +86,8 @@ class Column:
 
     async def turn(self, operations: int) -> tuple[float, float]:
         """CPU in microseconds a publish, and a pair of receive and ack."""
+        # Opening a connection costs as much as a message.
+        operations = max(operations, 10 * self._load.connections)
         return await self._cpu(self._publish, operations), await self._cpu(self._consume, operations)
 
     def end(self) -> None:

@@ -24,7 +24,7 @@ GOAL_MIB = 350
 
 
 class Waiter(asyncio.Protocol):
-    """A long poll on ``queue`` that is left waiting, again and again. ``ended`` is what came instead: a hang-up, say."""
+    """A long poll on ``queue`` that is left waiting, over and over. ``ended`` is what came instead."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue

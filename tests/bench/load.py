@@ -132,5 +132,5 @@ async def wrk(program: str, url: str, connections: int, body: bytes) -> Measured
     process = await asyncio.create_subprocess_exec(*command, env=environ, stdout=asyncio.subprocess.PIPE)
     printed = (await process.communicate())[0].decode()
     requests, duration, failed, *latencies = printed.rpartition("measured ")[2].split()
-    assert failed == "0", printed
+    assert failed == "0" != requests, printed
     return Measured(int(requests), seconds=int(duration) / 1e6, latencies=[float(each) / 1e6 for each in latencies])
