@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench bench-gate check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -100,6 +100,11 @@ test-clients: clients
 
 bench: test-deps
 	$(BIN)/python -m tests.bench $(ARGS)
+
+# Whether a message costs more CPU than tests/bench/ratios.json says. ARGS=--write: say what it costs now.
+bench-gate: .venv/installed-dev
+	@command -v redis-server >/dev/null || .ci/packages redis-server
+	$(BIN)/python -m tests.bench.gate $(ARGS)
 
 check: .venv/installed-dev
 	$(BIN)/ruff format --check

@@ -1,4 +1,13 @@
-from app.cli.main import main
+"""The entry point of ``babelgate`` and of ``python -m app``."""
+
+
+def main() -> None:
+    """Run the command line."""
+    # Each worker of ``serve --workers`` imports this module again, and needs none of the commands.
+    from app.cli.main import main
+
+    main()
+
 
 if __name__ == "__main__":
     main()

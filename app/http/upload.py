@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from functools import cache
+from typing import Any, cast
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from msgspec.structs import astuple
 
 from app.errors import (
@@ -149,15 +151,18 @@ async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterato
         raise lines.error
 
 
-# A class with MAX_ENTRIES fields makes the decoder stop at the first entry beyond, instead of reading all of them.
-_Entries: type[Struct] = msgspec.defstruct(
-    "_Entries",
-    [(f"entry_{number}", msgspec.Raw, UNSET) for number in range(MAX_ENTRIES)],
-    array_like=True,
-    forbid_unknown_fields=True,
-    gc=False,
-)
-_decoder = msgspec.json.Decoder(_Entries)
+_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+
+
+@cache
+def _bounded_decoder() -> msgspec.json.Decoder[Any]:
+    """A decoder that stops at the first entry beyond MAX_ENTRIES, by means of a class with as many fields.
+
+    The class takes 4 MiB, and decoding into it twice the time of a list, so it is made when the first body needs it.
+    """
+    fields = [(f"entry_{number}", msgspec.Raw, UNSET) for number in range(MAX_ENTRIES)]
+    entries = msgspec.defstruct("_Entries", fields, array_like=True, forbid_unknown_fields=True, gc=False)
+    return msgspec.json.Decoder(entries)
 
 
 async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
@@ -166,7 +171,10 @@ async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
     Raises EnvelopeSyntaxError when the body is not an array, InvalidParameter for too many elements, objects or arrays.
     """
     await _check_nested(body)
-    array = await turns.run(_split, body, size=0)
+    # An array has a comma between each two entries.
+    few = body.count(b",") < MAX_ENTRIES
+    decoder = _decoder if few else await turns.run(_bounded_decoder, size=0)
+    array = await turns.run(_split, decoder, body, size=0)
     for start in range(0, max(len(array), 1), CHUNK_LINES):
         yield await turns.run(_copied, array[start : start + CHUNK_LINES], size=0)
 
@@ -184,10 +192,10 @@ def _copied(entries: Sequence[msgspec.Raw]) -> list[bytes]:
     return [bytes(entry) for entry in entries]
 
 
-def _split(body: bytes) -> Sequence[msgspec.Raw]:
+def _split(decoder: msgspec.json.Decoder[Any], body: bytes) -> Sequence[msgspec.Raw]:
     """The texts of the elements of a JSON array. Each is validated later."""
     try:
-        decoded = _decoder.decode(body)
+        decoded = decoder.decode(body)
     except (msgspec.MsgspecError, RecursionError) as error:
         # Any element is valid here, so a ValidationError of an array means too many elements.
         if isinstance(error, msgspec.ValidationError) and body.lstrip()[:1] == b"[":
@@ -197,6 +205,8 @@ def _split(body: bytes) -> Sequence[msgspec.Raw]:
             detail = "The body is not one JSON array: it is another JSON value. Put the entries between [ and ]."
             raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)]) from None
         raise syntax_error(error, "one JSON array") from None
+    if isinstance(decoded, list):
+        return cast(list[msgspec.Raw], decoded)
     entries = astuple(decoded)
     # The fields without an entry are the last ones.
     return entries[: len(entries) - entries.count(UNSET)]

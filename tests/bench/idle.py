@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import resource
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -14,7 +13,8 @@ from typing import cast
 import httpx
 import psutil
 
-from tests.bench.cases import queue
+from app.server.server import raise_file_limit
+from tests.bench.calls import queue
 from tests.bench.load import request
 from tests.brokers.registry import HARNESSES
 from tests.harness.gateway import GatewayProcess, gateway
@@ -23,8 +23,8 @@ WAITERS, QUEUES, SECONDS = 10_000, 100, 10.0
 GOAL_MIB = 350
 
 
-class _Waiter(asyncio.Protocol):
-    """A long poll on ``queue`` that is left waiting. ``ended`` is the answer, or the hang-up, that should not be."""
+class Waiter(asyncio.Protocol):
+    """A long poll on ``queue`` that is left waiting, over and over. ``ended`` is what came instead."""
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
@@ -32,44 +32,59 @@ class _Waiter(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
+        self._ask()
+
+    def _ask(self) -> None:
         self.transport.write(request("POST", f"/queues/{self._queue}/messages:receive?wait_seconds=30"))
 
     def data_received(self, data: bytes) -> None:
-        self.ended = data
+        if data.endswith(b'{"messages":[]}'):
+            self._ask()
+        else:
+            self.ended = data
 
     def connection_lost(self, error: Exception | None) -> None:
         self.ended = self.ended or b"the connection was closed"
 
 
-async def _measure(port: int, pid: int) -> tuple[float, float]:
-    process = psutil.Process(pid)
+async def wait(port: int, count: int) -> list[Waiter]:
+    """So many long polls on QUEUES queues, all waiting."""
     names = [queue() for _ in range(QUEUES)]
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
         for name in names:
             (await client.post(f"/queues/{name}/messages:receive")).raise_for_status()
     waiters = []
-    for number in range(WAITERS):
-        make = partial(_Waiter, names[number % QUEUES])
+    for number in range(count):
+        make = partial(Waiter, names[number % QUEUES])
         waiters.append((await asyncio.get_running_loop().create_connection(make, "127.0.0.1", port))[1])
         if number % 200 == 0:
             await asyncio.sleep(0.02)
     await asyncio.sleep(2)
+    return waiters
+
+
+def end(waiters: Sequence[Waiter]) -> None:
+    """Hang up. Raises AssertionError when one of them did not wait until now."""
+    if ended := [waiter.ended for waiter in waiters if waiter.ended is not None]:
+        raise AssertionError(f"{len(ended)} of {len(waiters)} did not wait: {ended[0]!r}")
+    for waiter in waiters:
+        waiter.transport.close()
+
+
+async def _measure(port: int, pid: int) -> tuple[float, float]:
+    process = psutil.Process(pid)
+    waiters = await wait(port, WAITERS)
     before, began = sum(process.cpu_times()[:2]), time.perf_counter()
     await asyncio.sleep(SECONDS)
     share = (sum(process.cpu_times()[:2]) - before) / (time.perf_counter() - began)
     resident = process.memory_info().rss / 2**20
-    if ended := [waiter.ended for waiter in waiters if waiter.ended is not None]:
-        raise AssertionError(f"{len(ended)} of {WAITERS} did not wait: {ended[0]!r}")
-    for waiter in waiters:
-        waiter.transport.close()
+    end(waiters)
     return resident, share * 100
 
 
 def main(directory: Path, broker: str) -> None:
     """Print one line for the broker of this kind."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    raise_file_limit()
     with ExitStack() as stack:
         home = directory / f"idle-{broker}"
         home.mkdir()

@@ -23,8 +23,7 @@ from typing import Any
 import httpx
 import uvloop
 
-from tests.bench import cases
-from tests.bench.reporting import sample
+from tests.bench import calls
 from tests.bench.servers import Server, cpu_seconds
 from tests.brokers.registry import HARNESSES, KINDS
 from tests.harness.gateway import GatewayProcess, gateway
@@ -95,8 +94,8 @@ async def run(
             for name in names[number % len(names) :] + names[: number % len(names)]:
                 server = all_servers[name]
                 before = cpu_seconds(server.pids)
-                measured = await cases.publish(server.port, "bench", connections, operations)
-                cpu[name] = sample(measured, 1, cpu_seconds(server.pids) - before, None).cpu
+                measured = await calls.publish(server.port, "bench", connections, operations)
+                cpu[name] = (cpu_seconds(server.pids) - before) / measured.operations * 1e6
             if number:  # the first round warms up
                 for name in names:
                     taken[name].append((cpu[name], cpu[name] / cpu[NOTHING]))

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import httpx
 
-from tests.bench.cases import ENVELOPE
+from tests.bench.calls import ENVELOPE
 from tests.brokers.registry import HARNESSES, WITH_SERVER
 from tests.harness.gateway import GatewayProcess, gateway
 

@@ -26,7 +26,7 @@ import httpx
 import psutil
 import uvloop
 
-from tests.bench import cases
+from tests.bench import calls
 from tests.bench.load import request
 from tests.bench.servers import Server, cpu_seconds
 from tests.brokers.registry import HARNESSES, KINDS
@@ -90,7 +90,7 @@ class Crowd:
     """Connections that publish to one queue; those who are refused rest when they honour ``Retry-After``."""
 
     def __init__(self, server: Server, honour: bool = False) -> None:
-        self.request = request("POST", f"/queues/{cases.queue()}/messages", cases.ENVELOPE)
+        self.request = request("POST", f"/queues/{calls.queue()}/messages", calls.ENVELOPE)
         self.idle: deque[_Client] = deque()
         self.counted = Counted()
         self.over = False

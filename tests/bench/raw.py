@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
 import aio_pika
@@ -20,7 +22,7 @@ from app.brokers.servicebus.queue import ServiceBusQueue
 from app.brokers.sqs.message import entry
 from app.brokers.sqs.queue import SqsQueue
 from tests.bench import raw_streams
-from tests.bench.cases import ENVELOPE, queue
+from tests.bench.calls import ENVELOPE, queue
 from tests.bench.load import Measured
 from tests.bench.timing import BODY, per_message, timed
 
@@ -37,6 +39,32 @@ async def redis_py(port: int, at_a_time: int, operations: int) -> tuple[Measured
     measured = await timed([publishing(client) for client in clients], operations)
     await asyncio.gather(*(client.aclose() for client in clients))
     return measured
+
+
+async def sqlite3_(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """INSERT, each committed and synced to the write-ahead log, one at a time on one connection."""
+    with tempfile.TemporaryDirectory() as directory, closing(sqlite3.connect(f"{directory}/raw.db")) as connection:
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("CREATE TABLE message (body BLOB)")
+
+        async def insert() -> None:
+            connection.execute("INSERT INTO message VALUES (?)", (ENVELOPE,))
+
+        return await timed([insert], operations)
+
+
+async def aio_pika_get(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
+    """``basic.get`` of messages that wait, so many at a time on one channel."""
+    key = queue()
+    message = aio_pika.Message(ENVELOPE, delivery_mode=aio_pika.DeliveryMode.PERSISTENT)
+    async with await aio_pika.connect(f"amqp://guest:guest@127.0.0.1:{port}/") as connection:
+        channel = await connection.channel()
+        declared = await channel.declare_queue(key, durable=True)
+        for _ in range(operations + at_a_time):
+            await channel.default_exchange.publish(message, key)
+        return await timed([declared.get] * at_a_time, operations)
 
 
 async def aio_pika_(port: int, at_a_time: int, operations: int) -> tuple[Measured, float]:
@@ -157,7 +185,9 @@ async def _sqs(port: int, at_a_time: int) -> AsyncIterator[tuple[Any, str]]:
 
 LIBRARIES: Mapping[str, tuple[str, Callable[[int, int, int], Awaitable[tuple[Measured, float]]]]] = {
     "raw redis-py: RPUSH": ("redis-server", redis_py),
+    "raw sqlite3: INSERT": ("sqlite-server", sqlite3_),
     "raw aio-pika: publish": ("rabbitmq-server", aio_pika_),
+    "raw aio-pika: get": ("rabbitmq-server", aio_pika_get),
     "raw aioboto3: SendMessage": ("sqs-server", aioboto3_single),
     "raw aioboto3: SendMessageBatch of ten": ("sqs-server", aioboto3_batch),
     "raw aioboto3: receive ten + delete batch": ("sqs-server", aioboto3_consume),

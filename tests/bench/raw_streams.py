@@ -18,7 +18,7 @@ from proton import Message, symbol
 from proton.handlers import MessagingHandler
 from proton.reactor import AtLeastOnce, Container
 
-from tests.bench.cases import queue
+from tests.bench.calls import queue
 from tests.bench.load import Measured
 from tests.bench.timing import BODY, cpu_seconds, per_message, timed
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import truediv
 
-from tests.bench.cases import AT_RECEIVER, ELSEWHERE, FORWARDED, LOCAL, Case
+from tests.bench import calls
+from tests.bench.cases import Case, Goal
 from tests.bench.load import Measured
+from tests.bench.servers import Server, cpu_seconds
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One run of one case; CPU in microseconds a message, latencies in milliseconds."""
+    """One run of one case; CPU in microseconds a message (None: unknown), latencies in ms."""
 
-    cpu: float
+    cpu: float | None
     broker_cpu: float | None
     per_second: float
     p50: float
@@ -25,16 +28,27 @@ Samples = Mapping[str, Sequence[Sample]]
 """By the name of their case."""
 
 
-def sample(measured: Measured, messages: int, cpu_seconds: float, broker_seconds: float | None) -> Sample:
-    """``messages`` an operation unless they were counted; CPU of the whole run, None where no server is behind."""
+def sample(measured: Measured, messages: int, seconds: float | None, broker_seconds: float | None) -> Sample:
+    """``messages`` an operation unless they were counted; CPU of the whole run, None where it is not known."""
     total = measured.messages or measured.operations * messages
     return Sample(
-        cpu=cpu_seconds / total * 1e6,
+        cpu=None if seconds is None else seconds / total * 1e6,
         broker_cpu=None if broker_seconds is None else broker_seconds / total * 1e6,
         per_second=total / measured.seconds,
         p50=measured.percentile(0.50) * 1e3,
         p99=measured.percentile(0.99) * 1e3,
     )
+
+
+async def measure(servers: Mapping[str, Server], case: Case) -> Sample:
+    """Prepare, run, and divide."""
+    queue = calls.queue()
+    await case.prepare(servers[case.by or case.server].port, queue)
+    server = servers[case.server]
+    before = cpu_seconds(server.pids), cpu_seconds(server.broker)
+    measured = await case.run(server.port, queue)
+    cpu, broker_cpu = cpu_seconds(server.pids) - before[0], cpu_seconds(server.broker) - before[1]
+    return sample(measured, case.messages, cpu if server.pids else None, broker_cpu if server.broker else None)
 
 
 def table(samples: Samples) -> None:
@@ -46,76 +60,59 @@ def table(samples: Samples) -> None:
         f"  {'messages/s':>22}  {'p50 ms':>7} {'p99 ms':>7}"
     )
     for name, taken in samples.items():
-        cpu, rate = _spread([s.cpu for s in taken], 1), _spread([s.per_second for s in taken], 0)
+        known = [s.cpu for s in taken if s.cpu is not None]
+        cpu, rate = _spread(known, 1) if known else "unknown", _spread([s.per_second for s in taken], 0)
         against = bare.get(_connections(name))
-        ratio = f"{_median(taken, 'cpu') / against:6.2f}" if against else ""
+        ratio = f"{statistics.median(known) / against:6.2f}" if against and known else ""
         broker = "" if taken[0].broker_cpu is None else f"{_median(taken, 'broker_cpu'):6.1f}"
         latencies = f"{_median(taken, 'p50'):7.2f} {_median(taken, 'p99'):7.2f}"
         print(f"{name:{width}}  {cpu:>22}  {ratio:>6}  {broker:>6}  {rate:>22}  {latencies}")
 
 
 def goals(cases: Iterable[Case], samples: Samples) -> None:
-    """One row for each goal that was measured, by medians."""
-    rows = list(_goals(cases, samples))
+    """One row in Markdown for each goal that was measured: medians, also of the ratios of figures of the same round."""
+    rows = [row for case in cases for goal in case.goals if (row := _row(case.name, goal, samples)) is not None]
     if rows:
-        width = max(len(row[0]) for row in rows)
-        print(f"\n{'goal':{width}}  {'to reach':>10}  {'measured':>10}")
-        for name, wanted, found in rows:
-            print(f"{name:{width}}  {wanted:>10}  {found:>10}")
+        print("\n| goal | to reach | measured | reached | CPU µs | messages/s | p50 ms | p99 ms |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        print("\n".join(rows))
 
 
-def _goals(cases: Iterable[Case], samples: Samples) -> Iterator[tuple[str, str, str]]:
-    for case in cases:
-        if case.goal is not None:
-            taken = samples[case.name]
-            yield f"{case.name}: CPU", f"{case.goal.cpu:g} µs", f"{_median(taken, 'cpu'):.0f} µs"
-            if case.goal.broker_cpu is not None:
-                yield f"{case.name}: broker", f"{case.goal.broker_cpu:g} µs", f"{_median(taken, 'broker_cpu'):.0f} µs"
-    for broker in ("rabbitmq", "servicebus"):
-        publishing = [
-            _median(taken, "per_second") for name, taken in samples.items() if name.startswith(f"{broker}: publish")
-        ]
-        if len(publishing) > 1:
-            yield (
-                f"{broker}: publish, throughput at the most connections to one",
-                "4 x",
-                f"{publishing[-1] / publishing[0]:.1f} x",
-            )
-    yield from _goals_against_raw(samples)
-    for name, taken in samples.items():
-        here = samples.get(name.replace(ELSEWHERE, AT_RECEIVER), ())
-        if name.startswith(ELSEWHERE) and here:
-            reach = 2 * _median(here, "cpu")
-            yield f"{name}: CPU", f"{reach:.0f} µs", f"{_median(taken, 'cpu'):.0f} µs"
-    # Where several are in flight, the latency is that of their queue for two cores.
-    for name, taken in samples.items():
-        local = samples.get(name.replace(FORWARDED, LOCAL), ())
-        if name == f"{FORWARDED}, 1 connections" and local:
-            yield f"{name}: added at p50", "1 ms", f"{_median(taken, 'p50') - _median(local, 'p50'):.2f} ms"
+_UNITS = {
+    "cpu": ("µs of CPU", 1),
+    "broker_cpu": ("µs of the broker's CPU", 1),
+    "per_second": ("messages/s", 0),
+    "p50": ("ms at p50", 2),
+}
+"""By figure: its unit, and how many decimal places are shown."""
 
 
-_AGAINST_RAW = (
-    ("sqs: publish", "raw aioboto3: SendMessage", 0.25, 0),
-    ("sqs: batch of 100", "raw aioboto3: SendMessageBatch of ten", 1, 15),
-    ("sqs: receive + ack in hundreds", "raw aioboto3: receive ten + delete batch", 1, 20),
-    ("servicebus: publish", "raw azure-servicebus: send a hundred", 1, 60),
-    ("servicebus: receive + ack in hundreds", "raw azure-servicebus: receive fifty + complete each", 1, 60),
-)
-"""A case; the client by itself that does its work; how often its CPU a message, and how many microseconds more, are to
-be reached."""
+def _row(name: str, goal: Goal, samples: Samples) -> str | None:
+    """None where a base was not measured, or no CPU is known."""
+    taken, bases = samples[name], [samples.get(base, ()) for base in goal.bases]
+    own = [getattr(each, goal.figure) for each in taken]
+    if None in own or not all(bases):
+        return None
+    unit, digits = _UNITS[goal.figure]
+    if bases and not goal.more:
+        sums = [sum(getattr(each, goal.figure) for each in round_) for round_ in zip(*bases, strict=True)]
+        limit, found = goal.factor, statistics.median(map(truediv, own, sums))
+        against = " + ".join(base.rpartition(", ")[0] for base in goal.bases)
+        shown = f"{limit:g} × {against}", f"{found:.2f} × ({statistics.median(own):,.{digits}f} {unit})"
+    else:
+        limit = goal.factor * sum(_median(base, goal.figure) for base in bases) + goal.more
+        found = statistics.median(own)
+        shown = f"{limit:,.{digits}f} {unit}", f"{found:,.{digits}f}"
+    reached = found >= limit if goal.least else found <= limit
+    return (
+        f"| {name} | {'≥' if goal.least else '≤'} {shown[0]} | {shown[1]} | {'yes' if reached else '**no**'} "
+        f"| {_cpu(taken)} | {_median(taken, 'per_second'):,.0f} "
+        f"| {_median(taken, 'p50'):.2f} | {_median(taken, 'p99'):.2f} |"
+    )
 
 
-def _goals_against_raw(samples: Samples) -> Iterator[tuple[str, str, str]]:
-    most = next(reversed([_connections(name) for name in samples if name.endswith(" connections")]), "")
-    for name, taken in samples.items():
-        if ": publish, " in name and _connections(name) != most:
-            # One by one: how many share a call is what counts.
-            continue
-        for case, library, factor, more in _AGAINST_RAW:
-            raw = samples.get(f"{library}, {_connections(name).removesuffix(' connections')} at a time")
-            if raw and name.rpartition(", ")[0] == case:
-                reach = _median(raw, "cpu") * factor + more
-                yield f"{name}: CPU", f"{reach:.0f} µs", f"{_median(taken, 'cpu'):.0f} µs"
+def _cpu(taken: Sequence[Sample]) -> str:
+    return "unknown" if taken[0].cpu is None else f"{_median(taken, 'cpu'):.1f}"
 
 
 def _connections(name: str) -> str:

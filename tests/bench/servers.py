@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +33,7 @@ def cpu_seconds(pids: Sequence[int]) -> float:
     Without that of threads that have ended.
     """
     roots = [psutil.Process(pid) for pid in pids]
-    everyone = [process.pid for root in roots for process in [root, *root.children(recursive=True)]]
+    everyone = {process.pid for root in roots for process in [root, *root.children(recursive=True)]}
     threads = [stat for pid in everyone for stat in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     total = 0
     for stat in threads:
@@ -58,15 +58,24 @@ def bare() -> Iterator[Server]:
         process.wait()
 
 
+def foreign(url: str) -> Server:
+    """A server that somebody else has started: the processes of this machine that listen on its port, if any do."""
+    port = httpx.URL(url).port or 80
+    listening = [each for each in psutil.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+    return Server(port, sorted({each.pid for each in listening if each.pid is not None and each.laddr[1:] == (port,)}))
+
+
 @contextmanager
-def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
-    """``bare``; a gateway over each broker, all guarantees on; ``<kind>-server``, each broker's server itself.
+def all_servers(directory: Path, kinds: Container[str]) -> Iterator[dict[str, Server]]:
+    """``bare``; a gateway over each broker of ``kinds``, all guarantees on; ``<kind>-server``, its server itself.
 
     ``<kind>-peer`` is another gateway over RabbitMQ or Azure Service Bus, to settle what the first one handed out. Its
     CPU is that of both.
     """
     with ExitStack() as stack:
-        brokers = [stack.enter_context(variant.start(directory)) for variant in ORDINARY]
+        brokers = [
+            stack.enter_context(variant.start(directory)) for variant in ORDINARY if variant.broker.kind in kinds
+        ]
         servers = {"bare": stack.enter_context(bare())}
 
         def serve(name: str, broker: Broker, others: Sequence[int] = ()) -> None:
@@ -82,6 +91,7 @@ def all_servers(directory: Path) -> Iterator[dict[str, Server]]:
 
         for broker in brokers:
             serve(broker.kind, broker)
+            servers[f"{broker.kind}-server"] = Server(0, ())
             if isinstance(broker, ServerBroker):
                 servers[f"{broker.kind}-server"] = Server(broker.server.port, (broker.server.pid,))
             if broker.kind in ("rabbitmq", "servicebus"):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from app.clock import now_ms
 from app.envelope import Limits, read_publication
-from tests.bench.cases import ENVELOPE
+from tests.bench.calls import ENVELOPE
 from tests.bench.load import Measured
 
 BODY = read_publication(ENVELOPE, "bench", Limits(), now_ms).envelope.body

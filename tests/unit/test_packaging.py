@@ -149,7 +149,7 @@ def test_the_wheel_carries_every_file_of_the_package(tmp_path: Path) -> None:
         entry_points = archive.read(next(n for n in archive.namelist() if n.endswith("entry_points.txt"))).decode()
     files = {p for p in (ROOT / "app").rglob("*") if p.is_file() and "__pycache__" not in p.parts}
     assert packed == {p.relative_to(ROOT).as_posix() for p in files}
-    assert "babelgate=app.cli.main:main" in entry_points
+    assert "babelgate=app.__main__:main" in entry_points
 
 
 def test_loading_the_program_loads_no_broker_client() -> None:
@@ -180,6 +180,15 @@ def test_loading_the_program_loads_no_broker_client() -> None:
             "pyarrow",
         }
     )
+
+
+def test_a_serving_process_loads_no_part_of_the_command_line() -> None:
+    """What a worker imports: each module takes memory once per worker."""
+    code = "import sys, app.__main__, app.server.wiring; print(*sys.modules, sep='\\n')"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    names = loaded.stdout.split()
+    assert "app.http.api" in names
+    assert {"app.cli.main", "rich", "pygments", "httpx", "pandas"}.isdisjoint(names)
 
 
 def test_every_driver_has_the_extra_of_its_name() -> None:

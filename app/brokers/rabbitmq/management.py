@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import httpx
 import msgspec
 from msgspec import Struct
 
@@ -65,6 +64,9 @@ class ManagementClient:
 
     def __init__(self, broker: str, where: ManagementEndpoint, vhost: str) -> None:
         self._broker = broker
+        # Only a gateway with a management URL needs this client: it takes 4 MiB.
+        import httpx
+
         self._vhost = quote(vhost, safe="")
         self._client = httpx.AsyncClient(
             base_url=f"{where.url}/api/",
@@ -90,6 +92,8 @@ class ManagementClient:
         await self._client.aclose()
 
     async def _get(self, path: str, kind: type[Answer]) -> Answer | None:
+        import httpx
+
         try:
             response = await self._client.get(path)
             if response.status_code == httpx.codes.NOT_FOUND:
@@ -107,6 +111,8 @@ class ManagementClient:
 
 
 def _describe(error: Exception) -> str:
+    import httpx
+
     if isinstance(error, httpx.HTTPStatusError):
         return f"status {error.response.status_code}"
     return str(error) or type(error).__name__

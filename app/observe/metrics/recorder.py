@@ -90,6 +90,10 @@ class Metrics:
         """Return the label value of ``queue``."""
         return queue if queue in self._queues else OTHER
 
+    def _has_no_label(self, queue: str) -> bool:
+        """Whether the queue is one of OTHER, now and for ever."""
+        return queue not in self._queues and len(self._queues) >= MAX_QUEUES
+
     def register(self, queue: str, broker: str) -> str:
         """Return the label value of ``queue``, after giving it its own label if fewer than MAX_QUEUES have one.
 
@@ -113,10 +117,13 @@ class Metrics:
         kind, count = reported.kind, reported.count
         key = (kind, reported.queue, reported.broker, reported.reason)
         instruments = self._by_event.get(key)
+        if instruments is None and self._has_no_label(reported.queue):
+            key = (kind, OTHER, reported.broker, reported.reason)
+            instruments = self._by_event.get(key)
         if instruments is None:
             instruments = self._event_instruments(reported)
-            # Cache only labelled queues and declared reasons, so that the cache is bounded.
-            if reported.queue in self._queues and (reported.reason is None or reported.reason in _KEPT):
+            # Cache only declared reasons, so that the cache is bounded.
+            if reported.reason is None or reported.reason in _KEPT:
                 self._by_event[key] = instruments
         for instrument in instruments:
             instrument.value += count
@@ -162,9 +169,12 @@ class Metrics:
     def _count_call(self, call: Call) -> None:
         key = (call.operation, call.queue, call.broker, call.error)
         instruments = self._by_call.get(key)
+        if instruments is None and self._has_no_label(call.queue):
+            key = (call.operation, OTHER, call.broker, call.error)
+            instruments = self._by_call.get(key)
         if instruments is None:
             instruments = self._call_instruments(call)
-            if call.queue in self._queues and (call.error is None or call.error in self._errors):
+            if call.error is None or call.error in self._errors:
                 self._by_call[key] = instruments
         instruments.duration.observe(call.seconds)
         if instruments.messages is not None:
@@ -175,10 +185,12 @@ class Metrics:
     def _count_ends(self, event: Event) -> None:
         key = (event.queue, event.broker)
         instrument = self._end_to_end.get(key)
+        if instrument is None and self._has_no_label(event.queue):
+            key = (OTHER, event.broker)
+            instrument = self._end_to_end.get(key)
         if instrument is None:
-            instrument = self._histogram(END_TO_END, (self.register(event.queue, event.broker), event.broker))
-            if event.queue in self._queues:
-                self._end_to_end[key] = instrument
+            key = (self.register(event.queue, event.broker), event.broker)
+            instrument = self._end_to_end[key] = self._histogram(END_TO_END, key)
         now = self._clock()
         for facts in event.messages:
             if facts.created_at is not None:
