@@ -215,10 +215,11 @@ class FrameReader:
 
     ``contents``: the receivers of message content by channel number; for other channels aiormq gets a header without
     properties. ``blocked``: the broker's reason while it blocks publishers. ``closed``: its reason for closing the
-    connection.
+    connection. ``heard``: the number of frames that have arrived.
     """
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
+        self.heard = 0
         self._stream = stream
         self._frame = b""
         self._start = 0
@@ -240,6 +241,7 @@ class FrameReader:
             if head.startswith(b"AMQP"):
                 # A server of another protocol version answers with its protocol header instead of a frame.
                 return head + await self._stream.readexactly(1)
+            self.heard += 1
             kind, channel, size = _FRAME.unpack(head)
             rest = await self._stream.readexactly(size + 1)
             content = self.contents.get(channel) if kind in (_HEADER, _BODY) and rest.endswith(_END) else None
