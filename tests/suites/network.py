@@ -144,6 +144,10 @@ class TestSlow:
         message = await process.one(30)
         assert data(message) == {"mark": "once"}
         assert await process.ack(message) == [None]
+        await process.publish_all([{"n": n} for n in range(10)])
+        messages = await process.take(10, 30)
+        assert sorted(data(each)["n"] for each in messages) == list(range(10))
+        assert await process.ack(*messages) == [None] * 10
         assert await process.ready(1) == []
         assert between.sent.count(b"once") == 1
         outages = process.gateway.outages

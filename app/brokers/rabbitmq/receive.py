@@ -31,7 +31,8 @@ _FILL_SECONDS = 0.5
 """How long messages that were just counted may take to arrive."""
 
 _SLOW_SECONDS = 0.3
-"""When the first answer took longer, no more messages are asked for: a reserve has no time for many round trips."""
+"""After a first answer that took longer, no more messages are asked for: a reserve has no time for many round trips.
+The next one asks for all at once."""
 
 _QUIET_SECONDS = 0.02
 """How long to wait for a message that was just counted; another consumer may have received it."""
@@ -183,6 +184,8 @@ class QueueReceiver:
         self._spawn = spawn
         self._left: int | None = None
         """The number of ready messages at the last count; None: unknown."""
+        self._slow = False
+        """Whether the last answer took longer than _SLOW_SECONDS."""
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -219,10 +222,11 @@ class QueueReceiver:
         """The ready messages. Each reply counts the rest, so that about as many are requested as there are."""
         loop = asyncio.get_running_loop()
         began = loop.time()
-        first = 1 if limit > MANY else max(1, min(limit, self._left or 0))
+        first = 1 if limit > MANY and not self._slow else max(1, min(limit, self._left or 0))
         arrived = await self._gets(receiving, first)
+        self._slow = loop.time() - began > _SLOW_SECONDS
         more = min(limit - len(arrived), self._left or 0)
-        if not more or loop.time() - began > _SLOW_SECONDS:
+        if not more or self._slow:
             return arrived
         try:
             if more < MANY:
