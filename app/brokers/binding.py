@@ -4,7 +4,9 @@ A binding is a thin driver of one broker. The gateway writes batching across cal
 tokens and tracing once, above the protocol. These rules hold for every method that is not said to differ:
 
 - Time: a call ends within the broker's ``timeout_seconds``, connecting included, and half a second to clean up. A call
-  without an answer by then raises BrokerUnavailable, or OutcomeUnknown when something may have been written.
+  without an answer by then raises BrokerUnavailable, or OutcomeUnknown when something may have been written. What the
+  call has begun for others goes on for a while: connecting (:data:`app.brokers.connect.CONNECT_SECONDS`), and making a
+  queue.
 - Retries: none, neither by the binding nor by its client library. The gateway decides what is repeated.
 - Concurrency: any number of concurrent calls from one event loop. They share connections; one attempt to connect
   serves them all.
@@ -221,7 +223,8 @@ class Binding(Protocol):
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        """Reserve at most ``limit`` messages, oldest first; blocks at most ``wait_seconds`` + 1 s.
+        """Reserve at most ``limit`` messages, oldest first; blocks at most ``wait_seconds`` and ``timeout_seconds``,
+        and as long again where a link or consumer has to be made first.
 
         Returns as soon as there is at least one. An empty result means that the broker has answered during this call
         that the queue is empty; without an answer the call raises BrokerUnavailable. Messages that are reserved after

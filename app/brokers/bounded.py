@@ -12,9 +12,6 @@ from app.errors import BrokerError, BrokerUnavailable
 PING_SECONDS = 2.0
 WARNINGS_SECONDS = 2.0
 OPEN_SECONDS = 5.0
-RESERVE_SECONDS = 1.0
-"""How much longer than its ``wait_seconds`` a reserve may take."""
-
 GRACE_SECONDS = 0.1
 """How much longer an answer is waited for: this process may have stood still, with the answer unread in a socket."""
 

@@ -1,16 +1,17 @@
-"""Shares one attempt to connect among concurrent callers, and pauses between failed attempts."""
+"""Shares one attempt to connect among concurrent callers, pauses after a failed one, and replaces dead connections."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
-from app.errors import BrokerUnavailable
+from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime.backoff import Backoff
 
 CONNECT_SECONDS = 4.0
-"""How long connecting may take; ``timeout_seconds`` where that is less."""
+"""How long connecting may take: with TLS and a login it takes many round trips. A call that waits for it ends after its
+own time-out, and the attempt goes on for the next call."""
 
 _FIRST_PAUSE_SECONDS = 0.2
 _LAST_PAUSE_SECONDS = 5.0
@@ -96,3 +97,23 @@ class SharedConnect(Generic[Connection]):
             self._pause.succeeded()
         else:
             self._pause.failed(error)
+
+
+async def replaced(
+    heard: Callable[[], int],
+    connect: Callable[[], Awaitable[Connection]],
+    replace: Callable[[Connection], None],
+    discard: Callable[[Connection], None],
+) -> None:
+    """Connect anew, because an open connection gave no answer.
+
+    When the broker accepts a new connection and nothing has arrived on the old one meanwhile, the peer of the old one
+    has vanished: ``replace`` it. Otherwise ``discard`` the new one, because the end of a connection may end its leases.
+    ``heard`` counts what arrives on the old connection. ``connect`` bounds its own time. Raises no BabelgateError.
+    """
+    before = heard()
+    try:
+        made = await connect()
+    except BabelgateError:
+        return
+    (replace if heard() == before else discard)(made)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from app.errors import ConfigError
 
-TIMEOUT_SECONDS = 5.0
+TIMEOUT_SECONDS = 2.0
 """How long a call to a broker may take where nothing else is configured."""
 
 TIMEOUT_BOUNDS = (0.5, 30.0)

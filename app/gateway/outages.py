@@ -3,9 +3,9 @@
 A broker is lost when a call ends without its answer. It is back when it answers a ping and no call has failed for the
 duration of a call's time-out, because by then every earlier call has ended.
 
-A lost broker is pinged at once, and the circuit opens when the ping gets no answer either. While it is open, calls are
-refused before they are sent. The ping is the probe: the circuit closes with the first answer. Errors of one queue do
-not open it, because the broker answers pings.
+A lost broker is pinged at once, and the circuit opens when the ping is not answered in the time of a call either. While
+it is open, calls are refused before they are sent. The ping is the probe: the circuit closes with the first ping that
+is answered in this time. Errors of one queue do not open it, because the broker answers pings.
 """
 
 from __future__ import annotations
@@ -21,9 +21,6 @@ from app.runtime.background import BackgroundTasks
 
 PING_EVERY_SECONDS = 1.0
 """How often a lost broker is pinged that answers pings."""
-
-OPEN_AFTER_SECONDS = 1.0
-"""The circuit opens when the ping of a lost broker is not answered within this time. The ping goes on."""
 
 PROBE_EVERY_SECONDS = 0.25
 """The pause between two pings while the circuit is open."""
@@ -95,16 +92,19 @@ class Outages:
             return True
         ping = asyncio.ensure_future(binding.ping())
         try:
-            if not (await asyncio.wait((ping,), timeout=OPEN_AFTER_SECONDS))[0]:
+            in_time, _ = await asyncio.wait((ping,), timeout=binding.timeout_seconds)
+            if not in_time:
                 outage.open = True
+                outage.answers_since = None
             await ping
         except Exception as error:
             outage.answers_since = None
             outage.open = True
             outage.reason = getattr(error, "reason", type(error).__name__)
         else:
-            outage.open = False
-            outage.answers_since = self._clock() if outage.answers_since is None else outage.answers_since
+            if in_time:
+                outage.open = False
+                outage.answers_since = self._clock() if outage.answers_since is None else outage.answers_since
         finally:
             ping.cancel()
         now, answers_since = self._clock(), outage.answers_since

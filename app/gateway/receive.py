@@ -120,8 +120,8 @@ class Receiver:
     async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[ReadyDelivery]:
         """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds`` and one more round trip.
 
-        Raises the broker's error, at most two seconds after ``wait_seconds``. When the call is cancelled, deliveries
-        reserved for it are given back.
+        Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
+        call is cancelled, deliveries reserved for it are given back.
         """
         loop = asyncio.get_running_loop()
         waiter = _Waiter(limit, lease_seconds, loop.time(), loop.create_future())
@@ -148,7 +148,7 @@ class Receiver:
         self._waiting.clear()
 
     async def idle(self) -> None:
-        """Wait until no reserve is in flight: at most SLICE_SECONDS and one second after :meth:`stop`."""
+        """Wait until no reserve is in flight: SLICE_SECONDS and the time-out of a reserve after :meth:`stop`."""
         while tasks := [task for task in (self._wait_task, self._poll_task) if task is not None]:
             await asyncio.wait(tasks)
 

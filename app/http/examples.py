@@ -209,7 +209,7 @@ _SPECIAL: dict[str, Json] = {
     "invalid_parameter": {"name": "delay_seconds", "reason": "given more than once"},
     "malformed_http": {"reason": "The request line is not HTTP/1.1."},
     "not_ready": {"reason": "The gateway is starting."},
-    "outcome_unknown": {"reason": "no answer within 5 s"},
+    "outcome_unknown": {"reason": "no answer within 2 s"},
     "overloaded": {"reason": "it serves as many publishes as it has memory for"},
     "owner_unreachable": {"reason": "it did not answer within 2 s"},
     "request_timeout": {"reason": "no byte came within 20 s"},

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import registry
-from tests.harness.broker import Broker
+from tests.harness.broker import Broker, ServerBroker, Variant
+from tests.harness.proxy import Proxy
 from tests.harness.world import World
 
 pytest.register_assert_rewrite("tests.suites")
@@ -23,12 +24,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 _PATIENT_SECONDS = 20.0
 _BOUNDS = {
-    "artemis": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
-    "pulsar": ("binding.PING_SECONDS", "receive._PATIENCE_SECONDS"),
-    "servicebus": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
-    "sqs": ("binding.WARNINGS_SECONDS", "receive.RESERVE_SECONDS"),
+    "artemis": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
+    "pulsar": ("binding.PING_SECONDS",),
+    "servicebus": ("binding.PING_SECONDS", "binding.WARNINGS_SECONDS"),
+    "sqs": ("binding.WARNINGS_SECONDS",),
 }
-"""What a reserve may take beyond its wait, and a ping and a check altogether."""
+"""What a ping and a check may take."""
 
 
 @pytest.fixture(autouse=True)
@@ -52,3 +53,32 @@ async def world(broker: Broker, queue: str) -> AsyncIterator[World]:
     world = World(broker, queue)
     yield world
     await world.close()
+
+
+@pytest.fixture
+def direct(variant: Variant, servers: registry.Servers) -> ServerBroker:
+    """The broker of the test's ``variant``, without a proxy."""
+    broker = variant.on(servers.server(variant.broker))
+    assert isinstance(broker, ServerBroker)
+    return broker
+
+
+@pytest.fixture
+async def between(direct: ServerBroker) -> AsyncIterator[Proxy]:
+    """A proxy in front of the broker."""
+    async with direct.between() as running:
+        yield running
+
+
+@pytest.fixture
+def proxied(direct: ServerBroker, between: Proxy) -> Broker:
+    """The broker, reached through the proxy."""
+    return direct.behind(between)
+
+
+@pytest.fixture
+async def distant(proxied: Broker, queue: str) -> AsyncIterator[World]:
+    """Gateways behind the proxy."""
+    distant = World(proxied, queue)
+    yield distant
+    await distant.close()

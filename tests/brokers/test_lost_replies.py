@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from app.errors import BrokerUnavailable, IdempotencyInProgress, LeaseLost, Outc
 from app.gateway.authorization import ANYONE
 from app.gateway.model import Message, Receipt, Replay
 from tests.brokers import registry
-from tests.harness.broker import Broker, Server, ServerBroker, Variant
+from tests.harness.broker import Broker, ServerBroker, Variant
 from tests.harness.proxy import Proxy
 from tests.harness.world import PATIENCE, Process, World, data, draft, kinds, until
 
@@ -25,38 +24,9 @@ def variant(request: pytest.FixtureRequest) -> Variant:
 
 
 @pytest.fixture
-def server(variant: Variant, servers: registry.Servers) -> Server:
-    running: Server = servers.server(variant.broker)
-    return running
-
-
-@pytest.fixture
-def direct(variant: Variant, server: Server) -> ServerBroker:
-    """The broker, without a proxy."""
-    broker = variant.on(server)
-    assert isinstance(broker, ServerBroker)
-    return broker
-
-
-@pytest.fixture
-async def between(direct: ServerBroker) -> AsyncIterator[Proxy]:
-    """A proxy in front of the broker."""
-    async with direct.between() as running:
-        yield running
-
-
-@pytest.fixture
-def proxied(direct: ServerBroker, between: Proxy) -> Broker:
-    """The broker, reached through the proxy."""
-    return direct.behind(between)
-
-
-@pytest.fixture
-async def world(proxied: Broker, queue: str) -> AsyncIterator[World]:
+def world(distant: World) -> World:
     """Gateways behind the proxy."""
-    world = World(proxied, queue)
-    yield world
-    await world.close()
+    return distant
 
 
 async def warm(world: World) -> Process:

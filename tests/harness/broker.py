@@ -55,6 +55,7 @@ class Broker(ABC):
     - ``blurs_delayed``: it counts a delayed message as a ready one until a consumer waits for messages.
     - ``binds_deliveries``: a lease ends with the connection of its process, although any process acks.
     - ``outlives_restarts``: the leases of a process outlive a restart of the broker.
+    - ``repeats_writes``: its client repeats a write without an answer; the broker stores a repeated publish once.
     - ``peeks_leased``: a peek shows leased messages, too.
     - ``hides_delayed_retries``: a nacked message with a delay counts as leased until it is due.
     - ``may_count_stops``: when its server stops, it may count the messages that are leased as failed.
@@ -88,6 +89,7 @@ class Broker(ABC):
     blurs_delayed: ClassVar[bool] = False
     binds_deliveries: ClassVar[bool] = False
     outlives_restarts: ClassVar[bool] = False
+    repeats_writes: ClassVar[bool] = False
     peeks_leased: ClassVar[bool] = False
     hides_delayed_retries: ClassVar[bool] = False
     may_count_stops: ClassVar[bool] = False

@@ -22,6 +22,7 @@ from tests.harness.program import Fork
 
 START_SECONDS = 240
 STOP_SECONDS = 120
+_PATIENT_SECONDS = 5
 _LISTENING = re.compile(rb'"event":"listening","url":"(https?)://[^"]*?:(\d+)')
 _ROOT = Path(__file__).parents[2]
 
@@ -29,8 +30,8 @@ _ROOT = Path(__file__).parents[2]
 class GatewayProcess:
     """One gateway over ``directory``: its configuration file, its state and its log are there.
 
-    ``config`` is the YAML as a dict (host, port and state_dir are filled in), ``environ`` more variables. The port is
-    kept over restarts.
+    ``config`` is the YAML as a dict (host, port, state_dir and time-outs of brokers are filled in), ``environ`` more
+    variables. The port is kept over restarts.
     """
 
     program: ClassVar[Sequence[str]] = ("app", "serve", "--quiet")
@@ -43,6 +44,8 @@ class GatewayProcess:
         self.log = directory / "gateway.log"
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("BABELGATE_")} | dict(environ or {})
         self._config = {"state_dir": str(directory), "port": free_port(), **(config or {})}
+        if isinstance(brokers := self._config.get("brokers"), dict):
+            self._config["brokers"] = {name: _patient(each) for name, each in brokers.items()}
         self._process: subprocess.Popen[bytes] | Fork | None = None
         self.url = ""
 
@@ -179,3 +182,10 @@ def gateway(
         yield process.start(*arguments)
     finally:
         process.close()
+
+
+def _patient(broker: Any) -> Any:
+    """A broker of a configuration, with a time-out unless it has one: a busy machine is no hung broker."""
+    if isinstance(broker, str):
+        broker = {"url": broker}
+    return {"timeout_seconds": _PATIENT_SECONDS, **broker} if isinstance(broker, dict) else broker

@@ -1,14 +1,44 @@
-"""A TCP proxy between a client and a broker, which records what was written and can drop or hold replies."""
+"""A TCP proxy between a client and a broker, which records what was written. It delays, drops or holds replies, resets
+connections, and leaves them half open."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import socket
 import ssl
+import struct
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Literal
 
 _CHUNK = 65536
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER on, for 0 s: a close sends RST."""
+
+
+class _Connection:
+    """The two sockets of one forwarded connection. ``vanished``: nothing is forwarded any more."""
+
+    def __init__(self, client: asyncio.StreamWriter) -> None:
+        self.client = client
+        self.broker: asyncio.StreamWriter | None = None
+        self.vanished = False
+
+    def abort(self) -> None:
+        """Close both sockets now."""
+        for each in (self.client, self.broker):
+            if each is not None:
+                each.transport.abort()
+
+    def reset(self) -> None:
+        """Close both sockets with RST."""
+        for each in (self.client, self.broker):
+            if each is not None:
+                with contextlib.suppress(OSError):
+                    each.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        self.abort()
 
 
 class Proxy:
@@ -16,17 +46,21 @@ class Proxy:
 
     ``sent``: all bytes that clients have written, in order of arrival. ``drop_replies``: a connection is cut as soon as
     the broker answers on it, so the client never learns the outcome of its write. ``hold_replies``: answers are held.
+    ``latency_seconds``: each answer is delayed by that; answers overtake none. ``reset_on``: a connection is reset
+    (RST) as soon as the client writes on it, and nothing is forwarded, or as soon as the broker answers.
     """
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = host, port
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
+        self._open: set[_Connection] = set()
         self.sent = bytearray()
         self.connections = 0
         self.drop_replies = False
         self.hold_replies = False
+        self.latency_seconds = 0.0
+        self.reset_on: Literal["request", "reply"] | None = None
 
     def lead_to(self, host: str, port: int) -> None:
         """Forward new connections there; those that are open stay where they are."""
@@ -52,8 +86,18 @@ class Proxy:
 
     def cut(self) -> None:
         """Cut all connections now."""
-        for writer in self._writers:
-            writer.transport.abort()
+        for connection in self._open:
+            connection.abort()
+
+    def vanish(self, *, end_at_broker: bool) -> None:
+        """Make the open connections half open: clients see no end, no reset and no answer. New ones are forwarded.
+
+        ``end_at_broker``: the broker sees the end of its connection. Otherwise it stays open there, too.
+        """
+        for connection in self._open:
+            connection.vanished = True
+            if end_at_broker and connection.broker is not None:
+                connection.broker.transport.abort()
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
@@ -61,43 +105,67 @@ class Proxy:
         assert task is not None
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        self._writers.add(writer)
+        connection = _Connection(writer)
+        self._open.add(connection)
         try:
-            upstream_reader, upstream = await asyncio.open_connection(self._host, self._port)
-        except OSError:
-            writer.transport.abort()
-            return
-        self._writers.add(upstream)
-        try:
+            upstream_reader, connection.broker = await asyncio.open_connection(self._host, self._port)
+            answers: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._requests(reader, upstream))
-                group.create_task(self._replies(upstream_reader, writer, upstream))
+                group.create_task(self._requests(reader, connection, connection.broker))
+                group.create_task(self._replies(upstream_reader, connection, answers))
+                group.create_task(self._answer(connection, answers))
         except* OSError:
             pass
         finally:
-            for each in (writer, upstream):
-                each.transport.abort()
-                self._writers.discard(each)
+            connection.abort()
+            self._open.discard(connection)
 
-    async def _requests(self, reader: asyncio.StreamReader, upstream: asyncio.StreamWriter) -> None:
-        while chunk := await reader.read(_CHUNK):
-            self.sent += chunk
-            upstream.write(chunk)
-            await upstream.drain()
-        upstream.transport.abort()
+    async def _requests(
+        self, reader: asyncio.StreamReader, connection: _Connection, broker: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(_CHUNK):
+                if connection.vanished:
+                    continue
+                self.sent += chunk
+                if self.reset_on == "request":
+                    connection.reset()
+                    break
+                broker.write(chunk)
+                await broker.drain()
+        # The end of a vanished client is not forwarded: the broker's socket stays open until the proxy stops.
+        if not connection.vanished:
+            broker.transport.abort()
 
     async def _replies(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, upstream: asyncio.StreamWriter
+        self, reader: asyncio.StreamReader, connection: _Connection, answers: asyncio.Queue[tuple[float, bytes]]
     ) -> None:
-        while chunk := await reader.read(_CHUNK):
-            if self.drop_replies:
-                break
-            if self.hold_replies:
+        now = asyncio.get_running_loop().time
+        with contextlib.suppress(OSError):
+            while chunk := await reader.read(_CHUNK):
+                if connection.vanished or self.hold_replies:
+                    continue
+                if self.drop_replies:
+                    break
+                if self.reset_on == "reply":
+                    connection.reset()
+                    break
+                answers.put_nowait((now() + self.latency_seconds, chunk))
+        answers.put_nowait((now() + self.latency_seconds, b""))
+
+    async def _answer(self, connection: _Connection, answers: asyncio.Queue[tuple[float, bytes]]) -> None:
+        """Write each answer when it is due. An empty one is the end of the broker's side."""
+        while True:
+            due, chunk = await answers.get()
+            await asyncio.sleep(due - asyncio.get_running_loop().time())
+            if connection.vanished and chunk:
                 continue
-            writer.write(chunk)
-            await writer.drain()
-        writer.transport.abort()
-        upstream.transport.abort()
+            if not chunk:
+                if not connection.vanished:
+                    connection.abort()
+                return
+            connection.client.write(chunk)
+            await connection.client.drain()
 
 
 class Relay:

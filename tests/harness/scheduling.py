@@ -10,7 +10,13 @@ TOGETHER = ("tests/pipeline/test_cluster.py", "tests/pipeline/test_metrics", "te
 """Beginnings of paths; the first that fits counts. One worker runs all tests of one, because they share a Spark
 session, which takes seconds to start and a gigabyte. The longest modules are apart: other workers take them."""
 
-APART = ("tests/clients/", "tests/e2e/", "tests/brokers/test_lost_replies.py", "tests/http/test_schemathesis.py")
+APART = (
+    "tests/clients/",
+    "tests/e2e/",
+    "tests/brokers/test_lost_replies.py",
+    "tests/brokers/test_network.py",
+    "tests/http/test_schemathesis.py",
+)
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
 
 CONTRACTS = "/test_contract.py"

@@ -36,7 +36,7 @@ from app.brokers.connect import ConnectPause
 from app.brokers.options import OptionMap, timeout_of
 from app.brokers.projection import NativeWrite
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerRejected
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 from app.runtime import turns
 
 _DEAD_SUFFIX = ".dlq"
@@ -106,7 +106,11 @@ class ArtemisBinding:
 
     async def ping(self) -> None:
         """A round trip on the connection."""
-        await within(PING_SECONDS, self.name, self._client.ping())
+        try:
+            await within(PING_SECONDS, self.name, self._client.ping())
+        except BrokerUnavailable:
+            self._client.doubt()
+            raise
 
     async def warnings(self) -> Sequence[str]:
         """Whether the broker keeps messages in memory only, where it may be asked. See :meth:`delivery_limit`."""

@@ -13,9 +13,10 @@ from app.brokers.artemis.links import Link, ReceiverLink, SenderLink, Settlement
 from app.brokers.artemis.url import ArtemisSettings
 from app.brokers.binding import Outcome
 from app.brokers.bounded import within
-from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.observe.logs import get_logger
+from app.runtime.background import BackgroundTasks
 
 IDLE_SECONDS = 60.0
 """How long a link that nobody uses stays attached; longer than a reserve may last."""
@@ -39,9 +40,9 @@ class ArtemisClient:
         self.timeout_seconds = timeout_seconds
         self._settings = settings
         self._hosts = list(settings.hosts)
-        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
         self._connection: ArtemisConnection | None = None
         self._attempts = SharedConnect(broker, self._connect, pause)
+        self._replacing: BackgroundTasks[None] = BackgroundTasks()
         self._senders: dict[str, SenderLink] = {}
         self._receivers: dict[str, list[ReceiverLink]] = {}
         """The receivers of each queue that no caller uses."""
@@ -60,11 +61,30 @@ class ArtemisClient:
 
     async def close(self) -> None:
         """Disconnect; the broker takes back what is unsettled; at most 5 s. A later call connects again."""
+        await self._replacing.cancel()
         await self._attempts.cancel(0.5)
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close(_CLOSE_SECONDS)
         self._forget()
+
+    def doubt(self) -> None:
+        """Replace the connection in the background if its peer has vanished: it gave no answer."""
+        connection = self._connection
+        if connection is None or self._replacing:
+            return
+
+        def replace(made: ArtemisConnection) -> None:
+            if self._connection is not connection:
+                discard(made)
+                return
+            connection.abort("it is silent, and a new connection is answered")
+            self._connection = made
+
+        def discard(made: ArtemisConnection) -> None:
+            made.abort("the other one is answered")
+
+        self._replacing.start(replaced(lambda: connection.heard, self._dial, replace, discard))
 
     async def send(self, queue: str, payloads: Sequence[bytes]) -> list[Outcome]:
         """Send messages to ``queue``, and wait for their confirms; one outcome each, in order.
@@ -77,12 +97,14 @@ class ArtemisClient:
                 sender = await self._sender(queue)
             futures = sender.send(payloads)
         except TimeoutError:
+            self.doubt()
             raise BrokerUnavailable(self.broker, f"no answer within {self.timeout_seconds:g} s") from None
         except Exception as error:
             raise translate(error, self.broker, written=False) from error
         await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
         outcomes = [self._outcome(future) for future in futures]
         if not all(future.done() for future in futures):
+            self.doubt()
             for future in sender.withdraw(set(futures)):
                 reason = _NO_CREDIT.format(seconds=self.timeout_seconds)
                 outcomes[futures.index(future)] = BrokerUnavailable(self.broker, reason)
@@ -175,13 +197,15 @@ class ArtemisClient:
         return sender if sender.opened.done() and sender.ended is None else await attached(sender)
 
     async def _connect(self) -> ArtemisConnection:
+        self._connection = await self._dial()
+        return self._connection
+
+    async def _dial(self) -> ArtemisConnection:
         """Connect to the first host that answers, beginning with the one that did last."""
         errors: list[BrokerUnavailable] = []
         for host, port in list(self._hosts):
             try:
-                connection = await within(
-                    self._connect_seconds / len(self._hosts), self.broker, self._connect_to(host, port)
-                )
+                connection = await within(CONNECT_SECONDS / len(self._hosts), self.broker, self._connect_to(host, port))
             except BrokerUnavailable as error:
                 errors.append(error)
                 # The next attempt begins with another host.
@@ -190,7 +214,6 @@ class ArtemisClient:
                 if connection.error is not None:
                     # It has ended since the broker opened it.
                     raise translate(connection.error, self.broker, written=False)
-                self._connection = connection
                 return connection
         raise errors[0]
 

@@ -63,6 +63,8 @@ class ArtemisConnection(asyncio.Protocol):
         self._socket: asyncio.Transport | None = None
         self._tick: asyncio.TimerHandle | None = None
         self._flushing = False
+        self.heard = 0
+        """How often bytes have arrived."""
         self._collector = lib.pn_collector()
         self._connection = lib.pn_connection()
         self._transport = lib.pn_transport()
@@ -100,6 +102,7 @@ class ArtemisConnection(asyncio.Protocol):
         self._write()
 
     def data_received(self, data: bytes) -> None:
+        self.heard += 1
         while data and self.error is None:
             taken = engine.push(self._transport, data)
             self._events()

@@ -24,6 +24,9 @@ _AGAIN_SECONDS = 0.02
 _REPEATED_AFTER_SECONDS = (0.0, 0.02, 0.05, 0.1)
 """Pauses before a drain that may have ended too early is repeated."""
 
+_REPEATED_WITHIN_SECONDS = 0.5
+"""Such a drain is not repeated any more after this time: over a slow network each one takes a round trip."""
+
 _LARGE_BYTES = 65_536
 """From this size on a message may be one that Artemis sends in parts; by default these have 100 KiB and more
 (``amqpMinLargeMessageSize``, https://artemis.apache.org/components/artemis/documentation/latest/large-messages.html)."""
@@ -258,16 +261,19 @@ class ReceiverLink(Link):
         """
         wanted = self.received + self.credit + credit
         pauses = iter(_REPEATED_AFTER_SECONDS)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         while self.received < wanted:
             self._check()
             before = self.received
             await self._drain(wanted - self.received - self.credit)
             if self.received < wanted:
                 if self.received > before and self._last_was_large:
-                    if asyncio.get_running_loop().time() < enough_at:
+                    if loop.time() < enough_at:
                         continue
                     return
-                pause = next(pauses, None) if self._late_end else None
+                is_quick = loop.time() - began < _REPEATED_WITHIN_SECONDS
+                pause = next(pauses, None) if self._late_end and is_quick else None
                 if pause is None:
                     self._late_end = False
                     return

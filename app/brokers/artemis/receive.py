@@ -13,7 +13,7 @@ from app.brokers.artemis.links import Arrived
 from app.brokers.artemis.message import ArtemisMessage, read
 from app.brokers.artemis.values import Malformed
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS
+from app.brokers.bounded import GRACE_SECONDS
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.runtime import turns
 
@@ -30,10 +30,14 @@ class ArtemisReceiver:
         Each call has a link of its own. It drains it: the broker sends what there is, and gives back the rest of the
         credit. Without a message it gives credit for one, which it takes back at the end of the wait.
         """
-        until = asyncio.get_running_loop().time() + wait_seconds
+        clock = asyncio.get_running_loop().time
+        until = clock() + wait_seconds
+        patience = self._client.timeout_seconds - GRACE_SECONDS
         try:
-            async with asyncio.timeout_at(until + RESERVE_SECONDS - GRACE_SECONDS):
+            async with asyncio.timeout(patience) as bound:
                 async with self._client.receiver(queue) as receiver:
+                    # A link that has to be attached first takes round trips of its own.
+                    bound.reschedule(max(until, clock()) + patience)
                     await receiver.drained(limit, enough_at=until)
                     if not receiver.arrived and wait_seconds > 0:
                         await receiver.one(until)

@@ -12,7 +12,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException
 
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import RESERVE_SECONDS, signalled, within
+from app.brokers.bounded import signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.commits import AckCommit, Committer
 from app.brokers.kafka.consumer_thread import GROUP, MOST_READY, ConsumerThread, Position, client_settings
@@ -57,7 +57,7 @@ class GroupConsumer:
         self._waiting = 0
         self._leasing: dict[TopicInUse, None] = {}
         """The topics with leases, and some that had them."""
-        self._ends = LogEnds(admin)
+        self._ends = LogEnds(admin, timeout_seconds / 2)
         self._thread: ConsumerThread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = threading.Lock()
@@ -89,7 +89,7 @@ class GroupConsumer:
         loop = asyncio.get_running_loop()
         since = loop.time()
         until = since + wait_seconds
-        last = until + RESERVE_SECONDS - _SPARE_SECONDS
+        last = until + self._timeout_seconds - _SPARE_SECONDS
         if not self._admin.knows(queue.name):
             await within(max(last - since, 0.5), self._broker, self._admin.ensured(queue, queue.name))
         topic = self._use(queue)

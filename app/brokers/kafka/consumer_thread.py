@@ -43,7 +43,10 @@ _COMMAND_SECONDS = 0.02
 _BRISK_SECONDS = 0.2
 """How long after records, or the last lease, commands are likely: a consumer takes one message after the other."""
 
-_COMMITTED_SECONDS = 1.0
+_COMMITTED_SECONDS = 5.0
+"""The longest wait for the committed offsets, in which the thread does nothing else, or the time-out of a call where
+that is less. Then they are asked for again."""
+
 _ANSWER_SECONDS = 5.0
 """After this time a subscription passes for answered. A change that the client took back is never sent."""
 
@@ -78,6 +81,7 @@ class ConsumerThread:
         self._asked: tuple[int, float, Sequence[str]] | None = None
         """The last subscription, until it is answered: the generation of the group before, when, and its topics."""
         self._owned: dict[Position, int] = {}
+        self._committed_seconds = min(settings["socket.timeout.ms"] / 1000, _COMMITTED_SECONDS)
         self._settings = {**settings, "on_commit": self._committed, "error_cb": self._error}
         self._consumer: Consumer | None = None
         self._thread = threading.Thread(target=self._run, name="kafka-consumer", daemon=True)
@@ -189,7 +193,7 @@ class ConsumerThread:
         found = partitions
         while partitions and not self._closing:
             try:
-                found = consumer.committed(partitions, timeout=_COMMITTED_SECONDS)
+                found = consumer.committed(partitions, timeout=self._committed_seconds)
                 if not any(each.error for each in found):
                     break
             except KafkaException:

@@ -10,9 +10,6 @@ from collections.abc import Collection, Iterable, Mapping
 from app.brokers.bounded import finished
 from app.brokers.kafka.admin import KafkaAdmin
 
-_SHARED_SECONDS = 0.4
-"""About half of the time that a reserve may take beyond its wait (RESERVE_SECONDS)."""
-
 _Ends = Mapping[str, Mapping[int, int]]
 
 
@@ -23,8 +20,10 @@ class LogEnds:
     shares the question of another one, so that many idle queues together ask no more often than one.
     """
 
-    def __init__(self, admin: KafkaAdmin) -> None:
+    def __init__(self, admin: KafkaAdmin, shared_seconds: float) -> None:
+        """``shared_seconds``: how long a question about several topics is waited for."""
         self._admin = admin
+        self._shared_seconds = shared_seconds
         self._began = -math.inf
         self._names: frozenset[str] = frozenset()
         self._asking: asyncio.Task[_Ends] | None = None
@@ -42,7 +41,7 @@ class LogEnds:
             self._began, self._names = loop.time(), frozenset({name, *others})
             asking = self._asking = loop.create_task(self._ask(self._names))
             asking.add_done_callback(_has_failed)
-        if len(self._names) == 1 or (await finished(asking, _SHARED_SECONDS) and not _has_failed(asking)):
+        if len(self._names) == 1 or (await finished(asking, self._shared_seconds) and not _has_failed(asking)):
             found = await asyncio.shield(asking)
         else:
             found = await self._ask({name})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import secrets
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Any
 from confluent_kafka import AcknowledgeType
 
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import RESERVE_SECONDS, signalled, within
+from app.brokers.bounded import signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
 from app.brokers.kafka.errors import translate
 from app.brokers.kafka.message import delivery_of
@@ -84,7 +85,7 @@ class ShareConsumer:
         loop = asyncio.get_running_loop()
         since = loop.time()
         until = since + wait_seconds
-        last = until + RESERVE_SECONDS - _SPARE_SECONDS
+        last = until + self._timeout_seconds - _SPARE_SECONDS
         if not self._admin.knows(queue.name):
             await within(max(last - since, 0.5), self._broker, self._admin.ensured(queue, queue.name))
         if self._limits is None:
@@ -173,7 +174,7 @@ class ShareConsumer:
                 return taken
             if topic.failed_at >= since:
                 raise topic.failure.without_frames()
-            self._look(topic, limit, since - RESERVE_SECONDS)
+            self._look(topic, limit, -math.inf)
             if not topic.copying and topic.has_looked(since):
                 return []
             if loop.time() >= until:
@@ -187,7 +188,7 @@ class ShareConsumer:
         probe = self._probe
         if probe is None or self._probed_at < since or (probe.done() and (probe.cancelled() or probe.exception())):
             self._probed_at = loop.time()
-            probe = self._probe = asyncio.ensure_future(self._admin.probe(RESERVE_SECONDS))
+            probe = self._probe = asyncio.ensure_future(self._admin.probe(self._timeout_seconds))
             probe.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(probe)
 

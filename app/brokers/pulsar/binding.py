@@ -116,6 +116,7 @@ class PulsarBinding:
         try:
             await within(PING_SECONDS, self.name, self._ping())
         except BabelgateError:
+            self._receiving.doubt()
             raise
         except Exception as error:
             raise translate(error, self.name, written=False) from error

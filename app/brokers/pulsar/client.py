@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from weakref import WeakSet
@@ -12,12 +13,13 @@ from weakref import WeakSet
 import httpx
 
 from app.brokers.bounded import within
-from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
 from app.brokers.pulsar import wire
 from app.brokers.pulsar.connection import PulsarConnection
 from app.brokers.pulsar.errors import NOT_FOUND, PulsarError, translate
 from app.brokers.pulsar.url import PulsarSettings
 from app.errors import BabelgateError, BrokerUnavailable
+from app.runtime.background import BackgroundTasks
 
 _REDIRECT, _CONNECT = 0, 1
 _MAX_REDIRECTS = 20
@@ -49,13 +51,13 @@ class PulsarClient:
         self.broker = broker
         self.settings = settings
         self.timeout_seconds = timeout_seconds
-        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
         self._connects: dict[_Address, SharedConnect[PulsarConnection]] = {}
         self._connections: dict[_Address, PulsarConnection] = {}
         self._owners: dict[str, PulsarConnection] = {}
         self._partitions: dict[str, tuple[float, int]] = {}
         self._service = _Address(*settings.hosts[0])
         """The address of the URL that answered last."""
+        self._replacing: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
         self._made: WeakSet[PulsarConnection] = WeakSet()
         self._token = ""
@@ -74,6 +76,23 @@ class PulsarClient:
                 return connection
         assert error is not None
         raise error
+
+    def doubt(self) -> None:
+        """Replace the connection of :meth:`service` in the background if its peer has vanished: it gave no answer."""
+        address = self._service
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open or self._replacing:
+            return
+
+        def replace(made: PulsarConnection) -> None:
+            if self._connections.get(address) is not connection:
+                made.close()
+                return
+            connection.drop("it is silent, and a new connection is answered")
+            self._connections[address] = made
+
+        connect = partial(self._dial, address)
+        self._replacing.start(replaced(lambda: connection.heard, connect, replace, PulsarConnection.close))
 
     async def owner(self, topic: str) -> PulsarConnection:
         """A connection to the broker that serves ``topic``, which is no partitioned one. Raises BabelgateError."""
@@ -144,6 +163,7 @@ class PulsarClient:
     async def close(self) -> None:
         """Disconnect; idempotent. Later calls fail until :meth:`reopen`."""
         self._closed = True
+        await self._replacing.cancel()
         connects, self._connects = list(self._connects.values()), {}
         self._connections.clear()
         self._owners.clear()
@@ -186,7 +206,7 @@ class PulsarClient:
         }
         form |= {name: value for name, value in (("audience", oauth2.audience), ("scope", oauth2.scope)) if value}
         try:
-            async with httpx.AsyncClient(timeout=self._connect_seconds) as client:
+            async with httpx.AsyncClient(timeout=CONNECT_SECONDS) as client:
                 found = await client.get(f"{oauth2.issuer_url}/.well-known/openid-configuration")
                 found.raise_for_status()
                 answer = await client.post(found.json()["token_endpoint"], data=form)
@@ -234,15 +254,18 @@ class PulsarClient:
         return await connect.connected()
 
     async def _connect(self, address: _Address) -> PulsarConnection:
+        # Not by the callers: all of them may have been cancelled by now.
+        connection = self._connections[address] = await self._dial(address)
+        return connection
+
+    async def _dial(self, address: _Address) -> PulsarConnection:
+        """A new connection. Raises BabelgateError."""
         try:
-            connection = await within(self._connect_seconds, self.broker, self._opened(address))
+            return await within(CONNECT_SECONDS, self.broker, self._opened(address))
         except BabelgateError:
             raise
         except Exception as error:
             raise translate(error, self.broker, written=False) from error
-        # Not by the callers: all of them may have been cancelled by now.
-        self._connections[address] = connection
-        return connection
 
     def _make(self) -> PulsarConnection:
         connection = PulsarConnection(self.credentials)

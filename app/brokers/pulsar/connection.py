@@ -73,7 +73,9 @@ class PulsarConnection(asyncio.Protocol):
         self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._pongs: list[asyncio.Future[None]] = []
         self._refreshing: set[asyncio.Task[None]] = set()
-        self._heard = True
+        self.heard = 0
+        """How often bytes have arrived."""
+        self._heard_before = -1
         self._timer: asyncio.TimerHandle | None = None
         self._ended = asyncio.get_running_loop().create_future()
         self._gone = asyncio.Event()
@@ -174,7 +176,7 @@ class PulsarConnection(asyncio.Protocol):
         self._end(ConnectionEnded(str(exc) if exc is not None else "the broker has closed the connection"))
 
     def data_received(self, data: bytes) -> None:
-        self._heard = True
+        self.heard += 1
         buffer = self._buffer
         buffer += data
         position, end = 0, len(buffer)
@@ -255,10 +257,10 @@ class PulsarConnection(asyncio.Protocol):
         """End a connection on which the broker is silent; ask it for a sign of life."""
         if self._ended.done():
             return
-        if not self._heard:
+        if self.heard == self._heard_before:
             self.drop(f"the broker was silent for {PING_SECONDS:g} s")
             return
-        self._heard = False
+        self._heard_before = self.heard
         self.write(wire.command(wire.PING, b""))
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
 

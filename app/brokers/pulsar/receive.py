@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 from app.brokers.binding import Delivery
+from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.pulsar.client import PARTITION
 from app.brokers.pulsar.consumer import Entry, Taken
 from app.brokers.pulsar.consumers import QueueConsumers
@@ -16,9 +18,6 @@ from app.brokers.pulsar.errors import ConnectionEnded, PulsarError, translate
 from app.brokers.pulsar.message import EXPIRED, ReadMessage
 from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime import turns
-
-_PATIENCE_SECONDS = 0.9
-"""How much longer than its wait a reserve may take."""
 
 _PROBES = 5
 """How often a reserve that does not wait asks the broker what it has, with pauses, while the backlog has messages that
@@ -42,8 +41,13 @@ class PermitReceiver:
         until = loop.time() + wait_seconds
         self._consumers.waiting += 1
         taken: list[Taken] = []
+        patience = self._consumers.client.timeout_seconds - GRACE_SECONDS
         try:
-            async with asyncio.timeout(wait_seconds + _PATIENCE_SECONDS):
+            # Consumers that have to be made first take round trips of their own.
+            with suppress(ConnectionEnded, PulsarError):
+                async with asyncio.timeout(patience):
+                    await self._consumers.listen()
+            async with asyncio.timeout_at(max(until, loop.time()) + patience):
                 try:
                     await self._take(taken, limit, until)
                 except (ConnectionEnded, PulsarError):
@@ -57,6 +61,9 @@ class PermitReceiver:
                     deliveries = await self._deliveries(taken)
                 return deliveries
         except TimeoutError:
+            if deliveries := await self._deliveries(taken):
+                # What came in time is enough.
+                return deliveries
             self._consumers.ready.extendleft(reversed(taken))
             raise BrokerUnavailable(broker=self._consumers.client.broker, reason="no answer in time") from None
         except BabelgateError:
@@ -104,6 +111,8 @@ class PermitReceiver:
     async def _probe(self) -> None:
         """Wait until a message is ready, or the broker says that there is none to come."""
         for _ in range(_PROBES):
+            if self._consumers.ready:
+                return
             left = [
                 counts.backlog - self._consumers.held(consumer.topic)
                 for consumer, counts in await self._consumers.counts()

@@ -35,7 +35,7 @@ from app.brokers.rabbitmq.stats import MAX_WARNED_QUEUES, StatsChannel, warnings
 from app.brokers.rabbitmq.topology import Declare, Declarer
 from app.brokers.rabbitmq.url import ConnectionParameters, parameters_of
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerRejected
+from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable
 from app.runtime import turns
 from app.runtime.background import BackgroundTasks
 
@@ -95,7 +95,8 @@ class RabbitBinding:
         self._publish_connection, self._consume_connection = publishing, consuming
         locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._channels = ChannelPool(consuming.channel, lambda: consuming.channel_max)
-        self._receivers = QueueReceivers(consuming, Declarer(consuming, locks), self._channels, self._background.start)
+        declarer = Declarer(consuming, locks)
+        self._receivers = QueueReceivers(consuming, declarer, self._channels, self._background.start, timeout_seconds)
         self._settler = ChannelSettler(name, self._channels, timeout_seconds)
         self._stats = StatsChannel(consuming, timeout_seconds)
         self._dead_letters = DeadLetterQueues(consuming, self._background.start, timeout_seconds)
@@ -131,7 +132,11 @@ class RabbitBinding:
 
     async def ping(self) -> None:
         """A round trip on a channel."""
-        await self._stats.ping(PING_SECONDS)
+        try:
+            await self._stats.ping(PING_SECONDS)
+        except BrokerUnavailable:
+            self._consume_connection.doubt()
+            raise
 
     async def warnings(self) -> Sequence[str]:
         """Warnings about the server and, with the management API, about the queues in use."""

@@ -176,7 +176,11 @@ class Channel:
         tag = f"babelgate-{os.urandom(6).hex()}"
         self._consumers[tag] = arrived, cancelled
         try:
-            await self.rpc.basic_qos(prefetch_count=prefetch)
+            if self._writing is not None:
+                # What follows must not overtake what is still to be written.
+                await asyncio.shield(self._writing)
+            # In one round trip with the consumer, which it is for.
+            self._write(self._frame(spec.Basic.Qos(prefetch_count=prefetch)))
             await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
         except BaseException:
             self._consumers.pop(tag, None)
@@ -231,6 +235,8 @@ class Channel:
             barrier = self._barriers.popleft()
             if not barrier.done():
                 barrier.set_result(None)
+        elif kind is spec.Basic.QosOk:
+            pass
         elif kind is spec.Basic.Cancel:
             _, cancelled = self._consumers.pop(frame.consumer_tag, (None, None))
             if cancelled is not None:

@@ -14,7 +14,7 @@ from aiormq.exceptions import ConnectionClosed, InvalidFrameError
 from yarl import URL
 
 from app.brokers.bounded import within
-from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect
+from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, replaced
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel
 from app.brokers.rabbitmq.errors import reason_of, translate
@@ -56,8 +56,9 @@ class AmqpConnection:
         self._purpose = purpose
         self._connection: Connection | None = None
         self._reader: FrameReader | None = None
-        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
+        self._channel_seconds = min(CONNECT_SECONDS, timeout_seconds)
         self._attempts = SharedConnect(broker, self._connect, pause or ConnectPause())
+        self._replacing: BackgroundTasks[None] = BackgroundTasks()
         self._closing: BackgroundTasks[None] = BackgroundTasks()
 
     @property
@@ -98,14 +99,13 @@ class AmqpConnection:
         try:
             # After a pause of this process, the first wait ends although the answer has arrived; the second reads it.
             for _ in range(2):
-                await asyncio.wait({opening}, timeout=self._connect_seconds / 2)
+                await asyncio.wait({opening}, timeout=self._channel_seconds / 2)
             if opening.done():
                 return opening.result()
         finally:
             opening.cancel()
-        # A server that does not open a channel does not answer anything on this connection.
-        self._drop(connection, "no answer to the opening of a channel")
-        raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._connect_seconds:g} s")
+        self.doubt()
+        raise BrokerUnavailable(broker=self.broker, reason=f"no channel within {self._channel_seconds:g} s")
 
     async def _open_channel(self, connection: Connection, reader: FrameReader, confirms: bool) -> Channel:
         used = connection.channels
@@ -120,17 +120,31 @@ class AmqpConnection:
 
     async def close(self) -> None:
         """Disconnect with AMQP's close handshake; idempotent; at most 5 s. A later call connects again."""
+        await self._replacing.cancel()
         await self._attempts.cancel(_GRACE_SECONDS)
         connection, self._connection = self._connection, None
         if connection is not None:
             await _close(connection, "closed by the gateway")
 
-    def _drop(self, connection: Connection, reason: str) -> None:
-        """Abandon a ``connection`` that does not answer; the next caller connects again."""
-        if self._connection is connection:
-            self._connection = None
+    def doubt(self) -> None:
+        """Replace the connection in the background if its peer has vanished: it gave no answer."""
+        connection, reader = self._connection, self._reader
+        if connection is None or reader is None or self._replacing:
+            return
+
+        def replace(made: tuple[Connection, FrameReader]) -> None:
+            if self._connection is not connection:
+                discard(made)
+                return
+            reason = "it is silent, and a new connection is answered"
             log.info("connection given up", broker=self.broker, purpose=self._purpose, reason=reason)
-        self._closing.start(_close(connection, reason))
+            self._use(*made)
+            self._closing.start(_close(connection, reason))
+
+        def discard(made: tuple[Connection, FrameReader]) -> None:
+            self._closing.start(_close(made[0], "the other one is answered"))
+
+        self._replacing.start(replaced(lambda: reader.heard, self._dial, replace, discard))
 
     async def _connected(self) -> Connection:
         """The open connection, or a new one."""
@@ -139,6 +153,17 @@ class AmqpConnection:
         return await self._attempts.connected()
 
     async def _connect(self) -> Connection:
+        connection, reader = await self._dial()
+        self._use(connection, reader)
+        return connection
+
+    def _use(self, connection: Connection, reader: FrameReader) -> None:
+        self._connection, self._reader = connection, reader
+        self.generation += 1
+        connection.closing.add_done_callback(lambda closing: self._lost(connection, closing))
+
+    async def _dial(self) -> tuple[Connection, FrameReader]:
+        """A new connection. Raises BrokerUnavailable."""
         parameters = self._parameters
         transport = Transport(tls=parameters.tls is not None)
         try:
@@ -152,7 +177,7 @@ class AmqpConnection:
                 query={"heartbeat": str(parameters.heartbeat), "name": f"babelgate {self.broker} {self._purpose}"},
             ).with_path("/" + quote(parameters.vhost, safe=""), encoded=True, keep_query=True)
             connecting = UnderlayConnection.connect(url, _retrieve, context=context, transport_factory=transport)
-            connection = cast(Connection, (await within(self._connect_seconds, self.broker, connecting)).connection)
+            connection = cast(Connection, (await within(CONNECT_SECONDS, self.broker, connecting)).connection)
         except BrokerUnavailable:
             raise
         except Exception as error:
@@ -160,10 +185,8 @@ class AmqpConnection:
                 # aiormq reports an unexpected frame; it was the broker's connection.close, with its reason.
                 raise BrokerUnavailable(broker=self.broker, reason=transport.reader.closed.rstrip(".")) from error
             raise translate(self.broker, error, written=False) from error
-        self._connection, self._reader = connection, transport.reader
-        self.generation += 1
-        connection.closing.add_done_callback(lambda closing: self._lost(connection, closing))
-        return connection
+        assert transport.reader is not None
+        return connection, transport.reader
 
     def _lost(self, connection: Connection, closing: asyncio.Future[Any]) -> None:
         if self._connection is connection:

@@ -105,10 +105,11 @@ class FrameReader:
 
     ``contents``: the receivers of message content by channel number; for other channels aiormq gets a header without
     properties. ``blocked``: the broker's reason while it blocks publishers. ``closed``: its reason for closing the
-    connection.
+    connection. ``heard``: how often bytes have arrived.
     """
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
+        self.heard = 0
         self._stream = stream
         self._clock = asyncio.get_running_loop().time
         self._passed_at = self._clock()
@@ -156,6 +157,7 @@ class FrameReader:
             left = self._cut(len(self._buffer) - self._at)
             if not read:
                 raise asyncio.IncompleteReadError(left, count)
+            self.heard += 1
             self._buffer, self._at = left + read, 0
 
     def _cut(self, count: int) -> bytes:

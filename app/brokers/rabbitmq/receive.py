@@ -9,6 +9,8 @@ from typing import Any
 from aiormq.exceptions import ChannelNotFoundEntity
 
 from app.brokers.binding import Delivery
+from app.brokers.bounded import GRACE_SECONDS
+from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import ChannelGone, ChannelMessage
 from app.brokers.rabbitmq.channel_pool import ChannelPool, ReceivingChannel
 from app.brokers.rabbitmq.connection import AmqpConnection
@@ -28,8 +30,9 @@ _LINGER_SECONDS = 0.1
 _FILL_SECONDS = 0.5
 """How long messages that were just counted may take to arrive."""
 
-_PATIENCE_SECONDS = 0.9
-"""How much longer than its wait a reserve may take."""
+_SLOW_SECONDS = 0.3
+"""After a first answer that took longer, no more messages are asked for: a reserve has no time for many round trips.
+The next one asks for all at once."""
 
 _QUIET_SECONDS = 0.02
 """How long to wait for a message that was just counted; another consumer may have received it."""
@@ -137,7 +140,9 @@ class TemporaryConsumer:
         return arrived if receiving.channel.is_open else []
 
     def _give_back(self, stopping: asyncio.Task[list[ChannelMessage]]) -> None:
-        give_back(self.receiving, stopping.result())
+        # It is cancelled with a connection that ends.
+        if not stopping.cancelled():
+            give_back(self.receiving, stopping.result())
 
     def _arrive(self, message: ChannelMessage) -> None:
         self._arrived.append(message)
@@ -179,6 +184,8 @@ class QueueReceiver:
         self._spawn = spawn
         self._left: int | None = None
         """The number of ready messages at the last count; None: unknown."""
+        self._slow = False
+        """Whether the last answer took longer than _SLOW_SECONDS."""
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
@@ -200,7 +207,8 @@ class QueueReceiver:
         if consumer is None:
             if (self._left != 0 or not waits) and (arrived := await self._get(receiving, limit)):
                 return arrived
-            if not waits:
+            # The answer may have taken all of the wait.
+            if until <= asyncio.get_running_loop().time():
                 return []
             consumer = TemporaryConsumer(receiving, self._queue, 1)
         return await self._wait(consumer, until)
@@ -212,17 +220,20 @@ class QueueReceiver:
 
     async def _get(self, receiving: ReceivingChannel, limit: int) -> list[ChannelMessage]:
         """The ready messages. Each reply counts the rest, so that about as many are requested as there are."""
-        first = 1 if limit > MANY else max(1, min(limit, self._left or 0))
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        first = 1 if limit > MANY and not self._slow else max(1, min(limit, self._left or 0))
         arrived = await self._gets(receiving, first)
+        self._slow = loop.time() - began > _SLOW_SECONDS
         more = min(limit - len(arrived), self._left or 0)
-        if not more:
+        if not more or self._slow:
             return arrived
         try:
             if more < MANY:
                 return arrived + await self._gets(receiving, more)
             consumer = TemporaryConsumer(receiving, self._queue, more)
             try:
-                await consumer.fill(asyncio.get_running_loop().time() + _FILL_SECONDS)
+                await consumer.fill(loop.time() + _FILL_SECONDS)
             except BaseException:
                 self._end(consumer)
                 raise
@@ -275,8 +286,16 @@ class QueueReceiver:
 class QueueReceivers:
     """Receives the messages of all queues of one broker."""
 
-    def __init__(self, connection: AmqpConnection, declarer: Declarer, channels: ChannelPool, spawn: Spawn) -> None:
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        declarer: Declarer,
+        channels: ChannelPool,
+        spawn: Spawn,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+    ) -> None:
         self._broker = connection.broker
+        self._timeout_seconds = timeout_seconds
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
@@ -286,7 +305,7 @@ class QueueReceivers:
         """See :meth:`app.brokers.binding.Binding.reserve`. Tries once more when the queue or the channel is gone."""
         until = asyncio.get_running_loop().time() + wait_seconds
         try:
-            async with asyncio.timeout(wait_seconds + _PATIENCE_SECONDS):
+            async with asyncio.timeout(wait_seconds + self._timeout_seconds - GRACE_SECONDS):
                 try:
                     receiving, arrived = await self._take(queue, limit, until)
                 except BabelgateError:

@@ -25,7 +25,7 @@ from app.brokers.binding import (
     Peeked,
     QueueStats,
 )
-from app.brokers.bounded import GRACE_SECONDS, PING_SECONDS, RESERVE_SECONDS, WARNINGS_SECONDS, finished, within
+from app.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import (
     ANY_TEXT,
@@ -209,7 +209,7 @@ class RedisBinding:
         self._due_items.waited(target)
         call = loop.create_task(self._reserve_until(target, limit, loop.time() + wait_seconds, lease_seconds))
         try:
-            answered = await finished(call, wait_seconds + RESERVE_SECONDS - GRACE_SECONDS)
+            answered = await finished(call, wait_seconds + self.timeout_seconds - GRACE_SECONDS)
         except asyncio.CancelledError:
             call.cancel()
             raise

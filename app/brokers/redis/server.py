@@ -72,7 +72,6 @@ class Server:
         self._broker = broker
         self._connector = connector
         self._timeout_seconds = timeout_seconds
-        self._connect_seconds = min(CONNECT_SECONDS, timeout_seconds)
         self._shared: PipelinedConnection | None = None
         # Without a pause: a refused connection costs little, and a restarted server is found by the next command.
         self._connecting = SharedConnect(broker, self._connect)
@@ -192,7 +191,12 @@ class Server:
         connection = self._shared
         if connection is None or not connection.alive:
             until = self._until() if until is None else until
-            connection = await self._connecting.connected()
+            try:
+                async with asyncio.timeout_at(until):
+                    connection = await self._connecting.connected()
+            except TimeoutError:
+                reason = f"no connection within {self._timeout_seconds:g} s"
+                raise BrokerUnavailable(broker=self._broker, reason=reason) from None
         reply = connection.send(*command)
         if until is None:
             # The connection bounds this itself.
@@ -210,15 +214,15 @@ class Server:
         return None
 
     async def _dial(self, reply_seconds: float) -> PipelinedConnection:
-        return await connect(self._broker, self._connector(), self._connect_seconds, reply_seconds)
+        return await connect(self._broker, self._connector(), CONNECT_SECONDS, reply_seconds)
 
     async def _connect(self) -> PipelinedConnection:
-        until = asyncio.get_running_loop().time() + self._connect_seconds
+        until = asyncio.get_running_loop().time() + CONNECT_SECONDS
         connection = await self._dial(self._timeout_seconds)
         try:
             info = connection.send(b"INFO", b"server")
             if not await _came(info, until):
-                reason = f"no answer to the first command within {self._connect_seconds:g} s"
+                reason = f"no answer to the first command within {CONNECT_SECONDS:g} s"
                 raise BrokerUnavailable(broker=self._broker, reason=reason)
             self._check(info.result())
         except OutcomeUnknown as error:

@@ -243,11 +243,10 @@ class ServiceBusConnections:
     async def open(self, client: Any, seconds: float = CONNECT_SECONDS) -> asyncio.StreamWriter | None:
         """Open a sender or receiver within ``seconds``; returns its socket. Raises BrokerError."""
         _mend(client)
-        bound = min(seconds, self.timeout_seconds) if seconds <= CONNECT_SECONDS else seconds
         opening = asyncio.ensure_future(client.__aenter__())
         try:
-            if not await finished(opening, bound - GRACE_SECONDS):
-                raise BrokerUnavailable(self.broker, f"no answer within {bound:g} s")
+            if not await finished(opening, seconds - GRACE_SECONDS):
+                raise BrokerUnavailable(self.broker, f"no answer within {seconds:g} s")
             opening.result()
             return _socket_of(client)
         except BaseException as error:

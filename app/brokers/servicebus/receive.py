@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from app.brokers.binding import Delivery
-from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS
+from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.servicebus.client import Handler, ServiceBusConnections
 from app.brokers.servicebus.errors import translate
 from app.brokers.servicebus.link import LockedMessage, ReceiveLink
@@ -45,7 +45,7 @@ class ServiceBusReceiver:
             handler = await self._connections.taken("receive", entity)
         except Exception as error:
             raise translate(error, self._connections.broker, written=False) from error
-        until = asyncio.get_running_loop().time() + wait_seconds + RESERVE_SECONDS - GRACE_SECONDS
+        until = asyncio.get_running_loop().time() + wait_seconds + self._connections.timeout_seconds - GRACE_SECONDS
         is_poll = wait_seconds <= 0
         pump.polls += is_poll
         try:

@@ -14,7 +14,7 @@ from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode
 from azure.servicebus.exceptions import OperationTimeoutError
 
 from app.brokers.binding import Delivery, Outcome
-from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS, finished, within
+from app.brokers.bounded import GRACE_SECONDS, finished, within
 from app.brokers.connect import CONNECT_SECONDS
 from app.brokers.servicebus.client import ServiceBusConnections
 from app.brokers.servicebus.errors import translate
@@ -77,7 +77,7 @@ class QueueSessions:
         self._waiting += 1
         try:
             while True:
-                last = clock() + RESERVE_SECONDS - GRACE_SECONDS
+                last = clock() + self._connections.timeout_seconds - GRACE_SECONDS
                 for session in list(self._sessions):
                     if deliveries := await self._receive(session, limit, last):
                         return deliveries

@@ -23,7 +23,7 @@ from app.brokers.binding import (
     Peeked,
     QueueStats,
 )
-from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS, RESERVE_SECONDS
+from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import OptionMap
 from app.brokers.projection import NativeWrite
@@ -141,7 +141,7 @@ class SqliteBinding:
             waiter = waiters.add(queue.name)
             try:
                 job = ReserveJob(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
-                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + RESERVE_SECONDS)
+                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + self.timeout_seconds)
                 if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
                     return deliveries
             finally:

@@ -149,13 +149,15 @@ class SqsDeadLetters:
         patience = loop.time() + _OTHERS_SECONDS
         ready, elsewhere = await self._left(url, state)
         while len(state.hidden) < count:
+            # A short poll asks only some of the servers, so one that must find something is a long one.
+            wait_seconds = 1 if ready or elsewhere else 0
             answer = await self._client.call(
                 "ReceiveMessage",
+                seconds=self._client.timeout_seconds + wait_seconds,
                 QueueUrl=url,
                 MaxNumberOfMessages=min(MAX_ENTRIES, count - len(state.hidden)),
                 VisibilityTimeout=self._hidden_seconds,
-                # A short poll asks only some of the servers, so one that must find something is a long one.
-                WaitTimeSeconds=1 if ready or elsewhere else 0,
+                WaitTimeSeconds=wait_seconds,
                 MessageAttributeNames=["All"],
                 AttributeNames=SYSTEM_ATTRIBUTES,
             )

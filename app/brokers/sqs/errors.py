@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from aiohttp import ClientConnectionError, ClientConnectorError
 from botocore import exceptions as vendor
 
 from app.brokers.errors import ErrorKind, ErrorMap
@@ -146,7 +147,12 @@ def _reason(error: BaseException) -> str:
     return (str(error) or type(error).__name__).rstrip(". ")
 
 
-def _by_code(error: BaseException) -> ErrorKind | None:
+def _by_content(error: BaseException) -> ErrorKind | None:
+    if isinstance(error, vendor.EndpointConnectionError):
+        # aiobotocore raises it for a connection that was reset, too, on which the request may have been written.
+        cause = error.kwargs.get("error")
+        is_reset = isinstance(cause, ClientConnectionError) and not isinstance(cause, ClientConnectorError)
+        return OutcomeUnknown if is_reset else None
     code = error_code(error)
     if code is None:
         return None
@@ -160,4 +166,4 @@ def _by_code(error: BaseException) -> ErrorKind | None:
     return OutcomeUnknown if status >= 500 else None
 
 
-_ERRORS = ErrorMap(BY_CLASS, _reason, _by_code)
+_ERRORS = ErrorMap(BY_CLASS, _reason, _by_content)

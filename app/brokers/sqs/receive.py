@@ -10,7 +10,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.brokers.binding import Delivery
-from app.brokers.bounded import GRACE_SECONDS, RESERVE_SECONDS, finished
+from app.brokers.bounded import GRACE_SECONDS, finished
 from app.brokers.sqs.client import SqsClient
 from app.brokers.sqs.message import SYSTEM_ATTRIBUTES, read
 from app.brokers.sqs.publish import MAX_ENTRIES
@@ -28,6 +28,10 @@ _KEPT_SECONDS = 0.5
 
 _SPARE_SECONDS = 3
 """How much longer than its lease a message is hidden: SQS counts from before its answer, the lease from the answer."""
+
+_ANSWER_SECONDS = 10.0
+"""How long after its wait a receive is kept, or the time-out of a call where that is longer. The peer has vanished when
+there is no answer by then."""
 
 _CLOSE_SECONDS = 4.0
 """How long a close waits for the polls in flight."""
@@ -83,7 +87,7 @@ class SqsReceiver:
         """
         seconds = max(whole_seconds(lease_seconds), 1)
         wait_seconds = max(wait_seconds, 0)
-        until = asyncio.get_running_loop().time() + wait_seconds + RESERVE_SECONDS - GRACE_SECONDS
+        until = asyncio.get_running_loop().time() + wait_seconds + self._client.timeout_seconds - GRACE_SECONDS
         polls = self._polls.setdefault(queue.key, _QueuePolls())
         polls.waiting += 1
         try:
@@ -124,8 +128,10 @@ class SqsReceiver:
     async def _receive(self, queue: SqsQueue, limit: int, lease_seconds: int, wait_seconds: int) -> list[Delivery]:
         url = await self._client.url(queue)
         asked_at = self._clock()
-        answer = await self._client.unbounded(
+        answer = await self._client.call(
             "ReceiveMessage",
+            writes=False,
+            seconds=wait_seconds + max(self._client.timeout_seconds, _ANSWER_SECONDS),
             QueueUrl=url,
             MaxNumberOfMessages=min(limit, MAX_ENTRIES),
             VisibilityTimeout=min(lease_seconds + _SPARE_SECONDS, MAX_LEASE_SECONDS),

@@ -66,11 +66,17 @@ def limit_bytes(port: int, topic: str, most: int) -> None:
     admin.incremental_alter_configs([changed])[changed].result(60)
 
 
-def set_session(port: int, milliseconds: str | None) -> None:
-    """After what time without a heartbeat a member of the group is missed; None: the setting of the server."""
-    operation = AlterConfigOpType.DELETE if milliseconds is None else AlterConfigOpType.SET
-    entry = ConfigEntry("consumer.session.timeout.ms", milliseconds, incremental_operation=operation)
-    group = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=[entry])
+def set_heartbeats(port: int, session: str | None, interval: str | None) -> None:
+    """After how many ms without a heartbeat a member of the group is missed, and how many there are between two. The
+    answer to one may take as long, but at least a second. None: the setting of the server."""
+    given = {"consumer.session.timeout.ms": session, "consumer.heartbeat.interval.ms": interval}
+    entries = [
+        ConfigEntry(
+            name, value, incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        )
+        for name, value in given.items()
+    ]
+    group = ConfigResource(ConfigResource.Type.GROUP, GROUP, incremental_configs=entries)
     admin = AdminClient(settings(port))
     admin.incremental_alter_configs([group])[group].result(60)
 
@@ -125,6 +131,7 @@ class KafkaBroker(ServerBroker):
     sample = "kafka://kafka:9092"
     name = "kafka"
     outlives_restarts = True
+    repeats_writes = True
     # A process that is killed is missed when its session ends, after 10 s.
     spare_seconds = 12
     server: KafkaServer
@@ -139,13 +146,14 @@ class KafkaBroker(ServerBroker):
 
     @asynccontextmanager
     async def between(self) -> AsyncIterator[Proxy]:
-        """Who loses replies loses those to heartbeats, too; sessions are longer than that, as they are by default."""
-        await asyncio.to_thread(set_session, self.server.port, "60000")
+        """Who loses replies loses those to heartbeats, too; sessions are longer than that, as they are by default, and
+        so is the time for the answer to a heartbeat."""
+        await asyncio.to_thread(set_heartbeats, self.server.port, "60000", "2000")
         try:
             async with proxy("127.0.0.1", self.server.ports["PROXIED"], self.server.proxy_port) as running:
                 yield running
         finally:
-            await asyncio.to_thread(set_session, self.server.port, None)
+            await asyncio.to_thread(set_heartbeats, self.server.port, None, None)
 
     async def inject(self, queue: str, *bodies: bytes) -> None:
         await asyncio.to_thread(write, self.server.port, queue, *({"value": body} for body in bodies))

@@ -248,7 +248,6 @@ async def test_the_ends_of_several_logs(
         create(server.port, name, partitions=2)
         write(server.port, name, *[{"value": b"early"}] * number)
     # However slow the broker is.
-    monkeypatch.setattr("app.brokers.kafka.ends._SHARED_SECONDS", LIMIT_SECONDS)
     monkeypatch.setattr("app.brokers.kafka.admin._ATTEMPT_SECONDS", LIMIT_SECONDS)
     asking = Asked(server.port)
     try:
@@ -256,7 +255,7 @@ async def test_the_ends_of_several_logs(
         await asking.offsets(await asking.positions(*names), latest=True)
         asking.asked.clear()
         asking.fails_together = fails_together
-        ends = LogEnds(asking)
+        ends = LogEnds(asking, LIMIT_SECONDS)
         since = asyncio.get_running_loop().time()
         found = await asyncio.gather(*(ends.of(name, since, names) for name in names))
         assert [sum(each.values()) for each in found] == [0, 1, 2]

@@ -15,7 +15,7 @@ from app.brokers.binding import Delivery, NativeQueue, Outgoing
 from app.brokers.kafka.binding import KafkaBinding
 from app.brokers.kafka.consumer_thread import GROUP
 from app.errors import BrokerUnavailable, ConfigError, LeaseLost
-from tests.brokers.kafka.harness import STANDARD, binding, create, set_session
+from tests.brokers.kafka.harness import STANDARD, binding, create, set_heartbeats
 from tests.brokers.kafka.server import KafkaServer
 from tests.harness.local import eventually
 from tests.harness.world import LIMIT_SECONDS, kinds, until
@@ -161,11 +161,11 @@ async def test_a_second_process_with_the_same_instance_id_is_refused(server: Kaf
 @asynccontextmanager
 async def long_sessions(server: KafkaServer) -> AsyncIterator[None]:
     """Members that send no heartbeat are missed after ten minutes."""
-    await asyncio.to_thread(set_session, server.port, "600000")
+    await asyncio.to_thread(set_heartbeats, server.port, "600000", None)
     try:
         yield
     finally:
-        await asyncio.to_thread(set_session, server.port, None)
+        await asyncio.to_thread(set_heartbeats, server.port, None, None)
 
 
 def partitions(process: KafkaBinding, queue: str) -> set[int]:

@@ -91,6 +91,22 @@ class TestOutages:
             rabbit.resume()
         await answers(one)
 
+    async def test_a_broker_that_hangs_for_a_while_keeps_the_deliveries(
+        self, rabbit: RabbitServer, one: RabbitBinding, native: NativeQueue
+    ) -> None:
+        """It answers no new connection either, so its silent one is not given up."""
+        await one.publish(native, [message()])
+        held = await reserved(one, native)
+        rabbit.pause()
+        try:
+            for _ in range(2):
+                with pytest.raises(BrokerUnavailable):
+                    await one.ping()
+        finally:
+            rabbit.resume()
+        await answers(one)
+        assert await one.ack(native, [held.handle]) == [None]
+
     async def test_a_broker_that_hangs_is_given_up_after_two_heartbeats(self, rabbit: RabbitServer, queue: str) -> None:
         async with binding(f"{rabbit.url()}?heartbeat=1") as one:
             native = one.native_queue(queue, {})

@@ -88,6 +88,7 @@ class SqsBroker(ServerBroker):
     purges_leased = True
     hides_delayed_retries = True
     far_delay = 1.5
+    impatient: Mapping[str, Any] = {"long_poll_seconds": 1}
     server: ElasticMq
 
     def __init__(self, server: Any, queue_options: Mapping[str, Any] | None = None) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from app.brokers.connect import ConnectPause, SharedConnect
+from app.brokers.connect import ConnectPause, SharedConnect, replaced
 from app.errors import BrokerUnavailable
 
 
@@ -88,3 +88,32 @@ async def test_a_failed_attempt_is_not_repeated_before_its_pause(server: Server)
     await asyncio.sleep(0.25)
     assert await consume.connected() == 2
     assert await publish.connected() == 3
+
+
+@pytest.mark.parametrize(("arrivals", "expected"), [(0, "replaced"), (1, "discarded")])
+async def test_a_silent_connection_is_replaced_when_a_new_one_is_answered(arrivals: int, expected: str) -> None:
+    heard = 7
+    ends: list[tuple[str, str]] = []
+
+    async def connect() -> str:
+        nonlocal heard
+        heard += arrivals
+        return "new"
+
+    await replaced(
+        lambda: heard,
+        connect,
+        lambda made: ends.append(("replaced", made)),
+        lambda made: ends.append(("discarded", made)),
+    )
+    assert ends == [(expected, "new")]
+
+
+async def test_a_silent_connection_stays_when_no_new_one_is_answered() -> None:
+    ends: list[str] = []
+
+    async def connect() -> str:
+        raise BrokerUnavailable("cache", "no answer")
+
+    await replaced(lambda: 7, connect, ends.append, ends.append)
+    assert ends == []
