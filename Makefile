@@ -56,7 +56,7 @@ lint-api: test-deps
 
 # What the tests need beside Python: real brokers, Java with an archive of Spark's classes, a browser, Prometheus (its
 # programs; no service), the official conformance suite, generators of clients with Go and Node.js for what they generate,
-# linters of the OpenAPI document, and a reader of compose files.
+# linters of the OpenAPI document, a reader of compose files, Helm, an API server of Kubernetes with etcd, and HAProxy.
 test-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
@@ -67,12 +67,16 @@ test-deps: .venv/installed-dev
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v chromium >/dev/null || .ci/packages chromium
 	@command -v openssl >/dev/null || .ci/packages openssl
+	@command -v etcd >/dev/null || .ci/packages etcd-server
+	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	$(BIN)/python -m tests.brokers.artemis.server
 	$(BIN)/python -m tests.brokers.kafka.server
 	$(BIN)/python -m tests.brokers.sqs.elasticmq
 	$(BIN)/python -m tests.brokers.pulsar.server
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
+	$(BIN)/python -m tests.harness.helm
+	$(BIN)/python -m tests.harness.kubernetes
 	$(BIN)/python -m tests.harness.openapi_generator
 	$(BIN)/python -m tests.harness.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm

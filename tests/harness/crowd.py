@@ -207,6 +207,8 @@ class Crowd:
             self.ledger.told[f"no answer to {path or 'publish'}"] += 1
             return None, None
         self._idle[url].append(client)
+        if answer[0] >= 500:
+            self.ledger.failed[answer[1]["code"]] += 1
         return answer
 
 

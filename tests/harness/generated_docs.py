@@ -5,12 +5,16 @@ A part stands between ``<!-- generated: NAME -->`` and ``<!-- end -->``; everyth
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
@@ -26,7 +30,15 @@ from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.md", "docs/configuration.md", "docs/errors.md", "docs/journal.md", "docs/metrics.md")
+CHART = "helm/babelgate"
+PAGES = (
+    "README.md",
+    "docs/configuration.md",
+    "docs/errors.md",
+    "docs/journal.md",
+    "docs/metrics.md",
+    f"{CHART}/README.md",
+)
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
 
 SAMPLES = [variant for variant in ALL if variant.column is not None]
@@ -182,7 +194,31 @@ def metrics() -> str:
     return table(["metric", "kind", "labels", "merged", "meaning", "OpenTelemetry"], rows)
 
 
+def values() -> str:
+    """Every value of the chart that has a comment, from values.yaml."""
+    text = (ROOT / CHART / "values.yaml").read_text("utf-8")
+    defaults = yaml.safe_load(text)
+    rows: list[list[str]] = []
+    path: list[str] = []
+    comment: list[str] = []
+    for line in text.splitlines():
+        if words := _COMMENT.fullmatch(line):
+            comment.append(words[1])
+            continue
+        if key := _KEY.match(line):
+            path[len(key[1]) // 2 :] = [key[2]]
+            if comment:
+                default = reduce(getitem, path, defaults)
+                rows.append([f"`{'.'.join(path)}`", f"`{json.dumps(default)}`", " ".join(comment)])
+        comment = []
+    return table(["value", "default", "meaning"], rows)
+
+
+_COMMENT = re.compile(r" *# (.*)")
+_KEY = re.compile(r"( *)([A-Za-z]+):")
+
 PARTS: Mapping[str, Callable[[], str]] = {
+    "values": values,
     "metrics": metrics,
     "capabilities": capabilities,
     "settings": settings,

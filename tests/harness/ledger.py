@@ -71,6 +71,8 @@ class Ledger:
     ``copies``: a dead letter is a copy that the process makes which received the message. A message that was out while
     a process or the broker ended is *orphaned*: its reject may be refused. One that was being rejected is forked.
 
+    ``failed``: how many answers were 5xx, by their code.
+
     ``acks_repeat``: a second ack is done again, also by another process; ``late_acks_repeat``: also after the deadline
     that was told with the delivery, which extends have moved. ``old_receipts``: the broker settles by the
     receipt of an earlier delivery, too.
@@ -91,13 +93,14 @@ class Ledger:
         self.accepted: set[int] = set()
         self.settled: defaultdict[Verb, set[int]] = defaultdict(set)
         self.told: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
         self.wrongs: list[str] = []
         self.wronged: dict[int, None] = {}
         self.now = clock
         self.last_delivery = clock()
         self._unix = unix
         self._lease = lease_seconds
-        self._owned = owned
+        self.owned = owned
         self._copies = copies
         self._old_receipts = old_receipts
         self._acks_repeat = acks_repeat
@@ -122,7 +125,7 @@ class Ledger:
         self._tell(None, "the broker ends" if of_broker else "a gateway ends")
         self._shaking += 1
         self._broker_ends += of_broker
-        if of_broker and self._owned:
+        if of_broker and self.owned:
             since = self.now() - _STORED
             settled = (one for each in self._handed.values() for one in each if one.settled_at > since)
             self._forked.update(one.number for one in settled)
@@ -146,7 +149,7 @@ class Ledger:
         if self._copies:
             self._orphaned.update(one.number for one in out)
             self._forked.update(one.number for one in out if "reject" in one.sent)
-        if self._owned:
+        if self.owned:
             self._freed.update(one.number for one in out)
             expired = (one for one in out if one.expired(self.now()))
             self._forked.update(one.number for one in (*expired, *(one for one in out if one.copying)))
@@ -182,7 +185,7 @@ class Ledger:
             for several in (self._freed, self._forked, self._orphaned):
                 several.add(number)
         if self._shaking or asked <= self._calm_since:
-            if self._owned:
+            if self.owned:
                 self._freed.add(number)
             if self._copies:
                 self._orphaned.add(number)
@@ -190,7 +193,7 @@ class Ledger:
             self._wrong(number, "delivered, though its publish was refused")
         for old in self._handed[number]:
             if old.read < asked:
-                if self._owned and self._shaking and old.expired(now):
+                if self.owned and self._shaking and old.expired(now):
                     self._forked.add(number)
                 old.again, old.open = min(old.again, now), False
             # An answer that was on its way for longer than its lease may tell of what was before.
@@ -221,7 +224,7 @@ class Ledger:
         copying = verb in ("nack", "reject")
         handed.copying += copying
         handed.asking += 1
-        if self._owned and self._shaking:
+        if self.owned and self._shaking:
             self._freed.add(number)
             if copying:
                 self._forked.add(number)
@@ -251,7 +254,7 @@ class Ledger:
                     handed.leased_until = sent_at + self._lease - _ROUNDING
                 else:
                     handed.open, handed.final, handed.settled_at = False, verb != "nack", self.now()
-                    if self._owned and self._broker_ends:
+                    if self.owned and self._broker_ends:
                         self._forked.add(number)
             elif outcome == "unknown" and verb == "ack":
                 self._doubtful.add(number)

@@ -1,0 +1,68 @@
+{{- /* babelgate.yaml: the values of `config`, and what the chart adds. */ -}}
+{{- define "babelgate.config" -}}
+{{- $name := include "babelgate.fullname" . -}}
+{{- $config := deepCopy .Values.config -}}
+{{- range list "state_dir" "token_keys" "peers" "workers" -}}
+{{- if hasKey $config . -}}
+{{- fail (printf "config.%s: the chart sets it; %s" . (get (dict
+    "state_dir" "a pod's state is in /var/lib/babelgate"
+    "token_keys" "use tokenKeys"
+    "peers" "use peers.port"
+    "workers" "a pod has one worker, so raise replicas") .)) -}}
+{{- end -}}
+{{- end -}}
+{{- range $broker, $options := $config.brokers -}}
+{{- $url := kindIs "string" $options | ternary $options (dig "url" "" (kindIs "map" $options | ternary $options dict)) -}}
+{{- if and (regexMatch "^[^/]*://[^/@]*:[^/@]*@" $url) (not (regexMatch "^[^/]*://[^@]*[$][{](env|file):" $url)) -}}
+{{- fail (printf "config.brokers.%s: everyone who may read a ConfigMap could read this password; put it in a Secret, name that in `secrets`, and write ${file:/run/secrets/NAME/KEY}" $broker) -}}
+{{- end -}}
+{{- end -}}
+{{- $listen := contains ":" (include "babelgate.host" .) | ternary "[::]" "0.0.0.0" -}}
+{{- $_ := set $config "host" (include "babelgate.host" .) -}}
+{{- $_ := set $config "port" (include "babelgate.port" . | int) -}}
+{{- $_ := set $config "state_dir" "/var/lib/babelgate" -}}
+{{- $keys := list -}}
+{{- range .Values.tokenKeys.ids -}}
+{{- $keys = append $keys (dict "id" . "secret" (printf "${file:/run/babelgate/token-keys/%s}" .)) -}}
+{{- end -}}
+{{- $_ := set $config "token_keys" $keys -}}
+{{- $_ := set $config "peers" (dict
+    "listen" (printf "%s:%d" $listen (int .Values.peers.port))
+    "dns" (printf "%s-peers:%d" $name (int .Values.peers.port))) -}}
+{{- if eq (toString $config.auth) "none" -}}
+{{- $hosts := $config.hosts | default list -}}
+{{- if kindIs "string" $hosts -}}{{- $hosts = splitList "," $hosts -}}{{- end -}}
+{{- $own := list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace) -}}
+{{- /* Prometheus scrapes a pod by its address. */ -}}
+{{- $own = append $own (contains ":" (include "babelgate.host" .) | ternary "[${env:POD_IP}]" "${env:POD_IP}") -}}
+{{- if .Values.ingress.enabled -}}{{- $own = concat $own .Values.ingress.hosts -}}{{- end -}}
+{{- if .Values.httpRoute.enabled -}}{{- $own = concat $own .Values.httpRoute.hostnames -}}{{- end -}}
+{{- $_ := set $config "hosts" (concat $hosts $own | uniq) -}}
+{{- else -}}
+{{- $tokens := dig "tokens" list ($config.auth | default dict) -}}
+{{- range $token := include "babelgate.tokens" . | fromJsonArray -}}
+{{- $sha256 := printf "${file:/run/babelgate/tokens/%s.sha256}" $token -}}
+{{- $tokens = append $tokens (dict "name" $token "sha256" $sha256 "rights" (get $.Values.tokens.rights $token)) -}}
+{{- end -}}
+{{- $_ := set $config "auth" (dict "tokens" $tokens) -}}
+{{- end -}}
+{{- $queues := $config.queues | default dict -}}
+{{- $patterns := list -}}
+{{- range $queue, $_ := $queues -}}
+{{- if contains "*" $queue -}}{{- $patterns = append $patterns $queue -}}{{- end -}}
+{{- end -}}
+{{- if gt (len $patterns) 1 -}}
+{{- range $patterns -}}
+{{- if not (has . $.Values.patternOrder) -}}
+{{- fail (printf "patternOrder: config.queues has several patterns, and %s is not in the list" .) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ omit $config "queues" | toYaml }}
+{{- if or $queues .Values.patternOrder }}
+queues:
+  {{- range $queue := concat .Values.patternOrder (keys $queues | sortAlpha) | uniq }}
+  {{ $queue | toJson }}: {{ get $queues $queue | required (printf "patternOrder: config.queues has no %s" $queue) | toJson }}
+  {{- end }}
+{{- end }}
+{{- end -}}
