@@ -375,3 +375,12 @@ class LimitsDeliveries(Protocol):
 
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """The limit in the broker's settings of ``queue``; None if it has none, or does not exist. At most 2 s."""
+
+
+@runtime_checkable
+class ReportsVersion(Protocol):
+    """A broker whose server reports its name and version."""
+
+    @property
+    def server_version(self) -> str | None:
+        """Such as ``Redis 7.0.15``; None before the first connection, or when the server did not report it."""

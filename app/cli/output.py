@@ -22,10 +22,14 @@ def complain(text: str) -> None:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print aligned columns, with a dash for None."""
-    lines = [heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    for line in lines:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for line in aligned([heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]):
+        click.echo(line)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row, with the cells of a column below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def fields(values: Mapping[str, Any], indent: int = 0) -> None:

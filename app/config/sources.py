@@ -159,7 +159,9 @@ def _resolve(reference: re.Match[str], key: str, environ: Mapping[str, str]) -> 
         return _read_secret(name, key)
     if kind == "env":
         if name not in environ:
-            raise ConfigError(key=key, reason=f"the environment variable {name} is not set")
+            raise ConfigError(
+                key=key, reason=f"the environment variable {name} is not set; set it, or write the value here"
+            )
         return environ[name]
     raise ConfigError(key=key, reason="a reference must be ${env:NAME} or ${file:/path}; write a literal ${ as $${")
 
@@ -168,7 +170,9 @@ def _read_secret(name: str, key: str) -> str:
     try:
         return Path(name).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(key=key, reason=f"{name}: {getattr(error, 'strerror', 'not UTF-8')}") from None
+        why = getattr(error, "strerror", "not UTF-8")
+        reason = f"the file {name} cannot be read: {why}; create it, or correct its path or mode"
+        raise ConfigError(key=key, reason=reason) from None
 
 
 def _describe(error: yaml.YAMLError) -> str:

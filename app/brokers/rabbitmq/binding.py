@@ -114,6 +114,11 @@ class RabbitBinding:
         """The same for all queues, except that a queue with priorities keeps no order."""
         return _UNORDERED if _queue(queue).prioritized else _CAPABILITIES
 
+    @property
+    def server_version(self) -> str | None:
+        version = self._publish_connection.server_version
+        return f"RabbitMQ {'.'.join(map(str, version))}" if version else None
+
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""
         await asyncio.gather(self._consume_connection.open(), self._publish_connection.open())
