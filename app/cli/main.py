@@ -65,7 +65,7 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     from app.server import server
 
     given = {name: value for name, value in options.items() if value is not None}
-    with configuration_errors():
+    with configuration_errors(config, given):
         loaded = settings.load(config, os.environ, given)
         sys.exit(server.serve(loaded, partial(_announce, loaded, quiet)))
 
@@ -86,7 +86,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
     from app.config import settings
     from app.server.checks import check_settings
 
-    with configuration_errors():
+    with configuration_errors(config):
         loaded = settings.load(config, os.environ)
         routes = check_settings(loaded)
     brokers = [{"broker": n, "url": b.masked_url, "required": b.required} for n, b in loaded.brokers.items()]
@@ -108,7 +108,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
             "TTL",
         )
         table(heads, [_row(route) for route in described])
-    warnings = _warnings(loaded, [route for _, route in routes], offline)
+    warnings = _warnings(loaded, routes, offline)
     if as_json:
         click.echo(json.dumps({"brokers": brokers, "routes": described, "warnings": warnings}, ensure_ascii=False))
         return
@@ -126,7 +126,7 @@ def healthcheck(config: Path | None) -> None:
     from app.config import settings
     from app.server.healthcheck import Unhealthy, ask
 
-    with configuration_errors():
+    with configuration_errors(config):
         loaded = settings.load(config, os.environ)
         try:
             click.echo(ask(loaded))
@@ -168,13 +168,13 @@ def _row(route: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[str]:
+def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: bool) -> list[str]:
     from app.brokers.registry import driver
 
     found = setting_warnings(settings, routes)
     if not offline:
         # Opening an embedded broker would create its file, owned by the user of this command.
-        asked = [route for route in routes if not driver(route.broker, settings.brokers[route.broker].url).embedded]
+        asked = [route for _, route in routes if not driver(route.broker, settings.brokers[route.broker].url).embedded]
         for state in broker_states(asked).values():
             found += [state.down.detail] if state.down is not None else state.warnings
     return found

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -49,13 +51,19 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def configuration_errors() -> Iterator[None]:
-    """Print each bad key of the configuration with its reason, and exit with 1."""
+def configuration_errors(file: Path | None, options: Collection[str] = ()) -> Iterator[None]:
+    """Print each bad key of the configuration with its reason and where it was set, and exit with 1.
+
+    ``options``: the keys that the command line has set.
+    """
     try:
         yield
     except ConfigError as error:
+        from app.config.places import place_of
+
         for key, reason in error.facts.get("problems", [(error.key, error.reason)]):
-            complain(f"{key}: {reason}")
+            place = place_of(key, file, os.environ, options)
+            complain(f"{key}: {reason} ({place})" if place is not None else f"{key}: {reason}")
         sys.exit(REFUSED)
 
 

@@ -32,8 +32,10 @@ class BrokerState:
     warnings: Sequence[str] = field(default_factory=tuple)
 
 
-def setting_warnings(settings: Settings, routes: Iterable[Route]) -> list[str]:
-    """The warnings that need no broker."""
+def setting_warnings(settings: Settings, routes: Sequence[tuple[str, Route]]) -> list[str]:
+    """The warnings that need no broker. ``routes``: each configured rule and its route."""
+    from app.gateway.route_warnings import unused
+
     found = []
     if settings.auth is None:
         found.append("no auth is configured: every program on this machine can use the gateway")
@@ -41,13 +43,13 @@ def setting_warnings(settings: Settings, routes: Iterable[Route]) -> list[str]:
         found.append(f"auth: none allows everyone who can reach {settings.host}")
     if settings.default is None:
         found.append("there is no default: other queues than the listed ones are 404")
-    by_broker = {route.broker: route for route in routes}
+    by_broker = {route.broker: route for _, route in routes}
     found += [f"no queue is routed to the broker {name!r}" for name in settings.brokers if name not in by_broker]
     for route in by_broker.values():
         largest = route.capabilities.max_body_bytes
         if largest is not None and largest < settings.limits.max_message_bytes:
             found.append(f"limits.max_message_bytes is more than the {largest} bytes that {route.broker!r} accepts")
-    return found
+    return found + unused(key for key, _ in routes)
 
 
 def broker_states(routes: Iterable[Route], embedded: frozenset[str] | None = None) -> dict[str, BrokerState]:
@@ -101,7 +103,7 @@ def summarize(url: str, settings: Settings, routes: Sequence[tuple[str, Route]])
 
     embedded = frozenset(name for name, broker in settings.brokers.items() if driver(name, broker.url).embedded)
     states = broker_states((route for _, route in routes), embedded)
-    warnings = setting_warnings(settings, [route for _, route in routes])
+    warnings = setting_warnings(settings, routes)
     warnings += [f"{name}: {warning}" for name, state in states.items() for warning in state.warnings]
     addresses = [("API", url), ("docs", f"{url}/docs"), ("state", f"{url}/readyz?verbose")]
     if settings.metrics:

@@ -27,6 +27,7 @@ from app import __version__
 from app.cluster.workers import workers_directory
 from app.config.settings import Settings
 from app.errors import ConfigError
+from app.gateway.route_warnings import unused
 from app.gateway.routing import Route
 from app.observe import logs
 from app.server.healthcheck import reachable
@@ -171,4 +172,6 @@ def _prepare(settings: Settings) -> list[tuple[str, Route]]:
 
     routes = check_settings(settings)
     token_keys(settings)
+    for warning in unused(key for key, _ in routes):
+        log.warning("route never used", reason=warning)
     return routes
