@@ -6,6 +6,7 @@ import asyncio
 
 from app.cluster.worker_metrics import Workers
 from app.gateway.gauges import Gauges
+from app.observe.metrics import process
 from app.observe.metrics.catalogue import LEASES_IN_FLIGHT, WORKERS
 from app.observe.metrics.exposition import exposition
 from app.observe.metrics.instruments import Snapshot, decode, encode, merged
@@ -63,7 +64,8 @@ class Scraping:
         return _whole(total, brokers)
 
     async def _own(self) -> Snapshot:
-        return dict(await turns.mapped(self._metrics.read, self._metrics.names)) | self._gauges.of_process()
+        counted = dict(await turns.mapped(self._metrics.read, self._metrics.names))
+        return counted | self._gauges.of_process() | await asyncio.to_thread(process.of_process)
 
 
 def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:

@@ -16,6 +16,7 @@ from app.gateway.outages import Outages
 from app.gateway.routing import Route
 from app.observe.journal.writer import Journal
 from app.observe.logs import get_logger
+from app.observe.metrics import process
 from app.observe.metrics.catalogue import (
     BROKER_UP,
     BUILD_INFO,
@@ -34,6 +35,7 @@ from app.observe.metrics.catalogue import (
     QUEUE_DEPTH,
     RECEIVE_WAITERS,
     REINJECTED,
+    SPANS_DROPPED,
     Metric,
 )
 from app.observe.metrics.instruments import Labels, Snapshot, Value
@@ -106,6 +108,7 @@ class Gauges:
                 for name, binding in self._gateway.bindings.items()
             },
             **self._of_journal(),
+            **self._of_tracing(),
         }
 
     async def of_brokers(self) -> Snapshot:
@@ -131,6 +134,12 @@ class Gauges:
         }
         return {metric.otel: {(): float(value)} for metric, value in values.items()}
 
+    def _of_tracing(self) -> Snapshot:
+        recorder = self._gateway.tracing.recorder
+        if recorder is None:
+            return {}
+        return {SPANS_DROPPED.otel: {(reason,): float(count) for reason, count in recorder.dropped.items()}}
+
     async def _read(self) -> Snapshot:
         routes = self._routes()
         readings = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
@@ -145,6 +154,7 @@ class Gauges:
                         snapshot[metric.otel][self._metrics.label(queue), broker.name] = float(value)
         snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
+        snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()
         return snapshot
 

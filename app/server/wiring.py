@@ -137,6 +137,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     )
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
+    otlp: metrics_otlp.OtlpMetrics | None = None
     parts: list[Part] = []
     if metrics is not None:
         for queue in gateway.router.configured():
@@ -163,11 +164,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     routes = check(gateway.router)
     owned = _is_owned(routes)
     if not owned and workers_directory is None:
-        return App(api, gateway, shedder, parts, journaled)
+        return App(api, gateway, shedder, parts, journaled, otlp)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
-    return App(api, gateway, shedder, parts, journaled, port, peers)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:

@@ -108,7 +108,10 @@ class RabbitBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
         queue = queue_of(name, options)
-        return NativeQueue(queue.profile.queue, queue, queue.profile.dead_queue, queue.stored_as)
+        profile = queue.profile
+        destination = ":".join(filter(None, (profile.exchange, profile.routing_key)))
+        traced = {"messaging.destination.name": destination, "rabbitmq.destination.routing_key": profile.routing_key}
+        return NativeQueue(profile.queue, queue, profile.dead_queue, queue.stored_as, traced)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The same for all queues, except that a queue with priorities keeps no order."""

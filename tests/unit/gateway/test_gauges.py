@@ -18,6 +18,7 @@ from app.observe.metrics.catalogue import Metric
 from app.observe.metrics.instruments import Snapshot
 from app.observe.metrics.recorder import Metrics
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding
+from tests.harness.traced import Spans
 from tests.harness.world import KEYS, draft
 
 SOON = 0.2
@@ -223,3 +224,12 @@ async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> 
     assert (await in_flight(True))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 7.0}
     assert (await in_flight(False))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
     assert CAPABLE.lease_keeper != OWNED.lease_keeper
+
+
+async def test_spans_that_were_dropped() -> None:
+    scene = Scene(DeadLetterPublishingMemory("m"))
+    assert catalogue.SPANS_DROPPED.otel not in scene.gauges.of_process()
+    scene.gateway.tracing = Spans().tracing
+    zero = {("queue_full",): 0.0, ("export_failed",): 0.0}
+    assert scene.gauges.of_process()[catalogue.SPANS_DROPPED.otel] == zero
+    await scene.gateway.close()
