@@ -39,6 +39,7 @@ from app.http.observers import AccessLog, Durations
 from app.observe.events import Observe, fan_out
 from app.observe.journal.writer import Journal, Options
 from app.observe.metrics import otlp as metrics_otlp
+from app.observe.metrics.labels import QueueLabels
 from app.observe.metrics.recorder import Metrics
 from app.observe.tracing.trace import Tracing, tracing_from_env
 from app.server.application import App, Part
@@ -116,7 +117,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     """
     systems = {name: driver(name, broker.url).system for name, broker in settings.brokers.items()}
     traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
-    metrics = Metrics(clock, systems) if settings.metrics else None
+    labels = QueueLabels(None if workers_directory is None else workers_directory / "labels")
+    metrics = Metrics(clock, systems, labels) if settings.metrics else None
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
