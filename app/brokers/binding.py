@@ -45,12 +45,14 @@ class NativeQueue:
     ``name``: the broker's own name of the queue, with every prefix that an option of the route adds. ``dead_letters``:
     the broker's name of the queue of its dead letters; None where they are stored without a queue of their own.
     ``stored_as``: how the messages are stored, by option (``layout``, ``profile``, ``queue_type``), for operators.
+    ``traced``: attributes of the spans of its operations, where OpenTelemetry's conventions for the broker differ.
     """
 
     name: str
     options: Any = None
     dead_letters: str | None = None
     stored_as: Mapping[str, str] = field(default_factory=dict, hash=False)
+    traced: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def options_as(self, kind: type[OptionsOf]) -> OptionsOf:
         """``options``, of the type that the binding's ``native_queue`` puts there. Raises TypeError for another."""
@@ -378,3 +380,12 @@ class LimitsDeliveries(Protocol):
 
     async def delivery_limit(self, queue: NativeQueue) -> DeliveryLimit | None:
         """The limit in the broker's settings of ``queue``; None if it has none, or does not exist. At most 2 s."""
+
+
+@runtime_checkable
+class ReportsVersion(Protocol):
+    """A broker whose server reports its name and version."""
+
+    @property
+    def server_version(self) -> str | None:
+        """Such as ``Redis 7.0.15``; None before the first connection, or when the server did not report it."""

@@ -16,7 +16,7 @@ _SYSTEMS = {"sqs": "aws_sqs"}
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """One kind of broker. ``kind``: its package below ``app.brokers``.
+    """One kind of broker. ``kind``: its package below ``app.brokers``. ``embedded``: it is a file of this machine.
 
     Its module ``binding`` exports ``connect(name, url, options, clock) -> Binding``; ``extra`` installs the client.
 
@@ -25,6 +25,7 @@ class Driver:
 
     kind: str
     extra: str | None = None
+    embedded: bool = False
 
     @property
     def module(self) -> str:
@@ -46,7 +47,7 @@ _PULSAR = Driver("pulsar")
 _ARTEMIS = Driver("artemis", "artemis")
 
 SCHEMES: Mapping[str, Driver] = {
-    "sqlite": Driver("sqlite"),
+    "sqlite": Driver("sqlite", embedded=True),
     "redis": _REDIS,
     "rediss": _REDIS,
     "amqp": _RABBITMQ,

@@ -12,7 +12,9 @@ import gc
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,7 @@ from app.cli.dead_letters import dead_letters, formerly_redrive
 from app.cli.output import REFUSED, complain, configuration_errors, table
 from app.cli.publishing import publish, validate
 from app.cli.queues import brokers, purge, queues
+from app.cli.startup import broker_states, greet, setting_warnings, summarize
 from app.pipeline.cli.main import pipeline
 
 if TYPE_CHECKING:
@@ -53,7 +56,7 @@ def cli() -> None:
 @click.option("--tls-cert", type=click.Path(), help="The certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(), help="The private key of the certificate, PEM.")
 @click.option("--log-level", help="The lowest level that is logged: debug, info, warning or error.  [default: info]")
-@click.option("--quiet", is_flag=True, help="Do not print example commands.")
+@click.option("--quiet", is_flag=True, help="Print no summary and no example commands.")
 def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     """Run the gateway until SIGTERM or Ctrl-C."""
     # Imports make many objects and no garbage; server.serve() enables the collector again.
@@ -62,27 +65,16 @@ def serve(config: Path | None, quiet: bool, **options: Any) -> None:
     from app.server import server
 
     given = {name: value for name, value in options.items() if value is not None}
-    with configuration_errors():
+    with configuration_errors(config, given):
         loaded = settings.load(config, os.environ, given)
-        sys.exit(server.serve(loaded, (lambda url: None) if quiet else lambda url: greet(url, loaded)))
+        sys.exit(server.serve(loaded, partial(_announce, loaded, quiet)))
 
 
-def greet(url: str, settings: Settings) -> None:
-    """Print example commands for publish, receive and ack on standard error; standard output is for the log."""
-    token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
-    curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
-    queue = next((name for name in settings.queues if "*" not in name), "emails")
-    messages = f"{url}/queues/{queue}/messages"
-    lease = r"""$(sed 's/.*"ack_token":"\([^"]*\)".*/\1/' message.json)"""
-    click.echo(
-        rf"""babelgate {__version__} serves {url}   (docs: {url}/docs)
-
-  publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}
-  receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json
-  ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack
-""",
-        err=True,
-    )
+def _announce(settings: Settings, quiet: bool, url: str, routes: Sequence[tuple[str, Route]]) -> None:
+    if sys.stderr.isatty() and not quiet:
+        summarize(url, settings, routes)
+    elif not quiet:
+        greet(url, settings)
 
 
 @cli.command("check-config", epilog="\b\nExample:\n  babelgate check-config --config babelgate.yaml")
@@ -94,7 +86,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
     from app.config import settings
     from app.server.checks import check_settings
 
-    with configuration_errors():
+    with configuration_errors(config):
         loaded = settings.load(config, os.environ)
         routes = check_settings(loaded)
     brokers = [{"broker": n, "url": b.masked_url, "required": b.required} for n, b in loaded.brokers.items()]
@@ -116,7 +108,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
             "TTL",
         )
         table(heads, [_row(route) for route in described])
-    warnings = _warnings(loaded, [route for _, route in routes], offline)
+    warnings = _warnings(loaded, routes, offline)
     if as_json:
         click.echo(json.dumps({"brokers": brokers, "routes": described, "warnings": warnings}, ensure_ascii=False))
         return
@@ -134,7 +126,7 @@ def healthcheck(config: Path | None) -> None:
     from app.config import settings
     from app.server.healthcheck import Unhealthy, ask
 
-    with configuration_errors():
+    with configuration_errors(config):
         loaded = settings.load(config, os.environ)
         try:
             click.echo(ask(loaded))
@@ -176,44 +168,15 @@ def _row(route: dict[str, Any]) -> tuple[object, ...]:
     )
 
 
-def _warnings(settings: Settings, routes: list[Route], offline: bool) -> list[str]:
-    import asyncio
-
+def _warnings(settings: Settings, routes: Sequence[tuple[str, Route]], offline: bool) -> list[str]:
     from app.brokers.registry import driver
-    from app.errors import BabelgateError
-    from app.gateway.route_warnings import delivery_warnings
 
-    found = []
-    if settings.auth is None:
-        found.append("no auth is configured: every program on this machine can use the gateway")
-    elif settings.auth == "none" and not settings.is_loopback:
-        found.append(f"auth: none allows everyone who can reach {settings.host}")
-    if settings.default is None:
-        found.append("there is no default: other queues than the listed ones are 404")
-    used = {route.broker for route in routes}
-    found += [f"no queue is routed to the broker {name!r}" for name in settings.brokers if name not in used]
-    for route in {route.broker: route for route in routes}.values():
-        largest = route.capabilities.max_body_bytes
-        if largest is not None and largest < settings.limits.max_message_bytes:
-            found.append(f"limits.max_message_bytes is more than the {largest} bytes that {route.broker!r} accepts")
-
-    async def ask(route: Route) -> list[str]:
-        try:
-            await route.binding.open()
-            of_routes = await delivery_warnings(each for each in routes if each.broker == route.broker)
-            return [*await route.binding.warnings(), *of_routes]
-        except BabelgateError as error:
-            return [error.detail]
-        finally:
-            await route.binding.close()
-
-    async def ask_all() -> list[list[str]]:
-        # Opening an embedded broker would create its file, owned by the user of this command.
-        brokers = {r.broker: r for r in routes if driver(r.broker, settings.brokers[r.broker].url).extra}
-        return list(await asyncio.gather(*(ask(route) for route in brokers.values())))
-
+    found = setting_warnings(settings, routes)
     if not offline:
-        found += [warning for warnings in asyncio.run(ask_all()) for warning in warnings]
+        # Opening an embedded broker would create its file, owned by the user of this command.
+        asked = [route for _, route in routes if not driver(route.broker, settings.brokers[route.broker].url).embedded]
+        for state in broker_states(asked).values():
+            found += [state.down.detail] if state.down is not None else state.warnings
     return found
 
 

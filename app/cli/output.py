@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -22,10 +24,14 @@ def complain(text: str) -> None:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print aligned columns, with a dash for None."""
-    lines = [heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    for line in lines:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    for line in aligned([heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]):
+        click.echo(line)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """One line per row, with the cells of a column below each other."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def fields(values: Mapping[str, Any], indent: int = 0) -> None:
@@ -45,13 +51,19 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def configuration_errors() -> Iterator[None]:
-    """Print each bad key of the configuration with its reason, and exit with 1."""
+def configuration_errors(file: Path | None, options: Collection[str] = ()) -> Iterator[None]:
+    """Print each bad key of the configuration with its reason and where it was set, and exit with 1.
+
+    ``options``: the keys that the command line has set.
+    """
     try:
         yield
     except ConfigError as error:
+        from app.config.places import place_of
+
         for key, reason in error.facts.get("problems", [(error.key, error.reason)]):
-            complain(f"{key}: {reason}")
+            place = place_of(key, file, os.environ, options)
+            complain(f"{key}: {reason} ({place})" if place is not None else f"{key}: {reason}")
         sys.exit(REFUSED)
 
 

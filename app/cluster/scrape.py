@@ -6,9 +6,10 @@ import asyncio
 
 from app.cluster.worker_metrics import Workers
 from app.gateway.gauges import Gauges
+from app.observe.metrics import process
 from app.observe.metrics.catalogue import LEASES_IN_FLIGHT, WORKERS
 from app.observe.metrics.exposition import exposition
-from app.observe.metrics.instruments import Snapshot, decode, encode, merged
+from app.observe.metrics.instruments import Snapshot, decode, encode, merging
 from app.observe.metrics.recorder import Metrics
 from app.runtime import turns
 
@@ -32,9 +33,9 @@ class Scraping:
         """The exposition in the format that the header ``accept`` prefers, and its content type. Takes at most 3 s."""
         if self._collecting is None or self._collecting.done():
             self._collecting = asyncio.get_running_loop().create_task(self._collect())
-        snapshot = await asyncio.shield(self._collecting)
-        # With many queues the text takes long to make, so a thread makes it.
-        return await asyncio.to_thread(exposition, snapshot, accept)
+        pieces, content_type = exposition(await asyncio.shield(self._collecting), accept)
+        # Not in a thread, which would keep the interpreter from the event loop for 5 ms again and again.
+        return b"".join(await turns.in_background(pieces)), content_type
 
     async def report(self) -> bytes:
         """The encoded metrics of this process for another worker; they are written to disk first."""
@@ -58,12 +59,17 @@ class Scraping:
         if self._workers is None:
             return await self.alone()
         brokers, others, text = await asyncio.gather(self._gauges.of_brokers(), self._workers.read(), self.report())
-        total = await asyncio.to_thread(lambda: merged([decode(text), *others.snapshots]))
+        total: Snapshot = {}
+        await turns.in_background(merging(total, [await asyncio.to_thread(decode, text), *others.snapshots]))
         total[WORKERS.otel] = {("up",): 1.0 + others.up, ("silent",): float(others.silent)}
         return _whole(total, brokers)
 
     async def _own(self) -> Snapshot:
-        return dict(await turns.mapped(self._metrics.read, self._metrics.names)) | self._gauges.of_process()
+        counted: Snapshot = {name: {} for name in self._metrics.names}
+        read = ((name, labels, instrument.read()) for name, labels, instrument in self._metrics.instruments())
+        for name, labels, value in await turns.in_background(read):
+            counted[name][labels] = value
+        return counted | await self._gauges.of_process() | await asyncio.to_thread(process.of_process)
 
 
 def _whole(processes: Snapshot, brokers: Snapshot) -> Snapshot:

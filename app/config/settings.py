@@ -167,13 +167,13 @@ def load(path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, 
     Raises ConfigError naming the first bad key; its ``problems`` are all of them as (key, reason).
     """
     tree = sources.read_file(path, environ) if path else {}
-    origins = sources.overlay(tree, environ)
+    sources.overlay(tree, environ)
     tree |= overrides or {}
     _complete(tree)
     try:
         return Settings.model_validate(tree)
     except ValidationError as error:
-        problems = [_problem(dict(item), origins) for item in error.errors(include_url=False, include_input=False)]
+        problems = [_problem(dict(item)) for item in error.errors(include_url=False, include_input=False)]
     key, reason = problems[0]
     raise ConfigError(key=key, reason=reason, problems=problems)
 
@@ -198,7 +198,7 @@ def _schema() -> dict[str, Any]:
     return Settings.model_json_schema()
 
 
-def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> tuple[str, str]:
+def _problem(error: dict[str, Any]) -> tuple[str, str]:
     """Convert a pydantic error to the dotted key and a sentence; neither contains a configured value."""
     place = tuple(part for part in error["loc"] if part not in _TAGS and part != "[key]")
     schema = _schema()
@@ -214,6 +214,4 @@ def _problem(error: dict[str, Any], origins: Mapping[tuple[str, ...], str]) -> t
     elif fault_of(error["type"]) == "unknown":
         near = difflib.get_close_matches(str(place[-1]), names_of(schema, place[:-1]), n=1)
         reason = f"unknown key; did you mean {near[0]}?" if near else f"unknown key; {valid_names(schema, place[:-1])}"
-    origin = next((name for path, name in origins.items() if place[: len(path)] == path), None)
-    key = ".".join(str(part) for part in place)
-    return key, f"{reason} (set by {origin})" if origin else reason
+    return ".".join(str(part) for part in place), reason

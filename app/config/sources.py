@@ -70,6 +70,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     """
     try:
         tree = yaml.load(path.read_text("utf-8"), _Loader)
+    except ConfigError as error:
+        raise ConfigError(key=error.key, reason=f"{error.reason} of {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(key=str(path), reason=f"cannot be read: {getattr(error, 'strerror', 'not UTF-8')}") from None
     except yaml.YAMLError as error:
@@ -82,6 +84,33 @@ def read_file(path: Path, environ: Mapping[str, str]) -> dict[str, Any]:
     if isinstance(tree.get("brokers"), dict):
         tree["brokers"] = {k: {"url": v} if isinstance(v, str) else v for k, v in tree["brokers"].items()}
     return dict(tree)
+
+
+def lines(path: Path) -> dict[str, int]:
+    """The line of each dotted key of a YAML file, counted from 1; empty for a file that cannot be read."""
+    try:
+        root = yaml.compose(path.read_text("utf-8"), _Loader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return {}
+    found: dict[str, int] = {}
+    waiting = [("", root)]
+    # An alias may lead back to a node around it.
+    seen: set[int] = set()
+    while waiting:
+        key, node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        members = []
+        if isinstance(node, yaml.MappingNode):
+            members = [(name.value, name, value) for name, value in node.value]
+        elif isinstance(node, yaml.SequenceNode):
+            members = [(index, value, value) for index, value in enumerate(node.value)]
+        for name, at, value in members:
+            dotted = f"{key}.{name}".removeprefix(".")
+            found[dotted] = at.start_mark.line + 1
+            waiting.append((dotted, value))
+    return found
 
 
 def overlay(tree: dict[str, Any], environ: Mapping[str, str]) -> dict[tuple[str, ...], str]:
@@ -159,7 +188,9 @@ def _resolve(reference: re.Match[str], key: str, environ: Mapping[str, str]) -> 
         return _read_secret(name, key)
     if kind == "env":
         if name not in environ:
-            raise ConfigError(key=key, reason=f"the environment variable {name} is not set")
+            raise ConfigError(
+                key=key, reason=f"the environment variable {name} is not set; set it, or write the value here"
+            )
         return environ[name]
     raise ConfigError(key=key, reason="a reference must be ${env:NAME} or ${file:/path}; write a literal ${ as $${")
 
@@ -168,7 +199,9 @@ def _read_secret(name: str, key: str) -> str:
     try:
         return Path(name).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(key=key, reason=f"{name}: {getattr(error, 'strerror', 'not UTF-8')}") from None
+        why = getattr(error, "strerror", "not UTF-8")
+        reason = f"the file {name} cannot be read: {why}; create it, or correct its path or mode"
+        raise ConfigError(key=key, reason=reason) from None
 
 
 def _describe(error: yaml.YAMLError) -> str:

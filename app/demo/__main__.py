@@ -66,6 +66,11 @@ def _run_day(folder: Path, clock: Clock, seed: int) -> Day:
             bar.update(24 - bar.pos)
     counts = ", ".join(f"{count:,} {what}" for what, count in day_run.counts.items())
     click.echo(f"{counts}, in {time.monotonic() - began:.0f} s")
+    if day_run.unsent:
+        click.echo(
+            f"The day ended before {day_run.unsent:,} more could be published. sent.ndjson has what producers made, so "
+            f"`validate` accepts {day_run.unsent:,} more than the gateway, and quarantines what the gateway refused."
+        )
     return day_run
 
 

@@ -62,6 +62,11 @@ class Day:
             happen()
             on_hour(at / HOUR_MS)
 
+    @property
+    def unsent(self) -> int:
+        """Bodies that were produced after the last publish. They are in the dump, and the gateway never got them."""
+        return sum(map(len, self._waiting.values()))
+
     def _at(self, at: int, happen: Callable[[], None]) -> None:
         # Events after the end are dropped, so their messages stay open.
         if at < self._length:

@@ -13,9 +13,11 @@ from app.brokers.binding import Binding, Lists, QueueStats, Reinjects
 from app.errors import BabelgateError, BrokerError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.gateway import Gateway
 from app.gateway.outages import Outages
+from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 from app.observe.journal.writer import Journal
 from app.observe.logs import get_logger
+from app.observe.metrics import process
 from app.observe.metrics.catalogue import (
     BROKER_UP,
     BUILD_INFO,
@@ -34,6 +36,7 @@ from app.observe.metrics.catalogue import (
     QUEUE_DEPTH,
     RECEIVE_WAITERS,
     REINJECTED,
+    SPANS_DROPPED,
     Metric,
 )
 from app.observe.metrics.instruments import Labels, Snapshot, Value
@@ -81,15 +84,18 @@ class Gauges:
         self._reading: asyncio.Task[Snapshot] | None = None
         self._read_at = 0.0
 
-    def of_process(self) -> Snapshot:
+    async def of_process(self) -> Snapshot:
         """The gauges of this process, and the counters that its parts keep; no I/O."""
         leases: dict[Labels, float] = {}
         waiters: dict[Labels, float] = {}
-        for runtime in self._gateway.queue_runtimes:
+
+        def read(runtime: QueueRuntime) -> None:
             labels = (self._metrics.register(runtime.route.queue, runtime.route.broker), runtime.route.broker)
             waiters[labels] = waiters.get(labels, 0.0) + runtime.receiver.waiters
             if runtime.lease_manager.held is not None:
                 leases[labels] = leases.get(labels, 0.0) + runtime.lease_manager.held
+
+        await turns.in_background(map(read, list(self._gateway.queue_runtimes)))
         publishes: dict[Labels, Value] = {
             (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
         }
@@ -106,6 +112,7 @@ class Gauges:
                 for name, binding in self._gateway.bindings.items()
             },
             **self._of_journal(),
+            **self._of_tracing(),
         }
 
     async def of_brokers(self) -> Snapshot:
@@ -131,6 +138,12 @@ class Gauges:
         }
         return {metric.otel: {(): float(value)} for metric, value in values.items()}
 
+    def _of_tracing(self) -> Snapshot:
+        recorder = self._gateway.tracing.recorder
+        if recorder is None:
+            return {}
+        return {SPANS_DROPPED.otel: {(reason,): float(count) for reason, count in recorder.dropped.items()}}
+
     async def _read(self) -> Snapshot:
         routes = self._routes()
         readings = (broker.read(routes.get(broker.name, ()), self._read_seconds) for broker in self._brokers)
@@ -139,12 +152,14 @@ class Gauges:
         for broker in self._brokers:
             await turns.mapped(partial(self._know, broker), broker.listed)
             for queue, stats in broker.counts().items():
+                labels = self._metrics.label(queue), broker.name
                 for metric, field in _COUNTS:
                     value = getattr(stats, field)
                     if value is not None:
-                        snapshot[metric.otel][self._metrics.label(queue), broker.name] = float(value)
+                        snapshot[metric.otel][labels] = float(value)
         snapshot[BROKER_UP.otel] = {(broker.name,): float(broker.up) for broker in self._brokers}
         snapshot[BUILD_INFO.otel] = {(__version__,): 1.0}
+        snapshot |= await asyncio.to_thread(process.of_gateway)
         self._read_at = time.monotonic()
         return snapshot
 

@@ -1,17 +1,35 @@
-"""Warns of routes whose queues the broker itself moves messages away from, before their policy does."""
+"""Warns of routes that no queue can use, and of those whose broker moves messages away before their policy does."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Iterable
 
 from app.brokers.binding import LimitsDeliveries
 from app.errors import BabelgateError
+from app.gateway.authorization import pattern
 from app.gateway.routing import Route
 
 _MAX_WARNED = 50
 """How many routes of one broker are checked: each is a call to it."""
+
+
+def unused(keys: Iterable[str]) -> list[str]:
+    """Sentences about the rules that can never match. ``keys``: of all rules, in the order of look-up."""
+    found: list[str] = []
+    before: dict[str, re.Pattern[str]] = {}
+    for key in keys:
+        match = "*" if key == "default" else key.removeprefix("queues.")
+        if "*" in match:
+            # As a name, a pattern matches those that match all its names.
+            cover = next((other for other, names in before.items() if names.fullmatch(match)), None)
+            if cover is not None:
+                advice = "remove one of them" if key == "default" else "move it to the front, or remove it"
+                found.append(f"{key} is never used, because {cover} before it matches all its queues: {advice}")
+            before[key] = pattern(match)
+    return found
 
 
 async def delivery_warnings(routes: Iterable[Route]) -> list[str]:

@@ -1,7 +1,8 @@
 """Spans of operations at brokers, by OpenTelemetry's semantic conventions for messaging.
 
-https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.41). Each operation of the gateway is
-one span, however many calls to the broker it makes. The destination is the queue name of the URL on every broker.
+https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (release 1.45). Each operation of the gateway is
+one span, however many calls to the broker it makes. The destination is the queue name of the URL, unless the broker's
+binding names another one (``NativeQueue.traced``).
 """
 
 from __future__ import annotations
@@ -159,6 +160,7 @@ class _Traced(OperationSpan):
             "messaging.operation.name": operation,
             "messaging.operation.type": _TYPES.get(operation, "settle"),
             "messaging.destination.name": route.queue,
+            **route.native.traced,
         }
         return recorder.start(f"{operation} {route.queue}", kind, parent, began, {**common, **attributes}, links)
 
@@ -204,7 +206,8 @@ class _Receiving(_Traced):
             return
         parent = trace.decide(*_parent_of(messages))
         if parent is not None:
-            attributes, links = _described(messages, parent, len(messages) != 1)
+            # The conventions want a link to each publish, also where that is the parent.
+            attributes, links = _described(messages, parent, len(messages) != 1, link_parent=True)
             self._span = self._start("receive", "CLIENT", parent, self._began, attributes, links)
             super().__exit__(kind, error, where)
 
@@ -250,15 +253,18 @@ def error_type(error: BaseException) -> str:
 
 
 def _described(
-    messages: Sequence[Facts], parent: RecordedSpan | Context, batch: bool
+    messages: Sequence[Facts], parent: RecordedSpan | Context, batch: bool, *, link_parent: bool = False
 ) -> tuple[Attributes, Sequence[tuple[Context, Attributes]]]:
-    """The attributes of a span for ``messages``, and its links to their contexts."""
+    """The attributes of a span for ``messages``, and its links to their contexts.
+
+    ``link_parent``: a context that travelled is linked also where it is the parent.
+    """
     origin = _origin(parent)
     links: list[tuple[Context, Attributes]] = []
     for message in messages:
         context = of_message(message.traceparent, message.trace_id)
         # The parent needs no link, and neither does a context computed from the same trace.
-        if context is None or (context.trace_id, context.span_id) == origin:
+        if context is None or ((context.trace_id, context.span_id) == origin and not link_parent):
             continue
         if context.flags is not None or context.trace_id != origin[0]:
             links.append((context, _of_message(message) if batch else {}))

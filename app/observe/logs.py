@@ -65,6 +65,9 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
     handler.setFormatter(formatter(format, stream.isatty()))
     logging.basicConfig(level=max(level.upper(), "INFO", key=logging.getLevelName), handlers=[handler], force=True)
     logging.getLogger("babelgate").setLevel(level.upper())
+    # Our own lines report its start and stop; on a terminal its lines would only bury them.
+    quiet = is_console(format, stream.isatty()) and level == "info"
+    logging.getLogger("uvicorn").setLevel(logging.WARNING if quiet else logging.NOTSET)
     # httpx logs one line for each call to a peer or a management API.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     # They tell of every frame and state of a link, and of errors that the binding reports.

@@ -18,6 +18,9 @@ from weakref import WeakKeyDictionary
 SLICE_SECONDS = 0.005
 """How long the pieces of one turn may take together; the next piece waits for another turn."""
 
+BACKGROUND_SECONDS = 0.001
+"""How long a piece of work in the background takes: a request of several turns waits for as many pieces."""
+
 SMALL_BYTES = 1_024
 """Reading any body up to this size takes less than a millisecond: it needs no turn."""
 
@@ -103,6 +106,22 @@ async def mapped(
             results += [await run(function, item, size=size(item)) for item in several]
         else:
             results += await _in_turns(function, several)
+    return results
+
+
+async def in_background(items: Iterable[Item]) -> list[Item]:
+    """The ``items`` of an iterator that works for each of them: about BACKGROUND_SECONDS a turn, then as long a pause.
+
+    For work that may take twice as long for the sake of all others. The iterator must not be used elsewhere.
+    """
+    results: list[Item] = []
+    began = time.perf_counter()
+    for item in items:
+        results.append(item)
+        spent = time.perf_counter() - began
+        if spent > BACKGROUND_SECONDS:
+            await asyncio.sleep(spent)
+            began = time.perf_counter()
     return results
 
 

@@ -13,6 +13,7 @@ from app.cluster.peers import Peers
 from app.errors import ConfigError
 from app.gateway.gateway import Gateway
 from app.observe.journal.writer import Journal
+from app.observe.metrics.otlp import OtlpMetrics
 from app.server.overload import SHEDDER, Shedder
 from app.server.peer_port import PeerPort
 
@@ -37,6 +38,7 @@ class App:
         shedder: Shedder,
         parts: Sequence[Part] = (),
         journal: Journal | None = None,
+        otlp: OtlpMetrics | None = None,
         port: PeerPort | None = None,
         peers: Peers | None = None,
     ) -> None:
@@ -45,6 +47,7 @@ class App:
         self._shedder = shedder
         self._parts = parts
         self._journal = journal
+        self._otlp = otlp
         self._port = port
         self._peers = peers
 
@@ -90,4 +93,10 @@ class App:
             await self.gateway.drain()
 
     async def _stop_observing(self) -> None:
-        await asyncio.gather(self.gateway.tracing.close(), *([self._journal.close()] if self._journal else []))
+        """Send and write the rest. All at once, so that a collector that hangs is waited for only once."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.gateway.tracing.close())
+            if self._otlp is not None:
+                group.create_task(self._otlp.sent())
+            if self._journal is not None:
+                group.create_task(self._journal.close())

@@ -20,8 +20,8 @@ from app.observe.logs import get_logger
 log = get_logger("babelgate.server")
 
 CLOSE_SECONDS = 20
-"""Maximum seconds for closing before the process is killed: the private port (5 s), the last metrics (3 s), all brokers
-at once (5 s), then the last spans and the journal at once (5 s)."""
+"""Maximum seconds for closing before the process is killed: the private port (5 s), all brokers at once (5 s), then the
+last metrics, the last spans and the journal at once (5 s), with a margin."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _Handler = Callable[[int, FrameType | None], object]
 

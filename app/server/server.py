@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import importlib.util
 import math
+import os
 import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -25,6 +27,8 @@ from app import __version__
 from app.cluster.workers import workers_directory
 from app.config.settings import Settings
 from app.errors import ConfigError
+from app.gateway.route_warnings import unused
+from app.gateway.routing import Route
 from app.observe import logs
 from app.server.healthcheck import reachable
 from app.server.lifecycle import GracefulStop
@@ -39,15 +43,24 @@ interpreter's default of 700 objects would scan all of them again and again.
 """
 WORKER_START_SECONDS = 30
 """Maximum time of a worker to answer its parent. A busy machine needs seconds to import the application."""
+_LISTEN_HINTS = {
+    errno.EADDRINUSE: ". End the program that uses the port, perhaps another babelgate, or choose another --port",
+    errno.EACCES: ". Choose a --port from 1024 on, which needs no privileges",
+    errno.EADDRNOTAVAIL: ". Choose a --host that is an address of this machine",
+}
 
 
-def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None) -> int:
-    """Serve until a stop signal; return the exit status. ``announce`` is called with the URL when the port is bound.
+Announce = Callable[[str, Sequence[tuple[str, Route]]], None]
+"""Called with the URL, and each configured rule and its route, when the port is bound."""
 
-    Raises ConfigError when a start-up check fails, or the address cannot be bound.
+
+def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> int:
+    """Serve until a stop signal; return the exit status.
+
+    Raises ConfigError when a start-up check fails, or the address cannot be bound, or ``announce`` does.
     """
     logs.configure(settings.log_level, settings.log_format)
-    _prepare(settings)
+    routes = _prepare(settings)
     raise_file_limit()
     listener = _listen(settings)
     # uvicorn raises received signals again after its end; a requested stop is a success.
@@ -55,8 +68,8 @@ def serve(settings: Settings, announce: Callable[[str], None] = lambda url: None
         signal.signal(signum, lambda *_: sys.exit(0))
     address, port = listener.getsockname()[:2]
     scheme = "https" if settings.tls_cert else "http"
+    announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}", routes)
     log.info("listening", url=f"{scheme}://{_in_url(address)}:{port}{settings.prefix}", workers=settings.workers)
-    announce(f"{scheme}://{_in_url(reachable(address))}:{port}{settings.prefix}")
     # The command disabled it for the imports. With workers, create_app() runs in other processes.
     gc.enable()
     if settings.workers > 1:
@@ -144,17 +157,21 @@ def _listen(settings: Settings) -> socket.socket:
         )[0]
         listener = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        raise ConfigError(
-            key="host", reason=f"cannot listen on {settings.host}:{settings.port}: {error.strerror}"
-        ) from None
+        # The text of create_server() repeats the address.
+        why = os.strerror(error.errno) if error.errno in _LISTEN_HINTS else error.strerror
+        hint = _LISTEN_HINTS.get(error.errno or 0, "")
+        raise ConfigError(key="host", reason=f"cannot listen on {settings.host}:{settings.port}: {why}{hint}") from None
     listener.set_inheritable(True)
     return listener
 
 
-def _prepare(settings: Settings) -> None:
-    """Run the start-up checks, and create the token key that all workers share."""
+def _prepare(settings: Settings) -> list[tuple[str, Route]]:
+    """Run the start-up checks, and create the token key that all workers share; return the routes."""
     from app.config.token_keys import token_keys
     from app.server.checks import check_settings
 
-    check_settings(settings)
+    routes = check_settings(settings)
     token_keys(settings)
+    for warning in unused(key for key, _ in routes):
+        log.warning("route never used", reason=warning)
+    return routes

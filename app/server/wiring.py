@@ -39,6 +39,7 @@ from app.http.observers import AccessLog, Durations
 from app.observe.events import Observe, fan_out
 from app.observe.journal.writer import Journal, Options
 from app.observe.metrics import otlp as metrics_otlp
+from app.observe.metrics.labels import QueueLabels
 from app.observe.metrics.recorder import Metrics
 from app.observe.tracing.trace import Tracing, tracing_from_env
 from app.server.application import App, Part
@@ -116,7 +117,8 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     """
     systems = {name: driver(name, broker.url).system for name, broker in settings.brokers.items()}
     traced = tracing_from_env({name: (systems[name], each.masked_url) for name, each in settings.brokers.items()})
-    metrics = Metrics(clock, systems) if settings.metrics else None
+    labels = QueueLabels(None if workers_directory is None else workers_directory / "labels")
+    metrics = Metrics(clock, systems, labels) if settings.metrics else None
     journaled = journal(settings, clock)
     observers = [each.observe for each in (metrics, journaled) if each is not None]
     signer = Signer(token_keys(settings), clock)
@@ -137,6 +139,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     )
     durations = Durations(metrics) if metrics is not None else None
     scraping: Scraping | None = None
+    otlp: metrics_otlp.OtlpMetrics | None = None
     parts: list[Part] = []
     if metrics is not None:
         for queue in gateway.router.configured():
@@ -163,11 +166,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     routes = check(gateway.router)
     owned = _is_owned(routes)
     if not owned and workers_directory is None:
-        return App(api, gateway, shedder, parts, journaled)
+        return App(api, gateway, shedder, parts, journaled, otlp)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
-    return App(api, gateway, shedder, parts, journaled, port, peers)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:

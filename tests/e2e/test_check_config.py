@@ -124,3 +124,43 @@ def test_what_is_good_is_accepted_and_makes_nothing(tmp_path: Path, variables: d
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("BROKER ")
     assert files(tmp_path) == before
+
+
+ORDERS = "queues:\n  '*': {broker: local}\n  orders.*: {broker: local}\n"
+
+
+@pytest.mark.parametrize(
+    ("yaml", "variables", "line"),
+    [
+        (
+            "port: 1\nqueues:\n  a:\n    brokr: x\n",
+            {},
+            "queues.a.broker: is required; it must be a text ({file}, line 3)",
+        ),
+        ("brokers:\n  a: nonsense://h\n", {}, "({file}, line 2)"),
+        ("queues:\n  a: {broker: local}\n  a: {broker: local}\n", {}, "a: duplicate key, repeated in line 3 of {file}"),
+        (
+            "port: 1\n",
+            {"BABELGATE_LIMIT__X": "1"},
+            "limit: unknown key; did you mean limits? (set by BABELGATE_LIMIT__X)",
+        ),
+        ("port: 1\n", {"BABELGATE_BROKERS__A": "nonsense://h"}, "(set by BABELGATE_BROKERS__A)"),
+    ],
+)
+def test_an_error_says_where_its_key_was_set(tmp_path: Path, yaml: str, variables: dict[str, str], line: str) -> None:
+    file = tmp_path / "babelgate.yaml"
+    file.write_text(yaml)
+    done = program.run("check-config", "--offline", environ=environment(tmp_path, variables))
+    assert done.returncode == 1
+    assert done.stderr.decode().splitlines()[0].endswith(line.replace("{file}", str(file))), done.stderr
+
+
+def test_a_route_that_can_never_match_is_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "babelgate.yaml").write_text(ORDERS)
+    environ = environment(tmp_path, {"BABELGATE_STATE_DIR": str(tmp_path)})
+    done = program.run("check-config", "--offline", environ=environ)
+    assert done.returncode == 0
+    assert (
+        "warning: queues.orders.* is never used, because queues.* before it matches all its queues"
+        in done.stderr.decode()
+    )

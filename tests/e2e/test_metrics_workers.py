@@ -96,6 +96,24 @@ def test_whoever_is_scraped_tells_the_sum_and_asks_the_broker_once(gateway: Gate
     assert "Traceback" not in gateway.process.log_text()
 
 
+def test_the_processes_are_measured_as_one(gateway: Gateway) -> None:
+    found = gateway.until(UP, 2)
+    workers = [psutil.Process(pid) for pid in gateway.process.workers()]
+
+    def of(name: str) -> float:
+        return found[name, "", ""]
+
+    limit = sum(worker.rlimit(psutil.RLIMIT_NOFILE)[0] for worker in workers)
+    assert of("process_max_fds") == limit
+    assert 2 * 3 <= of("process_open_fds") <= limit
+    largest = max(worker.memory_info().rss for worker in workers)
+    assert largest < of("process_resident_memory_bytes") < of("process_virtual_memory_bytes")
+    assert of("process_cpu_seconds_total") > max(worker.cpu_times().user for worker in workers) / 2
+    # The parent was started before its workers.
+    began = [psutil.Process(pid).create_time() for pid in (gateway.process.pid, *gateway.process.workers())]
+    assert min(began) - 1 < of("process_start_time_seconds") < max(began)
+
+
 def test_the_sum_never_falls_when_workers_die(gateway: Gateway) -> None:
     """What they told stays, whichever is asked then: the other one, or those that came after."""
     gateway.publish_by_both()

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
-from app.cli import main as cli
+from app.cli import startup
 from app.config import settings
 from app.server.wiring import resolve
 from tests.brokers.redis.harness import redis_server
@@ -96,7 +96,7 @@ def test_it_names_the_generator_that_the_tests_use() -> None:
 def test_the_lines_that_serve_prints_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What ``make run`` shows is what a newcomer pastes: publish, receive, ack, in this order, without editing."""
     with gateway(tmp_path) as process:
-        cli.greet(process.url, settings.load(None, {}))
+        startup.greet(process.url, settings.load(None, {}))
         greeting = capsys.readouterr().err
         lines = re.findall(r"^\s*(?:publish|receive|ack)\s+(.*curl.*)$", greeting, re.M)
         assert len(lines) == 3, greeting

@@ -125,6 +125,11 @@ def test_from_client_to_consumer_over_http(
         assert span.attributes.get("server.address") == address
         assert span.attributes["messaging.message.id"] == receipt["id"]
         assert span.resource["service.name"] == "babelgate"
+        assert span.attributes["messaging.destination.name"] == queue
+        # The default exchange has no name.
+        routing_key = queue if variant.broker.kind == "rabbitmq" else None
+        assert span.attributes.get("rabbitmq.destination.routing_key") == routing_key
+    assert (sent.trace_id, sent.span_id) in {(link.trace_id, link.span_id) for link in received.links}
     assert otlp.protocols == {"http", "grpc"} if protocol == "grpc" else {"http"}
 
 

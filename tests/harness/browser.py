@@ -33,14 +33,25 @@ addEventListener("load", () => {
     });
     return {title: figure.querySelector("h3").textContent, marks, texts};
   });
+  document.querySelectorAll("details").forEach(details => details.open = true);
+  const tables = [...document.querySelectorAll("table")].map(table => {
+    const cells = [...table.querySelectorAll("th, td")].filter(cell => cell.getClientRects().length);
+    return {
+      heads: cells.filter(cell => cell.tagName === "TH" && cell.scope === "col").length,
+      scrolls: table.parentElement.scrollWidth > table.parentElement.clientWidth,
+      inside: cells.every(cell => cell.getBoundingClientRect().right <= innerWidth),
+    };
+  });
   const measured = document.createElement("pre");
   measured.id = "measured";
   measured.textContent = JSON.stringify({
     figures,
+    tables,
+    width: innerWidth,
     page: getComputedStyle(document.body).backgroundColor,
     overflows: document.documentElement.scrollWidth > document.documentElement.clientWidth,
   });
-  document.body.append(measured);
+  parent.document.body.append(measured);
 });
 </script>
 """
@@ -54,17 +65,20 @@ def chromium() -> str:
 
 
 def measure(page: bytes, width: int, *, dark: bool = False) -> dict[str, Any]:
-    """Load ``page`` in a window of ``width`` pixels, and what was drawn in its figures: boxes and colours.
+    """Load ``page`` in a frame of ``width`` pixels, and what was drawn: figures with boxes and colours, and tables.
 
-    A script is added for it, so that the page's policy against scripts is left out.
+    A script is added for it, so that the page's policy against scripts is left out. A frame, because the windows of
+    Chromium are never narrower than 500 pixels.
     """
     text = _POLICY.sub("", page.decode()).replace("</body>", f"{_MEASURE}</body>")
-    with _opened(text) as url:
+    frame = f'<iframe style="border: 0; width: {width}px; height: 4000px" srcdoc="{html.escape(text)}"></iframe>'
+    with _opened(f"<!doctype html><meta charset=utf-8><body>{frame}</body>") as url:
         options = ["--blink-settings=preferredColorScheme=0"] if dark else []
-        shown = _run(width, "--virtual-time-budget=5000", *options, "--dump-dom", url).stdout
+        shown = _run(width + 100, "--virtual-time-budget=5000", *options, "--dump-dom", url).stdout
     found = re.search(r'<pre id="measured">(.*?)</pre>', shown, re.S)
     assert found is not None, shown[-2000:]
     measured: dict[str, Any] = json.loads(html.unescape(found[1]))
+    assert measured["width"] == width
     return measured
 
 

@@ -128,7 +128,13 @@ async def test_prometheus_can_read_all_of_it(client, queue):
     assert promtool("check", "metrics", stdin=answer.content) == ""
     answer = await client.get("/metrics", headers={"accept": "application/openmetrics-text;version=1.0.0"})
     assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
-    assert "babelgate_published" in {family.name for family in openmetrics(answer.text)}
+    names = {family.name for family in openmetrics(answer.text)}
+    assert "babelgate_published" in names
+    # https://prometheus.io/docs/instrumenting/writing_clientlibs/#standard-and-runtime-collectors
+    memory = {f"process_{kind}_memory_bytes" for kind in ("resident", "virtual")}
+    assert (
+        names >= {"process_cpu_seconds", "process_open_fds", "process_max_fds", "process_start_time_seconds"} | memory
+    )
 
 
 async def test_switched_off_there_is_nothing(serve, connect):

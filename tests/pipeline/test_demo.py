@@ -13,6 +13,8 @@ import pytest
 from app.demo import shop
 from app.demo.day import HOUR_MS, run_day
 from app.demo.gateway import Clock, gateway
+from app.pipeline.storage.inputs import Body
+from app.pipeline.validate.classify import classify
 from tests.harness.journal import read
 
 START = 1_767_225_600_000
@@ -46,6 +48,9 @@ def test_the_journal_tells_what_the_clients_were_told(tmp_path):
     assert hours == sorted(hours) and hours[-1] > 5.9
     sent = (tmp_path / "sent.ndjson").read_bytes().splitlines()
     assert len(sent) > events["accepted"], "those that break the contract are there too"
+    accepted = {record.message_id for record in records if record.event == "accepted"}
+    kept = [body for body in sent if classify(Body(0, body, len(body)), "sent", "run").verdict == "accepted"]
+    assert len(kept) == len(accepted) + day.unsent, "`validate` counts those that were not published any more"
     traced = Counter(record.trace_id for record in records if record.event == "accepted")
     assert traced[day.traces["ack"]] >= 1 and max(traced.values()) == 4, "order, payment, stock, receipt"
 

@@ -163,7 +163,7 @@ def test_figures_in_words():
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("width", "dark"), [(1200, False), (390, True)], ids=["wide", "phone, dark"])
+@pytest.mark.parametrize(("width", "dark"), [(1200, False), (400, True)], ids=["wide", "phone, dark"])
 def test_a_browser_draws_the_charts(width, dark):
     page = as_html(INCOMPLETE)
     drawn = browser.measure(page, width, dark=dark)
@@ -187,7 +187,10 @@ def test_a_browser_draws_the_charts(width, dark):
         assert not {"none", "rgb(0, 0, 0)"} & {mark["fill"] for mark in found}, f"{title}: in the page's colours"
     assert len({mark["fill"] for mark in marks["Contract violations"]}) == 6
     for figure in drawn["figures"]:
-        assert all(text["inside"] and text["height"] > 6 for text in figure["texts"]), figure
+        assert all(text["inside"] and text["height"] > 10 for text in figure["texts"]), figure
+    assert len(drawn["tables"]) == 11
+    assert not any(table["scrolls"] for table in drawn["tables"]), "every number is seen without moving a table"
+    assert all(table["inside"] for table in drawn["tables"])
 
 
 @pytest.mark.browser

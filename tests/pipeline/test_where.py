@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from app.pipeline.cli.main import pipeline
+from app.pipeline.journal.reader import existing
 from tests.pipeline.landing import DAY, START, Landing
 
 HOSTILE = "urn:\x1b[31m:\x9b[bold]red\U000e0001"
@@ -77,6 +78,24 @@ def test_every_event_and_the_time_between(root):
         ("acked", 500, 1),
     ]
     assert (told["job"], told["lang"], told["bytes"]) == ("urn:babel:orders:created", "php", 120)
+
+
+def test_what_the_consumer_did_is_before_what_that_caused(root):
+    (told,) = answer("message", "dead", "--lake", root)["messages"]
+    assert [(each["event"], each["after_ms"]) for each in told["events"][2:]] == [
+        ("rejected", 1_000),
+        ("dead_lettered", 0),
+    ]
+
+
+@pytest.mark.parametrize("condition", ["message_id = 'drone'", "trace_id = 'trace-15'"])
+def test_an_id_that_is_nowhere_is_found_out_without_reading_records(spark, root, condition):
+    """Both are between the least and the greatest id, so that statistics of the files cannot exclude them."""
+    found = existing(spark, root).records().where(condition)
+    assert found.collect() == []
+    scan = found._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
+    assert scan.metrics().apply("numFiles").value() > 0
+    assert scan.metrics().apply("numOutputRows").value() == 0
 
 
 def test_a_trace_goes_across_queues(root):

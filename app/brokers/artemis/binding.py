@@ -96,6 +96,10 @@ class ArtemisBinding:
         """The same for all queues."""
         return _CAPABILITIES
 
+    @property
+    def server_version(self) -> str | None:
+        return self._client.server_version
+
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""
         await asyncio.gather(self._client.connected(), self._publishing.connected())

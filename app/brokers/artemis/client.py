@@ -48,6 +48,11 @@ class ArtemisClient:
         """The receivers of each queue that no caller uses."""
         self._sweep: asyncio.TimerHandle | None = None
 
+    @property
+    def server_version(self) -> str | None:
+        """As the broker reported it on the open connection; None without one."""
+        return self._connection.server_version if self._connection is not None else None
+
     async def connected(self) -> ArtemisConnection:
         """The open connection, or a new one. Raises BrokerUnavailable within 4 s."""
         if self._connection is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ class ArtemisConnection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._lost = lost
         self.opened: Settlement = self.future()
+        self.server_version: str | None = None
         self.ended: Settlement = self.future()
         self._links: dict[Any, Link] = {}
         self._held: dict[int, tuple[Any, ReceiverLink]] = {}
@@ -306,6 +308,7 @@ class ArtemisConnection(asyncio.Protocol):
         # A broker that refuses the login opens its end with this property, and closes it with the reason.
         properties = engine.read_data(lib.pn_connection_remote_properties(self._connection))
         if _NOT_ESTABLISHED not in properties and not self.opened.done():
+            self.server_version = _version(properties)
             self.opened.set_result(None)
         # The broker has said how often it wants to hear from this end.
         self._keep_alive()
@@ -380,3 +383,10 @@ _HANDLERS: dict[int, Callable[[ArtemisConnection, Any], None]] = {
     engine.LINK_FLOW: ArtemisConnection._flowed,
     engine.DELIVERY: ArtemisConnection._delivery,
 }
+
+
+def _version(properties: bytes) -> str | None:
+    with contextlib.suppress(values.Malformed):
+        pairs = values.decode(properties) if properties else ()
+        return next((f"Artemis {value}" for key, value in pairs if key == "version"), None)
+    return None

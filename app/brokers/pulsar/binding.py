@@ -93,6 +93,10 @@ class PulsarBinding:
             lease_keeper="gateway",
         )
 
+    @property
+    def server_version(self) -> str | None:
+        return self._publishing.server_version
+
     async def open(self) -> None:
         """Raises BrokerUnavailable when no broker answers, or it refuses the credentials."""
         self._publishing.reopen()

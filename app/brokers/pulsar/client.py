@@ -63,6 +63,11 @@ class PulsarClient:
         self._token = ""
         self._token_ends = 0.0
 
+    @property
+    def server_version(self) -> str | None:
+        """Of an open connection, such as ``Pulsar Server4.0.1``; None without one."""
+        return next((connection.server for connection in self._connections.values() if connection.server), None)
+
     async def service(self) -> PulsarConnection:
         """An open connection to an address of the URL, or one to the first that answers. Raises BrokerUnavailable."""
         error: BabelgateError | None = None

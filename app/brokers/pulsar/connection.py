@@ -63,6 +63,8 @@ class PulsarConnection(asyncio.Protocol):
     def __init__(self, credentials: Credentials) -> None:
         self.max_message_bytes = 5 * 1024 * 1024
         self.version = 0
+        self.server = ""
+        """The server's own name and version."""
         self._credentials = credentials
         self._transport: asyncio.Transport | None = None
         self._buffer = bytearray()
@@ -98,6 +100,7 @@ class PulsarConnection(asyncio.Protocol):
         self.write(wire.command(wire.CONNECT, body))
         answer: Fields = await self._connected
         self.version = answer.get(2, 0)
+        self.server = bytes(answer.get(1, b"")).decode("utf-8", "replace")
         self.max_message_bytes = answer.get(3) or self.max_message_bytes
         self._timer = asyncio.get_running_loop().call_later(PING_SECONDS, self._check)
 

@@ -109,11 +109,19 @@ class RabbitBinding:
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.rabbitmq.options.queue_of`."""
         queue = queue_of(name, options)
-        return NativeQueue(queue.profile.queue, queue, queue.profile.dead_queue, queue.stored_as)
+        profile = queue.profile
+        destination = ":".join(filter(None, (profile.exchange, profile.routing_key)))
+        traced = {"messaging.destination.name": destination, "rabbitmq.destination.routing_key": profile.routing_key}
+        return NativeQueue(profile.queue, queue, profile.dead_queue, queue.stored_as, traced)
 
     def capabilities(self, queue: NativeQueue) -> BrokerCapabilities:
         """The same for all queues, except that a queue with priorities keeps no order."""
         return _UNORDERED if _queue(queue).prioritized else _CAPABILITIES
+
+    @property
+    def server_version(self) -> str | None:
+        version = self._publish_connection.server_version
+        return f"RabbitMQ {'.'.join(map(str, version))}" if version else None
 
     async def open(self) -> None:
         """Connect twice; raises BrokerUnavailable."""

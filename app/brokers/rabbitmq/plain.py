@@ -59,6 +59,7 @@ class PlainProfile:
     def __init__(self, queue: QueueDeclaration, dead_queue: QueueDeclaration) -> None:
         self.queue = queue.name
         self.dead_queue = dead_queue.name
+        self.exchange, self.routing_key = "", queue.name
         # A queue that dead-letters by itself is declared together with its dead-letter queue.
         with_dead = "x-dead-letter-routing-key" in queue.arguments
         self.topology = Topology(queues=(dead_queue, queue) if with_dead else (queue,))

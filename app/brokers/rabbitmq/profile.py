@@ -103,6 +103,12 @@ class Profile(Protocol):
     dead_queue: str
     """The native queue of the dead letters."""
 
+    exchange: str
+    """To which a new message without a delay is published; empty: the default exchange."""
+
+    routing_key: str
+    """Its routing key."""
+
     topology: Topology
     """What publishing to, and consuming from, the queue needs."""
 

@@ -133,6 +133,10 @@ class RedisBinding:
         """Those of the queue's layout."""
         return _queue(queue).layout.capabilities(_queue(queue))
 
+    @property
+    def server_version(self) -> str | None:
+        return self.server.version and f"Redis {self.server.version}"
+
     async def open(self) -> None:
         """Connect; raises BrokerUnavailable, and ConfigError for a cluster or a server that is too old."""
         await self.server.open()

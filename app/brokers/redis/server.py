@@ -79,6 +79,8 @@ class Server:
         self._waiting: set[PipelinedConnection] = set()
         self.now = b""
         self.index = INDEX
+        self.version: str | None = None
+        """Of the server at the last connection; None when INFO is forbidden."""
 
     async def call(self, *command: Any) -> Any:
         """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation."""
@@ -245,6 +247,7 @@ class Server:
             reason = "the server runs in cluster mode, which is not supported: a message's keys must lie on one server"
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
         version = facts.get("redis_version", "")
+        self.version = version or None
         numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
         if numbers and numbers < OLDEST:
             reason = f"the server is Redis {version}; {OLDEST[0]}.{OLDEST[1]} or newer is needed"

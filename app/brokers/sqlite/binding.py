@@ -74,7 +74,7 @@ def connect(name: str, url: str, options: Mapping[str, Any], clock: Clock) -> Sq
 
 
 class SqliteBinding:
-    """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists and KeepsKeys.
+    """One file. Implements Binding, Peeks, Purges, DeadLetters, DeadStore, Lists, ReportsVersion and KeepsKeys.
 
     A write returns after its commit. It waits for other processes at most the file's ``busy_timeout_seconds`` per
     transaction (BrokerUnavailable), and as a whole at most ``timeout_seconds`` (OutcomeUnknown). A full or read-only
@@ -93,6 +93,10 @@ class SqliteBinding:
         self._connect_writer = connect_writer or file.connect_writer
         self._running: tuple[Writer, Reader, Waiters] | None = None
         self.keys = SqliteKeys(self.name, self._submit)
+
+    @property
+    def server_version(self) -> str:
+        return f"SQLite {sqlite3.sqlite_version}"
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         OptionMap(options).finish(" for a queue in SQLite")

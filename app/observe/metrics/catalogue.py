@@ -19,6 +19,8 @@ Kind = Literal["counter", "gauge", "histogram"]
 class Metric:
     """A metric: ``otel`` is its name in OpenTelemetry, ``labels`` the names of its attributes there, ``unit`` in UCUM.
 
+    ``prometheus`` replaces ``otel`` in the name in Prometheus, where that has a standard name without its unit.
+
     ``source`` defines how the values of several workers are merged: ``process`` values are added up; ``broker`` values
     are the same in every worker, so one worker reports them.
     """
@@ -30,6 +32,7 @@ class Metric:
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
     source: Literal["process", "broker"] = "process"
+    prometheus: str = ""
 
     @property
     def base_unit(self) -> str:
@@ -39,7 +42,7 @@ class Metric:
     @property
     def family(self) -> str:
         """The name in Prometheus, without the ``_total`` of a counter."""
-        name = self.otel.replace(".", "_")
+        name = self.prometheus or self.otel.replace(".", "_")
         return f"{name}_{self.base_unit}" if self.base_unit else name
 
     @property
@@ -129,6 +132,41 @@ JOURNAL_BUFFER = _gauge("babelgate.journal_buffer", "Journal records in memory t
 JOURNAL_SEGMENTS = _counter("babelgate.journal_segments", "Journal segments landed.", unit="{segment}", labels=())
 JOURNAL_ERRORS = _counter(
     "babelgate.journal_errors", "Journal writes and landings that failed and are retried.", unit="{error}", labels=()
+)
+
+SPANS_DROPPED = _counter(
+    "babelgate.spans_dropped", "Recorded spans that no collector got.", "reason", unit="{span}", labels=()
+)
+
+# https://prometheus.io/docs/instrumenting/writing_clientlibs/#standard-and-runtime-collectors, and for OTLP
+# https://opentelemetry.io/docs/specs/semconv/system/process-metrics/, where it has the metric.
+PROCESS_CPU = Metric("process.cpu.time", "counter", "CPU time of the serving processes.", "s", prometheus="process_cpu")
+PROCESS_RESIDENT_MEMORY = Metric(
+    "process.memory.usage",
+    "gauge",
+    "Resident memory of the serving processes.",
+    "By",
+    prometheus="process_resident_memory",
+)
+PROCESS_VIRTUAL_MEMORY = Metric(
+    "process.memory.virtual",
+    "gauge",
+    "Virtual memory of the serving processes.",
+    "By",
+    prometheus="process_virtual_memory",
+)
+PROCESS_OPEN_FDS = Metric(
+    "process.unix.file_descriptor.count",
+    "gauge",
+    "Open file descriptors of the serving processes.",
+    "{file_descriptor}",
+    prometheus="process_open_fds",
+)
+PROCESS_MAX_FDS = _gauge(
+    "process.max_fds", "File descriptors that the serving processes may open.", "{file_descriptor}"
+)
+PROCESS_START_TIME = _gauge(
+    "process.start_time", "Start of the gateway, as Unix time in seconds.", "s", source="broker"
 )
 
 HTTP_DURATION = Metric(

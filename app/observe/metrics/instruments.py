@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -82,13 +82,21 @@ class Histogram:
 def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
     """Return the sum of ``snapshots``, without changing them."""
     total: Snapshot = {}
+    for _ in merging(total, snapshots):
+        pass
+    return total
+
+
+def merging(total: Snapshot, snapshots: Iterable[Snapshot]) -> Iterator[bool]:
+    """Add ``snapshots`` to ``total``, which has none of their values yet; yields after each value, true if it is the
+    first of its labels."""
     for snapshot in snapshots:
         for name, several in snapshot.items():
             held = total.setdefault(name, {})
             for labels, value in several.items():
                 before = held.get(labels)
                 held[labels] = value if before is None else _sum(before, value)
-    return total
+                yield before is None
 
 
 def _sum(one: Value, other: Value) -> Value:

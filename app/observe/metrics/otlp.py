@@ -80,14 +80,18 @@ class OtlpMetrics:
         self._thread.start()
 
     async def close(self) -> None:
-        """Send the last metrics, for at most 3 s. Idempotent."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        """Collect the last metrics and begin to send them; :meth:`sent` waits for that. Idempotent."""
+        if self._thread is not None and not self._stop.is_set():
             try:
                 self._last = await self._collect()
             except Exception:
                 log.exception("metrics not collected")
             self._stop.set()
+
+    async def sent(self) -> None:
+        """Wait until the last metrics are sent, for at most 3 s. Idempotent."""
+        thread, self._thread = self._thread, None
+        if thread is not None and self._stop.is_set():
             await bounded(thread.join)
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from app.clock import Clock, now_ms
@@ -33,10 +33,8 @@ from app.observe.metrics.catalogue import (
     SETTLED,
     Metric,
 )
-from app.observe.metrics.instruments import Count, Histogram, Labels, Sampled, Snapshot, Value
-
-MAX_QUEUES = 1000
-"""Queues with their own label; all others share ``_other``, because a time series is never freed."""
+from app.observe.metrics.instruments import Count, Histogram, Labels, Sampled, Snapshot
+from app.observe.metrics.labels import QueueLabels
 
 CLIENT_GONE = "client_gone"
 """The error of a request whose client disconnected before the answer."""
@@ -68,12 +66,19 @@ class _CallInstruments(NamedTuple):
 class Metrics:
     """The counters and histograms of one process. An instance belongs to the thread of the event loop."""
 
-    def __init__(self, clock: Clock = now_ms, systems: Mapping[str, str] | None = None) -> None:
-        """``systems`` is OpenTelemetry's name of the system of each broker (``redis``), by its name."""
+    def __init__(
+        self,
+        clock: Clock = now_ms,
+        systems: Mapping[str, str] | None = None,
+        labels: QueueLabels | None = None,
+    ) -> None:
+        """``systems`` is OpenTelemetry's name of the system of each broker (``redis``), by its name. ``labels``: the
+        queues with a label, where several workers share the choice."""
         self._clock = clock
         self._systems = systems or {}
         self._errors = frozenset(_codes(BabelgateError)) | {CLIENT_GONE}
-        self._queues: set[str] = set()
+        self._queues = labels or QueueLabels()
+        self._registered: set[tuple[str, str]] = set()
         self._counts: dict[str, dict[Labels, Count]] = {m.otel: {} for m in CATALOGUE if m.kind == "counter"}
         self._histograms: dict[str, dict[Labels, Histogram]] = {m.otel: {} for m in CATALOGUE if m.kind == "histogram"}
         self._by_event: dict[tuple[str, str, str, str | None], tuple[Count, ...]] = {}
@@ -83,8 +88,9 @@ class Metrics:
 
     @property
     def queues(self) -> Iterable[str]:
-        """The queues with their own label."""
-        return self._queues
+        """The queues with their own label, also those that only other workers have seen."""
+        self._queues.refresh()
+        return list(self._queues.chosen)
 
     def label(self, queue: str) -> str:
         """Return the label value of ``queue``."""
@@ -99,14 +105,12 @@ class Metrics:
 
         Creates the counters of a new queue.
         """
-        if queue not in self._queues:
-            if len(self._queues) >= MAX_QUEUES:
-                queue = OTHER
-            else:
-                self._queues.add(queue)
+        label = queue if self._queues.choose(queue) else OTHER
+        if (label, broker) not in self._registered:
+            self._registered.add((label, broker))
             for metric, more in _FROM_THE_START:
-                self._count(metric, (queue, broker, *more))
-        return queue
+                self._count(metric, (label, broker, *more))
+        return label
 
     def observe(self, reported: Event | Call) -> None:
         """Count one event, or one call."""
@@ -154,17 +158,21 @@ class Metrics:
 
     def snapshot(self) -> Snapshot:
         """Return a copy of all values."""
-        return dict(map(self.read, self.names))
+        found: Snapshot = {name: {} for name in self.names}
+        for name, labels, instrument in self.instruments():
+            found[name][labels] = instrument.read()
+        return found
 
     @property
     def names(self) -> Iterable[str]:
         """The names of all metrics in OpenTelemetry."""
         return (*self._counts, *self._histograms)
 
-    def read(self, name: str) -> tuple[str, dict[Labels, Value]]:
-        """Return ``name`` and a copy of its values."""
-        instruments: Mapping[Labels, Count | Histogram] = self._counts.get(name) or self._histograms.get(name) or {}
-        return name, {at: instrument.read() for at, instrument in instruments.items()}
+    def instruments(self) -> Iterator[tuple[str, Labels, Count | Histogram]]:
+        """Yield each metric's name with the labels and the instrument of each series. Others may be added meanwhile."""
+        for name in self.names:
+            yield from [(name, labels, count) for labels, count in self._counts.get(name, {}).items()]
+            yield from [(name, labels, histogram) for labels, histogram in self._histograms.get(name, {}).items()]
 
     def _count_call(self, call: Call) -> None:
         key = (call.operation, call.queue, call.broker, call.error)

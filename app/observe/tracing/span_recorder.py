@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from opentelemetry.context import Context as SdkContext
-from opentelemetry.sdk.trace import Span, TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 from opentelemetry.trace import (
@@ -31,9 +31,14 @@ Value = str | int | bool
 Attributes = Mapping[str, Value]
 Kind = Literal["SERVER", "CLIENT", "PRODUCER"]
 
-SCHEMA = "https://opentelemetry.io/schemas/1.41.0"
+SCHEMA = "https://opentelemetry.io/schemas/1.45.0"
 MAX_VALUE = 256
 """Maximum characters of an attribute: an id of a foreign message may have any length."""
+
+
+DEFAULT_QUEUE = 2048
+"""The default of OTEL_BSP_MAX_QUEUE_SIZE:
+https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/#batch-span-processor"""
 
 
 class RecordedSpan:
@@ -64,8 +69,9 @@ class RecordedSpan:
 class SpanRecorder:
     """Creates spans and sends them to exporters. The caller has already decided on sampling."""
 
-    def __init__(self, provider: TracerProvider, ids: RootIds) -> None:
+    def __init__(self, provider: TracerProvider, ids: RootIds, queues: Sequence[CountedQueue] = ()) -> None:
         self._provider = provider
+        self._queues = queues
         self._ids = ids
         self._tracer = provider.get_tracer("babelgate", __version__, SCHEMA)
 
@@ -93,6 +99,14 @@ class SpanRecorder:
         assert isinstance(span, Span)
         return RecordedSpan(span)
 
+    @property
+    def dropped(self) -> Mapping[str, int]:
+        """Spans that were lost, by reason: ``queue_full`` or ``export_failed``. The numbers never decrease."""
+        return {
+            "queue_full": sum(queue.overflowed for queue in self._queues),
+            "export_failed": sum(queue.failed for queue in self._queues),
+        }
+
     def discard(self) -> None:
         """Shut down without having recorded a span."""
         self._provider.shutdown()
@@ -100,6 +114,59 @@ class SpanRecorder:
     async def close(self) -> None:
         """Send the remaining spans, for at most 3 s. Idempotent."""
         await otel.bounded(self._provider.shutdown)
+
+
+class CountedQueue(SpanProcessor):
+    """The SDK's queue in front of one exporter, which counts the spans that it loses.
+
+    ``overflowed``: spans that found the queue full, so that the SDK dropped the oldest one. ``failed``: spans of
+    exports that failed after the retries of the exporter.
+    """
+
+    def __init__(self, exporter: SpanExporter, environ: Mapping[str, str]) -> None:
+        self.overflowed = 0
+        self.failed = 0
+        self._exporter = exporter
+        self._ended = 0
+        self._taken = 0
+        try:
+            self._size = int(environ.get("OTEL_BSP_MAX_QUEUE_SIZE", ""))
+        except ValueError:
+            self._size = DEFAULT_QUEUE
+        self._batches = BatchSpanProcessor(_Watched(self, exporter))
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Pass on a span. Only the event loop's thread ends spans."""
+        if self._ended - self.overflowed - self._taken >= self._size:
+            self.overflowed += 1
+        self._ended += 1
+        self._batches.on_end(span)
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """Export a batch that the SDK has taken from the queue, in its thread."""
+        self._taken += len(spans)
+        try:
+            result = self._exporter.export(spans)
+        except Exception:
+            self.failed += len(spans)
+            raise
+        if result is not SpanExportResult.SUCCESS:
+            self.failed += len(spans)
+        return result
+
+    def shutdown(self) -> None:
+        """Export what waits, and shut down."""
+        self._batches.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        """Export what waits."""
+        return self._batches.force_flush(timeout_millis)
+
+
+class _Watched(SpanExporter):
+    def __init__(self, queue: CountedQueue, exporter: SpanExporter) -> None:
+        self.export = queue.export  # type: ignore[method-assign]
+        self.shutdown = exporter.shutdown  # type: ignore[method-assign]
 
 
 class RootIds(RandomIdGenerator):
@@ -117,11 +184,13 @@ def create_recorder(exporters: Sequence[str], environ: Mapping[str, str] = os.en
     ids = RootIds()
     with otel.as_config_errors("OTEL_…"):
         provider = TracerProvider(ALWAYS_ON, otel.resource(environ), shutdown_on_exit=False, id_generator=ids)
+    queues = []
     for name in exporters:
         exporter = ConsoleSpanExporter() if name == "console" else otel.otlp_exporter("traces", environ)
         with otel.as_config_errors("OTEL_BSP_…"):
-            provider.add_span_processor(BatchSpanProcessor(exporter))
-    return SpanRecorder(provider, ids)
+            queues.append(CountedQueue(exporter, environ))
+        provider.add_span_processor(queues[-1])
+    return SpanRecorder(provider, ids, queues)
 
 
 def _parent(parent: RecordedSpan | Context | None) -> SdkContext:

@@ -63,11 +63,12 @@ def _search(
     launch: Launch, kind: str, sought: str, lake: str, first: datetime | None, last: datetime | None
 ) -> SearchResult:
     from app.pipeline.find import search
-    from app.pipeline.journal.reader import existing
+    from app.pipeline.journal.reader import existing, require_journal
     from app.pipeline.spark.console import progress
 
     if first is not None and last is not None and first > last:
         raise click.BadParameter("it is before --from", param_hint="--to")
+    require_journal(lake)
     find = search.message if kind == "message" else search.trace
     with launch.spark(kind) as spark, progress(spark, kind):
         journal = existing(spark, lake)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -136,14 +137,26 @@ def _search(journal: Snapshot, condition: Column, dates: Collection[str] | None)
     return SearchResult(messages, searched, bool(missing), missing, truncated)
 
 
+def _causes_first(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """``rows`` with a consumer's answer before the dead-lettering that it caused, which the gateway records first."""
+    ordered = list(rows)
+    for at, (one, other) in enumerate(pairwise(rows)):
+        same = all(one[name] == other[name] for name in ("queue", "node", "epoch"))
+        if same and one["event"] == "dead_lettered" and other["event"] in ("rejected", "nacked"):
+            ordered[at : at + 2] = other, one
+    return ordered
+
+
 def _found_message(message_id: str | None, rows: Sequence[dict[str, Any]]) -> FoundMessage:
+    rows = _causes_first(rows)
+
     def first(member: str) -> Any:
         return next((row[member] for row in rows if row[member] is not None), None)
 
     happened = [
         MessageEvent(
             at=row["at"],
-            after_ms=None if before is None else row["at"] - before["at"],
+            after_ms=None if before is None else max(row["at"] - before["at"], 0),
             **{name: row[name] for name in _MEMBERS},
         )
         for before, row in zip((None, *rows), rows, strict=False)

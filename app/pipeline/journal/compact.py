@@ -12,6 +12,7 @@ import msgspec
 
 from app.pipeline.errors import JobFailed
 from app.pipeline.journal.reader import (
+    INGEST_FIRST,
     Compacted,
     CompactedDate,
     Snapshot,
@@ -19,6 +20,7 @@ from app.pipeline.journal.reader import (
     folders_of,
     now_ms,
     remove_commit,
+    require_journal,
     save,
     snapshot,
 )
@@ -43,13 +45,14 @@ def compact(
 
     ``target_mib``: the size of a file; ``force``: compact every date, not only those with new batches.
     """
+    require_journal(root)
     with launch.spark("compact") as spark:
         began = time.monotonic()
         store = DatasetStore(spark, root)
         with exclusive_lock(store.files, f"{store.folder(JOURNAL.name)}/_compact.lock", "compact"):
             before = snapshot(store)
             if before.run is None and not before.batches:
-                raise JobFailed(f"{root} has no dataset journal: run `babelgate pipeline ingest` first")
+                raise JobFailed(f"{root} has no dataset journal: {INGEST_FIRST}")
             remove_leftovers(store, before)
             removed = remove_retired(store, before, now_ms() - int(retain_hours * 3_600_000))
             with progress(spark, "compact"):

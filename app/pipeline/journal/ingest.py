@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from app.pipeline.storage.schemas import JOURNAL, JOURNAL_GAPS
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_ENDINGS = "*.ndjson", "*.ndjson.gz", "*.ndjson.zst"
 _NAMES = "*.ndjson{,.gz,.zst}"
 _FILE = "path string, modificationTime timestamp, length bigint, content binary"
 _LISTED = "path", "unix_millis(modificationTime) as modified_at", "length"
@@ -48,7 +50,7 @@ def ingest(
     ``interval_seconds``: seconds between batches of an endless run; None: read what has landed and end. ``max_files``:
     segments per batch. Raises UsageError for a missing landing folder, JobFailed.
     """
-    _check(landing)
+    _check(landing, must_have=interval_seconds is None)
     with launch.spark("ingest") as spark:
         began = time.monotonic()
         landed = Files(spark, landing)
@@ -182,10 +184,17 @@ class _IngestJob:
         return missing
 
 
-def _check(landing: str) -> None:
-    """Raise UsageError for a missing local folder, before Spark starts."""
-    if "://" not in landing and not landing.startswith("file:") and not Path(landing).is_dir():
+def _check(landing: str, must_have: bool) -> None:
+    """Raise UsageError for a missing local folder; with ``must_have`` warn of one without segments. Needs no Spark."""
+    if "://" in landing or landing.startswith("file:"):
+        return
+    if not Path(landing).is_dir():
         raise click.UsageError(f"{landing}: there is no such folder")
+    if must_have and not any(fnmatch(file.name, name) for file in Path(landing).rglob("*") for name in _ENDINGS):
+        say(
+            f"warning: {landing}: no closed segment of a journal is in it. Is it the gateway's journal.landing? "
+            "A segment is closed after journal.segment_seconds."
+        )
 
 
 @contextmanager

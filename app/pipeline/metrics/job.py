@@ -11,7 +11,7 @@ import click
 
 from app import __version__
 from app.pipeline.errors import JobFailed
-from app.pipeline.journal.reader import Snapshot, existing, now_ms
+from app.pipeline.journal.reader import Snapshot, existing, now_ms, require_journal
 from app.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from app.pipeline.metrics.missing_spans import missing_spans_of
 from app.pipeline.metrics.stages import DATASETS, MetricsWriter
@@ -25,6 +25,7 @@ _TOTALS = ("accepted", "delivered", "acked", "nacked", "rejected", "dead_lettere
 
 def metrics(launch: Launch, root: str, within: DateRange, force: bool = False, retain_hours: float = 24.0) -> Manifest:
     """Run the job and print its result. Returns the manifest of the run. Raises JobFailed."""
+    require_journal(root)
     with launch.spark("metrics") as spark:
         store = DatasetStore(spark, root)
         journal = existing(spark, root)

@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 
 from app.pipeline.errors import JobFailed
+from app.pipeline.journal.reader import require_journal
 from app.pipeline.report.figures import Figures, as_csv, as_json
 from app.pipeline.spark.console import progress, summarize
 from app.pipeline.spark.launch import Launch
-from app.pipeline.storage.datasets import DatasetStore
+from app.pipeline.storage.datasets import DatasetStore, require
 
 
 def report(
@@ -30,6 +31,8 @@ def report(
     missing = [name for name in ("jinja2", "vl_convert") if find_spec(name) is None]
     if form == "html" and missing:
         raise JobFailed(f"{', '.join(missing)} is not installed here; install it with: pip install 'babelgate[spark]'")
+    require_journal(root)
+    require(root, "throughput", "run `babelgate pipeline metrics` first")
     with launch.spark("report") as spark, progress(spark, "report"):
         figures = load_figures(DatasetStore(spark, root), first, last, note)
     content = forms[form](figures)

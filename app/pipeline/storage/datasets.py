@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from app import __version__
 from app.pipeline.errors import JobFailed
 from app.pipeline.storage.files import Files
+from app.pipeline.storage.input_files import find, locate
 from app.pipeline.storage.schemas import DATASETS
 
 if TYPE_CHECKING:
@@ -60,6 +61,21 @@ def unchanged(root: str, datasets: Sequence[str], run: str) -> Manifest | None:
     return _common_facts(found[0])
 
 
+def require(root: str, dataset: str, advice: str) -> None:
+    """Raise JobFailed, without starting Spark, if ``root`` has nothing of ``dataset``; ``advice``: what to do then.
+
+    A root that Arrow cannot read is left to Spark.
+    """
+    try:
+        found = find(folder(root, dataset), hidden=True)
+    except FileNotFoundError:
+        found = []
+    except (OSError, ValueError):
+        return
+    if not found:
+        raise JobFailed(f"{root} has no dataset {dataset}: {advice}")
+
+
 def folder(root: str, dataset: str, run: str | None = None) -> str:
     """The URL of a dataset below ``root``, or of one of its runs."""
     home = f"{root.rstrip('/')}/{dataset}/v={DATASETS[dataset].version}"
@@ -72,8 +88,6 @@ def _common_facts(manifest: Manifest) -> Manifest:
 
 
 def _read_bytes(url: str) -> bytes:
-    from app.pipeline.storage.input_files import locate
-
     system, path = locate(url)
     with system.open_input_stream(path) as stream:
         return bytes(stream.read())

@@ -40,10 +40,10 @@ def locate(url: str) -> tuple[Any, str]:
     return found
 
 
-def find(url: str) -> list[InputFile]:
+def find(url: str, *, hidden: bool = False) -> list[InputFile]:
     """The file ``url``, or the files below the folder ``url``, sorted by name. Raises FileNotFoundError, OSError.
 
-    In folders, names that begin with ``_`` or ``.`` are skipped, as Spark does.
+    In folders, names that begin with ``_`` or ``.`` are skipped, as Spark does, unless ``hidden``.
     """
     system, path = locate(url)
     info = system.get_file_info(path)
@@ -52,14 +52,14 @@ def find(url: str) -> list[InputFile]:
     if info.type != fs.FileType.Directory:
         return [_input_file(url, path, info)]
     below = system.get_file_info(fs.FileSelector(path, recursive=True))
-    return sorted(_visible(url, path, below))
+    return sorted(_visible(url, path, below, hidden))
 
 
-def _visible(url: str, root: str, below: list[Any]) -> Iterator[InputFile]:
+def _visible(url: str, root: str, below: list[Any], hidden: bool = False) -> Iterator[InputFile]:
     for info in below:
         inner = info.path.removeprefix(root).strip("/")
-        hidden = any(part.startswith(("_", ".")) for part in inner.split("/"))
-        if info.type != fs.FileType.Directory and not hidden:
+        shown = hidden or not any(part.startswith(("_", ".")) for part in inner.split("/"))
+        if info.type != fs.FileType.Directory and shown:
             yield _input_file(_below(url, inner), info.path, info)
 
 

@@ -59,6 +59,8 @@ def validate(
     Raises UsageError for a missing input, JobFailed, QualityBroken.
     """
     files = list_input_files(inputs)
+    if not files:
+        say(f"warning: {' '.join(inputs)}: there are no files to read")
     made_of = [[file.url, file.size, file.modified_ns] for file in files]
     run = run_id("validate", made_of, reading._asdict())
     done = None if force else unchanged(output, DATASETS, run)

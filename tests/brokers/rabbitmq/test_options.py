@@ -87,3 +87,16 @@ def test_what_is_refused(name: str, options: dict[str, Any], key: str, word: str
 @pytest.mark.parametrize("name", ["o" * MAX_QUEUE_BYTES, "a*b", "a#b", "a.b", "amqp"])
 def test_names_that_are_not_refused(name: str) -> None:
     assert queue_of(name, {}).profile.queue == name
+
+
+@pytest.mark.parametrize(
+    ("options", "destination", "routing_key"),
+    [({}, "orders", "orders"), ({"profile": "ojs"}, "ojs.direct:orders", "orders")],
+)
+def test_spans_name_the_exchange_and_the_routing_key(
+    options: dict[str, Any], destination: str, routing_key: str
+) -> None:
+    binding = connect("r", "amqp://h", {}, lambda: 0)
+    traced = binding.native_queue("orders", options).traced
+    assert traced["messaging.destination.name"] == destination
+    assert traced["rabbitmq.destination.routing_key"] == routing_key

@@ -135,13 +135,12 @@ class TestEnvironment:
         assert "BABELGATE_BROKERS__CACHE" in str(error)
 
     def test_a_missing_file_names_the_variable(self, refused):
-        assert "BABELGATE_AUTH_FILE: /nowhere/x" in str(refused(AUTH_FILE="/nowhere/x"))
+        assert "BABELGATE_AUTH_FILE: the file /nowhere/x cannot be read" in str(refused(AUTH_FILE="/nowhere/x"))
 
     def test_unknown_variables_are_errors(self, refused):
         error = refused(LIMITS__MAX_DEPHT="1")
         assert error.key == "limits.max_depht"
         assert "did you mean max_depth?" in error.reason
-        assert "BABELGATE_LIMITS__MAX_DEPHT" in error.reason
         assert refused(NONSENSE="1").key == "nonsense"
         assert "BABELGATE_PORT__X" in str(refused("port: 1", PORT__X="1"))
 
@@ -180,7 +179,7 @@ class TestReferences:
         ("reference", "reason"),
         [
             ("${env:BABELGATE_NOT_THERE}", "the environment variable BABELGATE_NOT_THERE is not set"),
-            ("${file:/nowhere/secret}", "/nowhere/secret: No such file or directory"),
+            ("${file:/nowhere/secret}", "the file /nowhere/secret cannot be read: No such file or directory"),
             ("${vault:x}", "a reference must be"),
             ("${HOME}", "a reference must be"),
         ],

@@ -131,7 +131,11 @@ class Here:
         metrics = Metrics()
         for event in self.events:
             metrics.observe(event)
-        lines = [line for line in exposition(metrics.snapshot())[0].decode().splitlines() if "_settles_total{" in line]
+        lines = [
+            line
+            for line in b"".join(exposition(metrics.snapshot())[0]).decode().splitlines()
+            if "_settles_total{" in line
+        ]
         return {line.partition("{")[2].rpartition("}")[0].split('"')[-2]: float(line.split()[-1]) for line in lines}
 
 

@@ -18,6 +18,7 @@ from app.observe.metrics.catalogue import Metric
 from app.observe.metrics.instruments import Snapshot
 from app.observe.metrics.recorder import Metrics
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding
+from tests.harness.traced import Spans
 from tests.harness.world import KEYS, draft
 
 SOON = 0.2
@@ -172,9 +173,9 @@ class TestHere:
         await scene.publish("a", "a")
         messages = await scene.gateway.receive(ANYONE, "a", max_messages=2)
         assert len(messages) == 2
-        assert scene.gauges.of_process()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 2.0}
+        assert (await scene.gauges.of_process())[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 2.0}
         await scene.gateway.give_back("a", messages[:1])
-        assert scene.gauges.of_process()[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
+        assert (await scene.gauges.of_process())[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
         await scene.gateway.close()
 
     async def test_delayed_messages_that_this_process_moved_back(self) -> None:
@@ -197,12 +198,12 @@ class TestHere:
         waiting = asyncio.ensure_future(scene.gateway.receive(ANYONE, "a", wait_seconds=5))
         await asyncio.sleep(0)
         with scene.gateway.admission.publish("m", 1):
-            here = scene.gauges.of_process()
+            here = await scene.gauges.of_process()
         assert here[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 1.0}
         assert here[catalogue.PUBLISH_INFLIGHT.otel] == {("m",): 1.0}
         await scene.gateway.drain()
         assert await waiting == []
-        assert scene.gauges.of_process()[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 0.0}
+        assert (await scene.gauges.of_process())[catalogue.RECEIVE_WAITERS.otel] == {("a", "m"): 0.0}
         await scene.gateway.close()
 
 
@@ -223,3 +224,12 @@ async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> 
     assert (await in_flight(True))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 7.0}
     assert (await in_flight(False))[catalogue.LEASES_IN_FLIGHT.otel] == {("a", "m"): 1.0}
     assert CAPABLE.lease_keeper != OWNED.lease_keeper
+
+
+async def test_spans_that_were_dropped() -> None:
+    scene = Scene(DeadLetterPublishingMemory("m"))
+    assert catalogue.SPANS_DROPPED.otel not in (await scene.gauges.of_process())
+    scene.gateway.tracing = Spans().tracing
+    zero = {("queue_full",): 0.0, ("export_failed",): 0.0}
+    assert (await scene.gauges.of_process())[catalogue.SPANS_DROPPED.otel] == zero
+    await scene.gateway.close()

@@ -11,7 +11,8 @@ from app.errors import BrokerUnavailable
 from app.observe.events import Call, Event, Facts
 from app.observe.metrics import catalogue
 from app.observe.metrics.instruments import Distribution, Histogram, Snapshot, decode, encode, merged
-from app.observe.metrics.recorder import CLIENT_GONE, MAX_QUEUES, Metrics
+from app.observe.metrics.labels import MAX_QUEUES
+from app.observe.metrics.recorder import CLIENT_GONE, Metrics
 
 NOW = 1_700_000_000_000
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Any
+
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client import generate_latest as generate_plain
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Exemplar as PrometheusExemplar
+from prometheus_client.core import Metric as Family
+from prometheus_client.openmetrics.exposition import generate_latest as generate_open
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as openmetrics
 from prometheus_client.parser import text_string_to_metric_families as plain
+from prometheus_client.registry import Collector
 
 from app.observe.metrics import catalogue
+from app.observe.metrics import exposition as rendering
 from app.observe.metrics.catalogue import CATALOGUE, Metric
-from app.observe.metrics.exposition import OPENMETRICS, TEXT, exposition
+from app.observe.metrics.exposition import OPENMETRICS, TEXT
 from app.observe.metrics.instruments import Distribution, Exemplar, Snapshot
 from tests.harness.prometheus import promtool
 
@@ -20,6 +32,12 @@ PROMETHEUS_3 = (
     "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,application/openmetrics-text;version=0.0.1"
     ";q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
 )
+
+
+def exposition(snapshot: Snapshot, accept: str = "") -> tuple[bytes, str]:
+    """The whole text, and its content type."""
+    pieces, content_type = rendering.exposition(snapshot, accept)
+    return b"".join(pieces), content_type
 
 
 def example(metric: Metric) -> float | Distribution:
@@ -100,3 +118,55 @@ def test_buckets_add_up() -> None:
 
 def test_nothing_counted_is_an_empty_text() -> None:
     assert exposition({metric.otel: {} for metric in CATALOGUE})[0] == b""
+
+
+class OfTheClient(Collector):
+    """A snapshot as the client library of Prometheus takes it."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Family]:
+        for metric in CATALOGUE:
+            kind = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
+            family = kind[metric.kind](
+                metric.family, metric.help, labels=metric.prometheus_labels, unit=metric.base_unit
+            )
+            for labels, value in self._snapshot[metric.otel].items():
+                if isinstance(value, Distribution):
+                    family.add_metric(labels, self._buckets(metric, value), value.sum)
+                else:
+                    family.add_metric(labels, value)
+            yield family
+
+    def _buckets(self, metric: Metric, value: Distribution) -> list[Any]:
+        found: list[Any] = []
+        for bucket, count in enumerate(accumulate(value.counts)):
+            bound = str(metric.bounds[bucket]) if bucket < len(metric.bounds) else "+Inf"
+            exemplar = value.exemplars.get(bucket)
+            if exemplar is None:
+                found.append((bound, count))
+            else:
+                traced = {"trace_id": exemplar.trace_id, "span_id": exemplar.span_id}
+                found.append((bound, count, PrometheusExemplar(traced, exemplar.value, exemplar.at)))
+        return found
+
+
+@pytest.mark.parametrize("number", [0.0, 0.25, 999_999.0, 1e6, 1_234_567.5, 1e21, 1e-9])
+@pytest.mark.parametrize(
+    ("accept", "generate"), [("", generate_plain), ("application/openmetrics-text", generate_open)]
+)
+def test_it_renders_as_the_client_library_of_prometheus_does(
+    accept: str, generate: Callable[[CollectorRegistry], bytes], number: float
+) -> None:
+    snapshot: Snapshot = {}
+    for metric in CATALOGUE:
+        value: float | Distribution = number
+        if metric.kind == "histogram":
+            counts = [int(number)] * (len(metric.bounds) + 1)
+            value = Distribution(counts, number, {1: Exemplar("a" * 32, "b" * 16, number, 1_700_000_000.5)})
+        labels = tuple(f'{label} "\\\n é' for label in metric.labels)
+        snapshot[metric.otel] = {labels: value, ("plain",) * len(metric.labels): value}
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(OfTheClient(snapshot))
+    assert exposition(snapshot, accept)[0].decode() == generate(registry).decode()

@@ -55,6 +55,7 @@ async def sending(to: Any, made: Metrics, seconds: float = 0.05) -> AsyncIterato
         yield
     finally:
         await sender.close()
+        await sender.sent()
 
 
 def newest(receiver: OtlpReceiver, metric: catalogue.Metric) -> Metric | None:

@@ -8,11 +8,14 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace import sampling as sdk
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from app import __version__
@@ -20,6 +23,7 @@ from app.errors import ConfigError
 from app.observe.otel import bounded, exporters_for
 from app.observe.tracing.context import context_of
 from app.observe.tracing.sampling import randomness, sampling
+from app.observe.tracing.span_recorder import CountedQueue, RootIds, SpanRecorder
 from app.observe.tracing.trace import check_env, tracing_from_env
 
 OTLP = {"OTEL_TRACES_EXPORTER": "otlp"}
@@ -160,3 +164,61 @@ def test_who_never_samples_a_root_says_so() -> None:
     assert sampling({"OTEL_TRACES_SAMPLER": "parentbased_always_off"}).bound == 0
     assert sampling({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0"}).bound == 0
     assert sampling({}).bound > 0
+
+
+class Collector(SpanExporter):
+    """Blocks while ``busy``; then answers as ``answer`` says, or raises it."""
+
+    def __init__(self, answer: SpanExportResult | Exception = SpanExportResult.SUCCESS) -> None:
+        self.answer = answer
+        self.taken = threading.Event()
+        self.free = threading.Event()
+        self.got = 0
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.taken.set()
+        assert self.free.wait(120)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        self.got += len(spans)
+        return self.answer
+
+
+def recording(collector: Collector) -> tuple[TracerProvider, CountedQueue]:
+    provider, queue = TracerProvider(shutdown_on_exit=False), CountedQueue(collector, os.environ)
+    provider.add_span_processor(queue)
+    return provider, queue
+
+
+@pytest.fixture
+def small_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("MAX_QUEUE_SIZE", "4"), ("MAX_EXPORT_BATCH_SIZE", "2"), ("SCHEDULE_DELAY", "10")):
+        monkeypatch.setenv(f"OTEL_BSP_{name}", value)
+
+
+@pytest.mark.usefixtures("small_queue")
+def test_spans_that_do_not_fit_into_the_queue_are_counted() -> None:
+    collector = Collector()
+    provider, queue = recording(collector)
+    tracer = provider.get_tracer("test")
+    for _ in range(2):
+        tracer.start_span("taken").end()
+    assert collector.taken.wait(120)
+    for _ in range(7):
+        tracer.start_span("waits").end()
+    collector.free.set()
+    provider.shutdown()
+    # The collector has taken one batch, of one or two spans, and four wait.
+    assert (queue.overflowed + collector.got, queue.failed) == (9, 0)
+    assert queue.overflowed >= 3
+
+
+@pytest.mark.usefixtures("small_queue")
+@pytest.mark.parametrize("answer", [SpanExportResult.FAILURE, RuntimeError("no")])
+def test_spans_of_exports_that_fail_are_counted(answer: SpanExportResult | Exception) -> None:
+    collector = Collector(answer)
+    collector.free.set()
+    provider, queue = recording(collector)
+    provider.get_tracer("test").start_span("lost").end()
+    provider.shutdown()
+    assert SpanRecorder(provider, RootIds(), [queue]).dropped == {"queue_full": 0, "export_failed": 1}

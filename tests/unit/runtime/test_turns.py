@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Iterator
+from itertools import pairwise
 
 import pytest
 
@@ -83,3 +85,26 @@ async def test_one_that_is_cancelled_while_it_waits_leaves_the_turn_to_the_next(
     assert await second == [None] * 50
     with pytest.raises(asyncio.CancelledError):
         await first
+
+
+async def test_work_in_the_background_leaves_turns_to_others() -> None:
+    seen: list[str] = []
+
+    def working() -> Iterator[int]:
+        for number in range(3):
+            until = time.perf_counter() + 2 * turns.BACKGROUND_SECONDS
+            while time.perf_counter() < until:
+                pass
+            seen.append("piece")
+            yield number
+
+    async def other() -> None:
+        while True:
+            seen.append("other")
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    assert await turns.in_background(working()) == [0, 1, 2]
+    beside.cancel()
+    pieces = [at for at, what in enumerate(seen) if what == "piece"]
+    assert all("other" in seen[one:next_] for one, next_ in pairwise(pieces))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 from starlette.types import Message
@@ -12,11 +14,65 @@ from app.gateway.authorization import ANYONE
 from app.gateway.gateway import Gateway
 from app.gateway.routing import Router, Rule
 from app.observe.journal.writer import Journal, Options
+from app.observe.metrics.otlp import OtlpMetrics
+from app.observe.tracing.trace import Tracing
 from app.server.application import App
 from app.server.overload import Pacer, Shedder
 from tests.harness.journal import read
 from tests.harness.memory import MemoryBinding
 from tests.harness.world import KEYS, draft
+
+
+class Meeting:
+    """Something to close that ends only while others are being closed as well."""
+
+    def __init__(self, meeting: asyncio.Barrier) -> None:
+        self._meeting = meeting
+
+    async def start(self) -> None:
+        return
+
+    async def close(self) -> None:
+        return
+
+    async def sent(self) -> None:
+        await self._meeting.wait()
+
+
+class MeetingTracing(Tracing):
+    def __init__(self, meeting: asyncio.Barrier) -> None:
+        super().__init__()
+        self._meeting = meeting
+
+    async def close(self) -> None:
+        await self._meeting.wait()
+
+
+async def test_a_collector_that_hangs_is_waited_for_once() -> None:
+    """The last spans and the last metrics are sent at the same time."""
+    meeting = asyncio.Barrier(2)
+    binding = MemoryBinding()
+    gateway = Gateway(
+        {binding.name: binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), tracing=MeetingTracing(meeting)
+    )
+    metrics = cast(OtlpMetrics, Meeting(meeting))
+    app = App(nobody, gateway, Shedder(Pacer(lambda: 0.0), gateway.crowded), [metrics], otlp=metrics)
+    asked = iter(["lifespan.startup", "lifespan.shutdown"])
+    told: list[str] = []
+
+    async def receive() -> Message:
+        return {"type": next(asked)}
+
+    async def send(message: Message) -> None:
+        told.append(message["type"])
+
+    async with asyncio.timeout(120):
+        await app({"type": "lifespan"}, receive, send)
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def nobody(*given: object) -> None:
+    raise AssertionError("no request is made")
 
 
 class Stuck:
@@ -36,9 +92,6 @@ async def test_a_part_that_fails_to_end_keeps_nothing_else_from_it(tmp_path: Pat
         {binding.name: binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), observe=journal.observe
     )
     shedder = Shedder(Pacer(lambda: 0.0), gateway.crowded)
-
-    async def nobody(*given: object) -> None:
-        raise AssertionError("no request is made")
 
     asked = iter(["lifespan.startup", "lifespan.shutdown"])
     told: list[str] = []

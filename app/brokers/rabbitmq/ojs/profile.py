@@ -83,6 +83,7 @@ class OjsProfile:
         """``name``: the OJS queue; ``arguments``: those of its job queue, except for the dead-letter exchange."""
         self.queue = names.job_queue
         self.dead_queue = names.dead_queue
+        self.exchange, self.routing_key = names.job_exchange, names.job_key
         self._name = name
         self._names = names
         self._clock = clock

@@ -1,0 +1,71 @@
+"""``babelgate`` on a pseudo terminal, as a person sees it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+_ROOT = Path(__file__).parents[2]
+_STYLE = re.compile(r"\x1b\[[0-9;]*m")
+_SECONDS = 240
+
+
+class Terminal:
+    """A program whose standard output and error are one terminal. ``shown``: all that it has printed, unstyled."""
+
+    def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
+        self.process = process
+        self._master = master
+        self._bytes = b""
+
+    @property
+    def shown(self) -> str:
+        return _STYLE.sub("", self._bytes.decode()).replace("\r\n", "\n")
+
+    def until(self, text: str) -> str:
+        """Read until the program has printed ``text``; return what it has printed."""
+        deadline = time.monotonic() + _SECONDS
+        while text not in self.shown:
+            if not self._read(deadline):
+                raise AssertionError(f"{text!r} was not shown:\n{self.shown}")
+        return self.shown
+
+    def ended(self) -> int:
+        """Read until the program has ended; return its exit status."""
+        while self._read(time.monotonic() + _SECONDS):
+            pass
+        return self.process.wait(_SECONDS)
+
+    def _read(self, deadline: float) -> bool:
+        if not select.select([self._master], [], [], max(deadline - time.monotonic(), 0))[0]:
+            return False
+        # Linux reports the end of the last writer as an error.
+        with contextlib.suppress(OSError):
+            data = os.read(self._master, 65_536)
+            self._bytes += data
+            return bool(data)
+        return False
+
+
+@contextlib.contextmanager
+def terminal(*arguments: str, environ: Mapping[str, str], directory: Path) -> Iterator[Terminal]:
+    """``babelgate ARGUMENTS`` in ``directory`` with exactly these environment variables, killed with the block."""
+    master, slave = pty.openpty()
+    program = [sys.executable, "-m", "app", *arguments]
+    known = {**environ, "PYTHONPATH": str(_ROOT)}
+    process = subprocess.Popen(program, cwd=directory, env=known, stdin=slave, stdout=slave, stderr=slave)
+    os.close(slave)
+    try:
+        yield Terminal(process, master)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(master)
