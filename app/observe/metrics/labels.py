@@ -33,6 +33,11 @@ class QueueLabels:
         """The chosen queues that are known here."""
         return self._chosen
 
+    @property
+    def is_full(self) -> bool:
+        """Whether no further queue gets a label."""
+        return len(self._chosen) >= MAX_QUEUES or not self._is_writable
+
     def __contains__(self, queue: str) -> bool:
         return queue in self._chosen
 
@@ -40,13 +45,13 @@ class QueueLabels:
         """Choose ``queue`` if there is room; return whether it is chosen. Does I/O only while there is room."""
         if queue in self._chosen:
             return True
-        if len(self._chosen) >= MAX_QUEUES:
+        if self.is_full:
             return False
         if self._file is None:
             self._chosen[queue] = None
             return True
         self.refresh()
-        if queue not in self._chosen and len(self._chosen) < MAX_QUEUES and self._is_writable:
+        if queue not in self._chosen and not self.is_full:
             self._append(self._file, queue)
             self.refresh()
         return queue in self._chosen

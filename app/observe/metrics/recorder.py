@@ -98,7 +98,7 @@ class Metrics:
 
     def _has_no_label(self, queue: str) -> bool:
         """Whether the queue is one of OTHER, now and for ever."""
-        return queue not in self._queues and len(self._queues) >= MAX_QUEUES
+        return queue not in self._queues and self._queues.is_full
 
     def register(self, queue: str, broker: str) -> str:
         """Return the label value of ``queue``, after giving it its own label if fewer than MAX_QUEUES have one.
