@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench bench-gate check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down
 .DEFAULT_GOAL := run
 
 run: install
@@ -115,6 +115,11 @@ check: .venv/installed-dev
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/pytest -q tests/architecture
+
+# Whether this can be released: versions, lock files, licences, generated pages; then the packages and the SBOM in dist/,
+# installed and run in a new environment. ARGS=--released: the changelog must have a section of the version.
+release-check: .venv/installed-dev
+	$(BIN)/python -m tests.harness.release $(ARGS)
 
 fmt: .venv/installed-dev
 	$(BIN)/ruff check --fix

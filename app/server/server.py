@@ -81,7 +81,11 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
         return int(failed)
     config = uvicorn_config(partial(create_app, settings), settings)
     server = uvicorn.Server(config)
-    server.run([listener])
+    try:
+        server.run([listener])
+    except SystemExit as ended:
+        if ended.code != STARTUP_FAILURE:
+            raise
     return int(not server.started)
 
 

@@ -28,6 +28,7 @@ from app.observe.journal import record as journal
 from app.observe.metrics.catalogue import CATALOGUE
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
+from tests.harness.licences import licence, pinned
 
 ROOT = Path(__file__).resolve().parents[2]
 CHART = "helm/babelgate"
@@ -36,9 +37,11 @@ PAGES = (
     "docs/configuration.md",
     "docs/errors.md",
     "docs/journal.md",
+    "docs/licences.md",
     "docs/metrics.md",
     f"{CHART}/README.md",
 )
+_RUNTIME_LOCKS = ("requirements.txt", "requirements-artemis.txt", "requirements-spark.txt")
 _PART = re.compile(r"(<!-- generated: ([a-z]+) -->\n).*?(<!-- end -->)", re.S)
 
 SAMPLES = [variant for variant in ALL if variant.column is not None]
@@ -217,6 +220,13 @@ def values() -> str:
 _COMMENT = re.compile(r" *# (.*)")
 _KEY = re.compile(r"( *)([A-Za-z]+):")
 
+
+def licences() -> str:
+    """The licence of each distribution that a gateway or the pipeline needs."""
+    names = {name for lock in _RUNTIME_LOCKS for name in pinned((ROOT / lock).read_text("utf-8"))}
+    return table(["distribution", "licence"], [[name, licence(name)] for name in sorted(names)])
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "values": values,
     "metrics": metrics,
@@ -225,6 +235,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "codes": codes,
     "records": records,
     "events": events,
+    "licences": licences,
 }
 
 
