@@ -36,6 +36,7 @@ from app.observe.metrics.catalogue import (
     QUEUE_DEPTH,
     RECEIVE_WAITERS,
     REINJECTED,
+    SPAN_LOSSES,
     SPANS_DROPPED,
     Metric,
 )
@@ -140,9 +141,8 @@ class Gauges:
 
     def _of_tracing(self) -> Snapshot:
         recorder = self._gateway.tracing.recorder
-        if recorder is None:
-            return {}
-        return {SPANS_DROPPED.otel: {(reason,): float(count) for reason, count in recorder.dropped.items()}}
+        dropped = {} if recorder is None else recorder.dropped
+        return {SPANS_DROPPED.otel: {(reason,): float(dropped.get(reason, 0)) for reason in SPAN_LOSSES}}
 
     async def _read(self) -> Snapshot:
         routes = self._routes()

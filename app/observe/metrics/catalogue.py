@@ -198,6 +198,7 @@ CATALOGUE: tuple[Metric, ...] = tuple(value for value in list(globals().values()
 
 OUTCOMES = ("acked", "nacked", "rejected", "lease_lost")
 REASONS = ("failed", "poison", "unknown_urn")
+SPAN_LOSSES = ("queue_full", "export_failed")
 RESULTS = ("settled", "lease_lost", "unreachable", "unknown", "failed")
 OTHER = "_other"
 """The label of queues without a label of their own."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Mapping
+from typing import ClassVar, cast
 
 from app.brokers.binding import NativeQueue, QueueStats, Reinjects
 from app.cluster.scrape import Scraping
@@ -17,8 +19,9 @@ from app.observe.metrics import catalogue
 from app.observe.metrics.catalogue import Metric
 from app.observe.metrics.instruments import Snapshot
 from app.observe.metrics.recorder import Metrics
+from app.observe.tracing.span_recorder import SpanRecorder
+from app.observe.tracing.trace import Tracing
 from tests.harness.memory import CAPABLE, OWNED, DeadLetterPublishingMemory, MemoryBinding
-from tests.harness.traced import Spans
 from tests.harness.world import KEYS, draft
 
 SOON = 0.2
@@ -226,10 +229,17 @@ async def test_where_the_broker_tells_the_leases_in_flight_its_word_counts() -> 
     assert CAPABLE.lease_keeper != OWNED.lease_keeper
 
 
+class Losing:
+    """A recorder that has lost spans."""
+
+    dropped: ClassVar[Mapping[str, int]] = {"queue_full": 2, "export_failed": 3}
+
+
 async def test_spans_that_were_dropped() -> None:
     scene = Scene(DeadLetterPublishingMemory("m"))
-    assert catalogue.SPANS_DROPPED.otel not in (await scene.gauges.of_process())
-    scene.gateway.tracing = Spans().tracing
     zero = {("queue_full",): 0.0, ("export_failed",): 0.0}
     assert (await scene.gauges.of_process())[catalogue.SPANS_DROPPED.otel] == zero
+    scene.gateway.tracing = Tracing(cast(SpanRecorder, Losing()))
+    found = (await scene.gauges.of_process())[catalogue.SPANS_DROPPED.otel]
+    assert found == {("queue_full",): 2.0, ("export_failed",): 3.0}
     await scene.gateway.close()
