@@ -166,6 +166,25 @@ def test_a_release_moves_from_sqlite_to_brokers_and_to_a_journal(release: Releas
     assert kinds == [["StatefulSet"], ["Deployment"], ["StatefulSet"]]
 
 
+def test_an_upgrade_leaves_the_number_of_gateways_to_the_autoscaler(release: Release) -> None:
+    release.install(merged(REDIS, {"replicas": 4}))
+    scaled = merged(REDIS, {"autoscaling": {"enabled": True}})
+    release.upgrade(scaled)
+    deployment = only(release.manifest(), "Deployment")
+
+    def replicas() -> int:
+        kept = release.api.get(deployment, release.namespace)
+        return int(kept["spec"]["replicas"]) if kept is not None else 0
+
+    assert replicas() == 4
+    path = f"/apis/apps/v1/namespaces/{release.namespace}/deployments/shop-babelgate/scale"
+    patch = {"content-type": "application/merge-patch+json"}
+    answer = release.api.client.patch(path, content=json.dumps({"spec": {"replicas": 7}}), headers=patch)
+    answer.raise_for_status()
+    release.upgrade(merged(scaled, {"config": {"log_level": "debug"}}))
+    assert replicas() == 7
+
+
 def test_an_upgrade_that_cannot_work_changes_nothing(release: Release) -> None:
     release.install(REDIS)
     with pytest.raises(AssertionError, match=r"config\.workers"):

@@ -269,6 +269,15 @@ def test_the_gateway_accepts_every_configuration(tmp_path: Path) -> None:
     assert checked > 10
 
 
+def test_the_init_container_refuses_a_mistake(tmp_path: Path) -> None:
+    found = documents(template(merged(BASES["redis"], {"config": {"default": {"broker": "cash"}}})))
+    environ, _ = files(found, tmp_path)
+    (check,) = (pod_of(gateway_of(found)) or {})["initContainers"]
+    done = program.run(*check["args"], environ=environ)
+    assert done.returncode == 1
+    assert b"default.broker: no broker 'cash' is configured" in done.stderr
+
+
 def test_patterns_keep_their_order(tmp_path: Path) -> None:
     environ, _ = files(rendered()["many, nothing"], tmp_path)
     (tmp_path / "run/secrets/cache/password").write_text("x")
