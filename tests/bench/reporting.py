@@ -97,7 +97,7 @@ def _row(name: str, goal: Goal, samples: Samples) -> str | None:
     if bases and not goal.more:
         sums = [sum(getattr(each, goal.figure) for each in round_) for round_ in zip(*bases, strict=True)]
         limit, found = goal.factor, statistics.median(map(truediv, own, sums))
-        against = " + ".join(base.rpartition(", ")[0] for base in goal.bases)
+        against = " + ".join(base.removesuffix(f", {_connections(name)}") for base in goal.bases)
         shown = f"{limit:g} × {against}", f"{found:.2f} × ({statistics.median(own):,.{digits}f} {unit})"
     else:
         limit = goal.factor * sum(_median(base, goal.figure) for base in bases) + goal.more
