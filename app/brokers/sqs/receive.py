@@ -130,7 +130,6 @@ class SqsReceiver:
         asked_at = self._clock()
         answer = await self._client.call(
             "ReceiveMessage",
-            writes=False,
             seconds=wait_seconds + max(self._client.timeout_seconds, _ANSWER_SECONDS),
             QueueUrl=url,
             MaxNumberOfMessages=min(limit, MAX_ENTRIES),
