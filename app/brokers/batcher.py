@@ -125,12 +125,13 @@ class Batcher(Generic[Item, Result]):
         clock = asyncio.get_running_loop().time
         try:
             while self._pending:
-                await self._gather()
-                if not self._pending:
-                    # Its calls were past their budget.
-                    break
+                if len(self._pending) < self._last_count:
+                    await self._gather()
+                    if not self._pending:
+                        # Its calls were past their budget.
+                        break
                 self._began = clock()
-                count = self._fitting()
+                count = 1 if len(self._pending) == 1 else self._fitting()
                 batch = self._in_flight = self._pending[:count]
                 del self._pending[:count]
                 results: Sequence[Result | BabelgateError]
@@ -158,7 +159,7 @@ class Batcher(Generic[Item, Result]):
         loop = asyncio.get_running_loop()
         least, most = _GATHERING_SECONDS
         left = self._ended + min(self._batch_seconds * _GATHERING, most) - loop.time()
-        if left < least or len(self._pending) >= self._last_count:
+        if left < least:
             return
         self._gathering = loop.create_future()
         await asyncio.wait((self._gathering,), timeout=left)

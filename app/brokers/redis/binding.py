@@ -159,6 +159,8 @@ class RedisBinding:
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         """One RPUSH for messages without a delay, one script call for delayed ones; more past MAX_COMMAND_BYTES."""
         target = _queue(queue)
+        if len(messages) == 1:
+            return await self._write(target, messages)
         now = [i for i, message in enumerate(messages) if message.delay_seconds <= 0]
         later = [i for i, message in enumerate(messages) if message.delay_seconds > 0]
         parts = [*bounded(now, messages), *bounded(later, messages)]
