@@ -20,9 +20,9 @@ from tests.brokers.redis.harness import RedisBroker
 from tests.brokers.registry import Servers
 from tests.brokers.servicebus.emulator.server import emulator
 from tests.brokers.sqs.harness import SqsBroker
-from tests.e2e.test_readme import blocks, shell
 from tests.harness import compose
 from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.pages import blocks, shell
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
