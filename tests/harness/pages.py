@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_NAMES = ("README.md", "docs/getting-started.md", "docs/api.md")
+_NAMES = ("README.md", "docs/getting-started.md", "docs/api.md", "docs/local.md")
 PAGES = "\n".join((_ROOT / name).read_text("utf-8") for name in _NAMES)
 GATEWAY_URL = "http://127.0.0.1:8080"
 _NEXT = "=== next block ==="
