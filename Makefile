@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast lint-api test-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down
+.PHONY: run demo install test test-fast lint-api test-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
 .DEFAULT_GOAL := run
 
 run: install
@@ -54,25 +54,28 @@ test-fast: .venv/installed-dev
 lint-api: test-deps
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
-# What the tests need beside Python: real brokers, Java with an archive of Spark's classes, a browser, Prometheus (its
-# programs; no service), the official conformance suite, generators of clients with Go and Node.js for what they generate,
-# linters of the OpenAPI document, a reader of compose files, Helm, an API server of Kubernetes with etcd, and HAProxy.
-test-deps: .venv/installed-dev
+# What `make up-local` needs beside Python: real brokers, Java for some of them, and Prometheus (its programs; no service).
+broker-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
-	@command -v go >/dev/null || .ci/packages golang-go
-	@command -v npm >/dev/null || .ci/packages nodejs npm
 	@command -v prometheus >/dev/null || .ci/packages prometheus
-	@command -v chromium >/dev/null || .ci/packages chromium
-	@command -v openssl >/dev/null || .ci/packages openssl
-	@command -v etcd >/dev/null || .ci/packages etcd-server
-	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	$(BIN)/python -m tests.brokers.artemis.server
 	$(BIN)/python -m tests.brokers.kafka.server
 	$(BIN)/python -m tests.brokers.sqs.elasticmq
 	$(BIN)/python -m tests.brokers.pulsar.server
+
+# What the tests need beside that: an archive of Spark's classes, a browser, the official conformance suite, generators of
+# clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
+# API server of Kubernetes with etcd, and HAProxy.
+test-deps: broker-deps
+	@command -v go >/dev/null || .ci/packages golang-go
+	@command -v npm >/dev/null || .ci/packages nodejs npm
+	@command -v chromium >/dev/null || .ci/packages chromium
+	@command -v openssl >/dev/null || .ci/packages openssl
+	@command -v etcd >/dev/null || .ci/packages etcd-server
+	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.helm
@@ -140,8 +143,13 @@ lock:
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt
 	$(LOCK) --group build -o requirements-build.txt
 
+# ARGS="--profile kafka": more brokers; docs/local.md has the profiles.
 up:
-	docker compose up --build --detach --wait
+	docker compose $(ARGS) up --build --detach --wait
 
 down:
-	docker compose down
+	docker compose --profile '*' down
+
+# The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
+up-local: broker-deps
+	@$(BIN)/python -m tests.harness.up_local $(ARGS)

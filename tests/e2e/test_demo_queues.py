@@ -20,9 +20,9 @@ from tests.brokers.redis.harness import RedisBroker
 from tests.brokers.registry import Servers
 from tests.brokers.servicebus.emulator.server import emulator
 from tests.brokers.sqs.harness import SqsBroker
-from tests.e2e.test_readme import blocks, shell
 from tests.harness import compose
 from tests.harness.gateway import GatewayProcess, gateway
+from tests.harness.pages import blocks, shell
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [
@@ -35,12 +35,12 @@ pytestmark = [
     pytest.mark.pulsar,
     pytest.mark.artemis,
 ]
-BROKERS = ("redis", "rabbit", "sqs", "kafka", "pulsar", "artemis")
-QUEUES = ("sqs-demo", "rabbit.demo", "kafka.demo", "pulsar.demo", "artemis.demo", "demo")
+BROKERS = ("redis", "rabbit", "sqs", "kafka", "pulsar", "artemis", "sqlite")
+QUEUES = ("sqs-demo", "rabbit.demo", "kafka.demo", "pulsar.demo", "artemis.demo", "sqlite.demo", "demo")
 
 
 @pytest.fixture
-def addresses(servers: Servers) -> dict[str, str]:
+def addresses(servers: Servers, tmp_path: Path) -> dict[str, str]:
     """Of each broker in the compose files, the address there and here."""
     pulsar = servers.server(PulsarBroker)
     return {
@@ -51,6 +51,7 @@ def addresses(servers: Servers) -> dict[str, str]:
         "redis:6379": f"127.0.0.1:{servers.server(RedisBroker).port}",
         "rabbitmq:5672": f"127.0.0.1:{servers.server(RabbitBroker).port}",
         "sqs:9324": f"127.0.0.1:{servers.server(SqsBroker).port}",
+        "/var/lib/babelgate/": f"{tmp_path}/",
     }
 
 

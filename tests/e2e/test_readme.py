@@ -6,7 +6,6 @@ Only addresses are replaced by those of this test's own servers.
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -22,39 +21,10 @@ from app.server.wiring import resolve
 from tests.brokers.redis.harness import redis_server
 from tests.harness import openapi_generator
 from tests.harness.gateway import gateway
+from tests.harness.pages import GATEWAY_URL, PAGES, blocks, shell
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = "\n".join((ROOT / page).read_text("utf-8") for page in ("README.md", "docs/getting-started.md", "docs/api.md"))
 REDIS_URL = "redis://127.0.0.1:6379/0"
-GATEWAY_URL = "http://127.0.0.1:8080"
-NEXT = "=== next block ==="
-
-
-def blocks(heading: str, language: str) -> list[str]:
-    """The fenced blocks of one language in one section."""
-    (section,) = (part for part in re.split(r"^## ", PAGES, flags=re.M) if part.startswith(heading + "\n"))
-    found = [str(block) for block in re.findall(rf"^```{language}\n(.*?)^```$", section, re.M | re.S)]
-    assert found, f"no {language} block under {heading!r}"
-    return found
-
-
-def shell(scripts: list[str], url: str, directory: Path) -> list[str]:
-    """Run blocks in one shell against the gateway at ``url``; what each printed. A refused request fails."""
-    (directory / ".curlrc").write_text("fail-with-body\n")
-    (directory / "babelgate").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m app "$@"\n')
-    (directory / "babelgate").chmod(0o755)
-    environ = os.environ | {
-        "CURL_HOME": str(directory),
-        "PATH": f"{directory}:{os.environ['PATH']}",
-        "PYTHONPATH": str(ROOT),
-        "BABELGATE_URL": url,
-    }
-    text = f"\necho\necho '{NEXT}'\n".join(scripts).replace(GATEWAY_URL, url)
-    done = subprocess.run(
-        ["sh", "-eu", "-c", text], cwd=directory, env=environ, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [part.strip() for part in done.stdout.split(NEXT)]
 
 
 def shape(value: Any) -> Any:
