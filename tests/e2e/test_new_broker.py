@@ -19,7 +19,10 @@ FILES = Path(__file__).parent / "new_broker"
 """The files that the broker adds, below the places where the recipe has them."""
 
 EDITS = {
-    "app/brokers/registry.py": ('    "sqlite": Driver("sqlite"),\n', '    "toy": Driver("toy", "toy"),\n'),
+    "app/brokers/registry.py": (
+        '    "sqlite": Driver("sqlite", embedded=True),\n',
+        '    "toy": Driver("toy", "toy"),\n',
+    ),
     "pyproject.toml": ("[project.optional-dependencies]\n", 'toy = ["msgspec"]\n'),
 }
 """The lines that it adds to files of the project, each after another line."""
