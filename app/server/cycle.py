@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -28,18 +27,9 @@ class Cycle(RequestResponseCycle):
     expected_content_length = 0
 
     def __init__(
-        self,
-        connection: HttpToolsProtocol,
-        scope: HTTPScope,
-        fields: dict[bytes, bytes],
-        keep_alive: bool,
-        write_through: Callable[[bytes], None],
+        self, connection: HttpToolsProtocol, scope: HTTPScope, fields: dict[bytes, bytes], keep_alive: bool
     ) -> None:
-        """Sets what uvicorn's constructor sets, except for what is the same at the start of each request.
-
-        ``write_through``: writes to the client at once.
-        """
-        self._write_through = write_through
+        """Sets what uvicorn's constructor sets, except for what is the same at the start of each request."""
         self.scope = scope
         self.fields = fields
         self.transport = connection.transport
@@ -71,7 +61,7 @@ class Cycle(RequestResponseCycle):
         self.waiting_for_100_continue = False
         default = _lines(*self.default_headers)
         end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self._write_through(b"%b%b%b%b%b" % (STATUS_LINE[status], default, fields, end, body))
+        self.transport.write(b"%b%b%b%b%b" % (STATUS_LINE[status], default, fields, end, body))
         self.message_event.set()
         if not self.keep_alive:
             self.transport.close()

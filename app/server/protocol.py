@@ -98,7 +98,6 @@ class GatewayProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start a connection."""
         joined = BufferedTransport(cast(asyncio.Transport, transport))
-        self._write_through = joined.write_through
         super().connection_made(cast(asyncio.Transport, joined))
         self.flow = ReadingClock(self.transport, self.loop)
         self._shedder = self.app_state.get(SHEDDER)
@@ -230,7 +229,7 @@ class GatewayProtocol(HttpToolsProtocol):
             "extensions": extensions,
         }
         keep_alive = version != "1.0" and self.parser.should_keep_alive()
-        self.cycle = extensions[WHOLE] = Cycle(self, scope, fields, keep_alive, self._write_through)
+        self.cycle = extensions[WHOLE] = Cycle(self, scope, fields, keep_alive)
         if before is None or before.response_complete:
             self._start_asgi_task(self.cycle, self.app)
         else:

@@ -14,7 +14,7 @@ class BufferedTransport:
     """A transport that collects writes until the end of the event loop's turn, then writes them with one system call.
 
     uvicorn writes the head and the body of an answer separately. At most 64 KiB are collected, so that flow control
-    still notices a slow reader. A whole answer needs no second write, and is written through.
+    still notices a slow reader.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -33,14 +33,6 @@ class BufferedTransport:
         self._size += len(data)
         if self._size > _MAX_COLLECTED_BYTES:
             self._flush()
-
-    def write_through(self, data: bytes) -> None:
-        """Write ``data`` after the collected data, without waiting for the end of the turn."""
-        if self._pieces:
-            self.write(data)
-            self._flush()
-        elif not self._transport.is_closing():
-            self._transport.write(data)
 
     def close(self) -> None:
         """Write the collected data, then close."""
