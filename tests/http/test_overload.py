@@ -199,11 +199,16 @@ async def test_a_small_refused_body_has_come_with_its_head_and_its_connection_is
 
 async def test_an_array_of_countless_tiny_entries_is_refused_in_little_memory(app, queue):
     junk = b"[" + b"1," * 8_000_000 + b"1]"
+
+    async def send() -> Call:
+        path = f"/queues/{queue}/messages:batch"
+        return await Call("POST", path, [part(junk, more=False)], content_length=str(len(junk))).run(app)
+
+    # The first such body of a process makes the class that stops at the limit.
+    await send()
     tracemalloc.start()
     try:
-        call = await Call(
-            "POST", f"/queues/{queue}/messages:batch", [part(junk, more=False)], content_length=str(len(junk))
-        ).run(app)
+        call = await send()
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
