@@ -68,9 +68,9 @@ async def batch(port: int, queue: str, connections: int, operations: int) -> Mea
     return await post(_url(port, queue, ":batch"), BATCH, connections, operations, None)
 
 
-async def take(port: int, queue: str, operations: int) -> Measured:
-    """Receive messages that wait, one by one over one connection. They stay leased."""
-    asked = request("POST", f"/queues/{queue}/messages:receive?lease_seconds=600")
+async def take(port: int, queue: str, operations: int, wait: str = "") -> Measured:
+    """Receive messages that wait, one by one over one connection. They stay leased. ``wait``: more of the query."""
+    asked = request("POST", f"/queues/{queue}/messages:receive?lease_seconds=600{wait}")
 
     def step(status: int, answer: bytes) -> tuple[bytes, bool]:
         expect(status, 200, answer)
@@ -168,15 +168,7 @@ async def consume_of(
 async def fill_and_hold(port: int, queue: str, messages: int) -> None:
     """Put so many messages on the queue, and lease the first of them for the whole run."""
     await fill(port, queue, messages)
-    asked = request("POST", f"/queues/{queue}/messages:receive?max_messages=1&wait_seconds=5&lease_seconds=600")
-
-    def step(status: int, answer: bytes) -> tuple[bytes, bool]:
-        expect(status, 200, answer)
-        if status and not tokens_of(answer):
-            raise AssertionError("nothing came")
-        return asked, True
-
-    await drive(port, 1, 1, lambda number: step)
+    await take(port, queue, 1, "&wait_seconds=5")
 
 
 def tokens_of(answer: bytes) -> list[bytes]:

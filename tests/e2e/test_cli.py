@@ -23,6 +23,7 @@ import pytest
 from app.cli.main import cli
 from tests.harness import program
 from tests.harness.gateway import gateway
+from tests.harness.pages import commands_work
 
 ROOT = Path(__file__).parents[2]
 TOKEN = "a-token-for-the-tests"
@@ -613,15 +614,7 @@ def test_serve_greets_with_lines_that_work(tmp_path):
                 text += serving.stderr.readline().decode()
             commands = [line.strip().split(None, 1)[1] for line in text.splitlines() if "curl" in line]
             assert httpx.get(f"{url}/livez").status_code == 200
-
-            def sh(command: str) -> dict:
-                done = subprocess.run(["sh", "-c", command], check=True, capture_output=True, cwd=tmp_path)
-                return json.loads(done.stdout)
-
-            published = sh(commands[0])
-            (message,) = sh(commands[1])["messages"]
-            assert message["envelope"]["meta"]["id"] == published["id"]
-            assert sh(commands[2])["settled"] == 1
+            commands_work(commands, tmp_path)
         finally:
             serving.terminate()
             assert serving.wait(120) == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import socket
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import yaml
 
 from tests.brokers.redis.harness import redis_server
 from tests.harness.local import free_port
+from tests.harness.pages import commands_work
 from tests.harness.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.slow
@@ -70,15 +69,7 @@ def test_the_summary_says_what_runs_and_what_to_try(tmp_path: Path, workers: int
             assert "hunter2" not in text
             assert "Waiting for application startup" not in text
             commands = [line.split(None, 1)[1] for line in text.splitlines() if " curl " in line]
-
-            def sh(command: str) -> dict:
-                done = subprocess.run(["sh", "-c", command], check=True, capture_output=True, cwd=tmp_path)
-                return json.loads(done.stdout)
-
-            published = sh(commands[0])
-            (message,) = sh(commands[1])["messages"]
-            assert message["envelope"]["meta"]["id"] == published["id"]
-            assert sh(commands[2])["settled"] == 1
+            commands_work(commands, tmp_path)
             shown.process.send_signal(signal.SIGINT)
             assert shown.ended() == 0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _ROOT = Path(__file__).resolve().parents[2]
 _NAMES = ("README.md", "docs/getting-started.md", "docs/api.md", "docs/local.md")
@@ -46,3 +48,17 @@ def shell(scripts: list[str], url: str, directory: Path, others: Mapping[str, st
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return [part.strip() for part in done.stdout.split(_NEXT)]
+
+
+def commands_work(commands: Sequence[str], directory: Path) -> None:
+    """Run the commands for publish, receive and ack that ``serve`` prints, as they are printed."""
+
+    def sh(command: str) -> dict[str, Any]:
+        done = subprocess.run(["sh", "-c", command], check=True, capture_output=True, cwd=directory)
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    published = sh(commands[0])
+    (message,) = sh(commands[1])["messages"]
+    assert message["envelope"]["meta"]["id"] == published["id"]
+    assert sh(commands[2])["settled"] == 1
