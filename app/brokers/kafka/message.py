@@ -34,6 +34,10 @@ HeaderList = Sequence[tuple[str, bytes | None]]
 """Headers as Kafka has them: a name may occur several times, and a value is any bytes, or null."""
 
 
+Identity = tuple[tuple[int, int], int]
+"""The date of a record, as the client gives it, and a hash of its key and value."""
+
+
 class CarriedRecord(Struct, frozen=True):
     """The ``key`` and the ``headers`` of a record, which a copy of it keeps byte for byte."""
 
@@ -170,6 +174,11 @@ def reinjected(message: Any, topic: str) -> Written:
     original = _first(headers, ORIGINAL_TOPIC)
     target = topic if not original else original.decode("utf-8", "replace")
     return Written(target, message.value(), message.key(), _unparked(headers))
+
+
+def identity(message: Any) -> Identity:
+    """What tells the record from one that has its offset, after its topic was deleted and made again."""
+    return message.timestamp(), hash((message.key(), message.value()))
 
 
 def unparked(record: Written, topic: str) -> Written:

@@ -16,7 +16,7 @@ from app.brokers.bounded import signalled
 from app.brokers.kafka.admin import KafkaAdmin, Position, Topic
 from app.brokers.kafka.consumer_thread import resumed
 from app.brokers.kafka.errors import MISSING_TOPIC, translate
-from app.brokers.kafka.message import Written, reinjected, room_of
+from app.brokers.kafka.message import Identity, Written, identity, reinjected, room_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
 from app.brokers.kafka.url import KafkaSettings
@@ -41,6 +41,9 @@ _AGAIN_SECONDS = 1.0
 _CLOSE_SECONDS = 4.0
 _BATCH = 500
 
+_MOST_KNOWN = 10_000
+"""How many written records of a partition are known again, while their offsets cannot be committed."""
+
 _throttled = LogThrottle(get_logger("babelgate.kafka"))
 
 
@@ -48,7 +51,8 @@ class KafkaReinjector:
     """The member of this process, which begins with the first retry tier of a queue in use, and ends with the binding.
 
     A tier waits for its own records only. The offset is committed after the write is confirmed, so that a process that
-    stops in between leaves a record twice; it is never lost. A record that cannot be written, because its topic does
+    stops in between leaves a record twice; it is never lost. One that has only lost its place in the group in between,
+    as in a restart of the broker, knows what it has written. A record that cannot be written, because its topic does
     not exist any more or takes no message of its size, stays on its tier: it is tried again and again, with warnings,
     and what comes after it in its partition waits, too, until the topic is there, or takes it, or a purge deletes it.
 
@@ -195,6 +199,8 @@ class _Member:
         """New partitions, which may still be paused from an earlier time here."""
         self._moved: dict[Position, int] = {}
         """The offset to commit of each partition, behind what is moved."""
+        self._written: dict[Position, dict[int, Identity]] = {}
+        """The records that are written, by their offsets, until these are committed."""
         self._again: dict[Position, int] = {}
         """When a partition is tried again, a record of which could not be written."""
         self._commit_at = 0
@@ -284,7 +290,8 @@ class _Member:
         if held is None:
             held = self._held[position] = deque()
             consumer.pause([TopicPartition(*position)])
-        held.append(_Waiting(due, record))
+        known = self._written.get(position)
+        held.append(_Waiting(due, record, known is not None and known.get(record.offset()) == identity(record)))
 
     def _send_due(self, consumer: Any) -> None:
         """Write what is due, and read on in the partitions of which nothing waits any more."""
@@ -324,6 +331,10 @@ class _Member:
         for (position, each), target, failure in zip(due, written, results, strict=True):
             if failure is None:
                 each.moved = True
+                known = self._written.setdefault(position, {})
+                known[each.record.offset()] = identity(each.record)
+                if len(known) > _MOST_KNOWN:
+                    del known[next(iter(known))]
             elif position not in self._again:
                 self._again[position] = now + round(_AGAIN_SECONDS * 1000)
                 _throttled.warning(
@@ -358,22 +369,24 @@ class _Member:
             errors = [each.error for each in answers if each.error is not None]
             for each in answers:
                 if each.error is None or each.error.code() in MISSING_TOPIC:
-                    self._moved.pop((each.topic, each.partition), None)
+                    self._committed((each.topic, each.partition))
         except KafkaException as error:
             errors = [error]
         if errors:
             self._commit_at = now + round(_AGAIN_SECONDS * 1000)
             _throttled.warning("the re-injector of retry tiers cannot commit", error=str(errors[0]))
 
+    def _committed(self, position: Position) -> None:
+        end, known = self._moved.pop(position, 0), self._written.pop(position, {})
+        if left := {offset: each for offset, each in known.items() if offset >= end}:
+            self._written[position] = left
+
     def _assigned(self, _: Any, partitions: list[TopicPartition]) -> None:
         self._assignment += partitions
 
     def _revoked(self, _: Any, partitions: list[TopicPartition]) -> None:
-        """Whoever gets the partitions moves what is not committed."""
-        self._forget((each.topic, each.partition) for each in partitions)
-
-    def _forget(self, positions: Iterable[Position]) -> None:
-        gone = set(positions)
+        """Whoever gets the partitions moves what is not committed; this member knows what it has written itself."""
+        gone = {(each.topic, each.partition) for each in partitions}
         for each in gone:
             self._held.pop(each, None)
             self._moved.pop(each, None)

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
 from app.brokers.kafka.message import Written
@@ -217,6 +218,39 @@ async def test_nothing_of_a_revoked_partition_is_committed() -> None:
     await scene.turn(NOW + 5000)
     scene.member._revoked(scene.consumer, [TopicPartition(TIER, 0)])
     assert await scene.turn(NOW + 6000) == []
+
+
+async def test_what_was_written_and_not_committed_is_known_when_the_partition_comes_back() -> None:
+    """As in a restart of the broker, after which the group does not know its member any more."""
+    scene = Scene()
+    scene.consumer.refusal = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+    scene.hold(Record(0), Record(1))
+    await scene.turn(NOW + 5000)
+    scene.member._revoked(scene.consumer, [TopicPartition(TIER, 0)])
+    scene.consumer.refusal = None
+    scene.hold(Record(0), Record(1), Record(2))
+    assert await scene.turn(NOW + 6000) == [("write", [2]), ("resume", [0]), ("commit", {0: 3})]
+    assert not scene.member._written
+
+
+async def test_another_record_with_the_offset_of_one_that_was_written_is_moved() -> None:
+    scene = Scene()
+    scene.consumer.refusal = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+    scene.hold(Record(0))
+    await scene.turn(NOW + 5000)
+    scene.member._revoked(scene.consumer, [TopicPartition(TIER, 0)])
+    scene.consumer.refusal = None
+    scene.hold(Record(0, (APPENDED, NOW + 1)))
+    assert await scene.turn(NOW + 6000) == [("write", [0]), ("resume", [0]), ("commit", {0: 1})]
+
+
+async def test_as_many_written_records_are_known_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.brokers.kafka.retry._MOST_KNOWN", 2)
+    scene = Scene()
+    scene.consumer.refusal = KafkaException(KafkaError(KafkaError.UNKNOWN_MEMBER_ID))
+    scene.hold(Record(0), Record(1), Record(2))
+    await scene.turn(NOW + 5000)
+    assert [list(each) for each in scene.member._written.values()] == [[1, 2]]
 
 
 async def test_what_a_purge_has_deleted_is_not_moved() -> None:
