@@ -34,7 +34,7 @@ from app.envelope.editing import (
     with_attempts,
     with_data,
 )
-from app.envelope.fast_path import inspect, read_publication
+from app.envelope.fast_path import inspect, read_ordinary, read_publication
 
 __all__ = [
     "DeadSummary",
@@ -49,6 +49,7 @@ __all__ = [
     "describe_dead",
     "inspect",
     "original",
+    "read_ordinary",
     "read_publication",
     "redriven",
     "with_attempts",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Self
 
 from app.errors import Overloaded
@@ -109,15 +108,16 @@ class Permit:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def release(self, *_: object) -> None:
+        """Give back what was taken. Once."""
         broker, count, data = self._broker, self._count, self._bytes
         if count is not None:
             count.taken -= 1
             count.by_broker[broker] -= 1
         data.taken -= self.size
         data.by_broker[broker] -= self.size
+
+    __exit__ = release
 
 
 class Admission:

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from app.brokers.binding import Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.gateway.ack_tokens import Lease, TokenSealer
@@ -95,6 +96,18 @@ class Forwarding:
         results = self._with_expired_as_lost(route, settlement, results)
         self._report(route, owners, results)
         return results
+
+    def begin_ack(self, runtime: QueueRuntime, token: str) -> asyncio.Future[Outcome] | None:
+        """The future of the outcome of an ack that needs no other process; None for another one, and for one that is
+        refused."""
+        route = runtime.route
+        lease = self._settler.opened(route, token)
+        if isinstance(lease, BabelgateError) or (route.settles_elsewhere and lease.receiver != self._incarnation):
+            return None
+        outcome = runtime.acker.submit(lease)
+        if route.settles_elsewhere:
+            self._observe(Event("settled_here", route.queue, route.broker))
+        return outcome
 
     async def settle_here(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Settle for a peer. Leases of other replicas are LeaseLost: a settlement is forwarded only once."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from app.brokers.binding import Binding, Peeked, Purges
+from app.brokers.binding import Binding, Outcome, Peeked, Purges
 from app.brokers.errors import failure_for_each
 from app.clock import Clock, now_ms
 from app.envelope import Limits, Poison, canonical, inspect
@@ -44,7 +44,7 @@ from app.gateway.model import (
 )
 from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
-from app.gateway.publish import Publisher
+from app.gateway.publish import Begun, Publisher
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.receive import sealed
 from app.gateway.routing import Route, Router, offering
@@ -217,6 +217,16 @@ class Gateway:
             runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties
         )
 
+    def begin_publish(self, access: Access, body: bytes) -> Begun | bytes:
+        """Begin to publish an ordinary body, without options, in one step: its receipt, and the future of its outcome.
+
+        Returns the body with which :meth:`publish` must be called instead, when it is another one, has to be traced, or
+        may have to wait for the journal. Raises what publish raises.
+        """
+        if self._capacity is not None:
+            return body
+        return self._publisher.begin(self._runtime(access.caller, Right.SEND, access), body, self.tracing)
+
     async def publish_many(
         self, caller: Caller, queue: str | Access, bodies: Sequence[bytes], trace: Trace | None = None
     ) -> list[Receipt | BabelgateError]:
@@ -324,6 +334,16 @@ class Gateway:
             results = await self._forwarding.settle(runtime, settlement, span.traceparent)
             span.ended(result.error for result in results)
         return results
+
+    def begin_ack(self, access: Access, token: str) -> asyncio.Future[Outcome] | None:
+        """Begin to ack one message in one step: the future of its outcome.
+
+        Returns None when :meth:`settle` must be called instead: the ack may be another replica's, has to be traced, may
+        have to wait for the journal, or is refused.
+        """
+        if self._capacity is not None or self.tracing.sampling.bound:
+            return None
+        return self._forwarding.begin_ack(self._runtime(access.caller, Right.LISTEN, access), token)
 
     async def settle_here(
         self, queue: str, settlement: Settlement, traceparent: str | None = None

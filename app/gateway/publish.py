@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -23,8 +24,11 @@ from app.gateway.model import Projection, Receipt
 from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed
 from app.gateway.routing import Route
 from app.gateway.spans import UNTRACED, carrying, sending
-from app.observe.tracing.trace import Trace
+from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
+
+Begun = tuple[Receipt, "asyncio.Future[KeyedResult]"]
+"""The receipt of a message once its outcome is None, and the future of this outcome."""
 
 _Ready = tuple[int, PendingPublish]
 """A message to publish and its position among the bodies."""
@@ -79,6 +83,18 @@ class Publisher:
                 if isinstance(outcome, BabelgateError):
                     raise outcome
         return _receipt(runtime.route, publication.envelope) if outcome is None else outcome
+
+    def begin(self, runtime: QueueRuntime, body: bytes, tracing: Tracing) -> Begun | bytes:
+        """Begin to publish an ordinary body: its receipt, and the future of its outcome. For one of any other kind
+        nothing is done, and :meth:`publish` must be called with the body that is returned."""
+        sent = envelope.read_ordinary(body, runtime.route.queue, self._limits, self._clock)
+        if sent is None:
+            return body
+        if tracing.sampling.bound and tracing.samples(sent.trace_id):
+            # It has its trace id by now, on which the sampler decides.
+            return sent.body
+        pending = PendingPublish(sent, runtime.outgoing(Publication(sent), None, None))
+        return _receipt(runtime.route, sent), runtime.submit(pending)
 
     async def publish_many(
         self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None

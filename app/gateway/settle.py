@@ -44,7 +44,7 @@ class Settler:
         outcomes: defaultdict[Action, list[TokenOutcome]] = defaultdict(list)
 
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
-            opened = await turns.mapped(partial(self._open, route), tokens)
+            opened = await turns.mapped(partial(self.opened, route), tokens)
             each = await _each(opened, by(_leases(opened)))
             runtime.report_settled(action, opened, each)
             outcomes[action] += each
@@ -61,7 +61,8 @@ class Settler:
             _result(index, action, outcome) for action, each in outcomes.items() for index, outcome in enumerate(each)
         ]
 
-    def _open(self, route: Route, token: str) -> Lease | BabelgateError:
+    def opened(self, route: Route, token: str) -> Lease | BabelgateError:
+        """The lease of ``token``, or why there is none."""
         try:
             lease = self._sealer.open(token, route.queue)
         except BabelgateError as error:
@@ -70,7 +71,7 @@ class Settler:
         return lease if lease.broker == route.broker else LeaseLost()
 
     async def _ack_one(self, runtime: QueueRuntime, token: str) -> Outcome:
-        lease = self._open(runtime.route, token)
+        lease = self.opened(runtime.route, token)
         if isinstance(lease, BabelgateError):
             runtime.report_settled("ack", [lease], [lease])
             return lease

@@ -48,7 +48,7 @@ nginx allows 4 or 8 KiB for all fields of an answer together
 
 _encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
-_ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
+ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
 """The answer to a single ack."""
 _WATCH_AFTER_SECONDS = 0.02
 
@@ -153,7 +153,7 @@ class Consuming:
             if error is not None:
                 raise error
             if results[0].action == "ack":
-                await exchange.answer(200, _ONE_ACK)
+                await exchange.answer(200, ONE_ACK)
                 return
         outcome = settle_outcome(results)
         await exchange.answer(207 if outcome.failed else 200, _encode(outcome))

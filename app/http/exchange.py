@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import re
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Message, Receive, Scope, Send
@@ -30,7 +30,7 @@ PART_BYTES = 262_144
 WHOLE = "babelgate.whole"
 """The name of the ASGI extension that the gateway's own server offers: a :class:`Whole`."""
 
-_PROCESS = secrets.token_hex(8)
+_PROCESS = secrets.token_hex(8).encode()
 _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
@@ -104,8 +104,7 @@ class Exchange:
         # Taken out, because a reference from the scope back to its request would keep both until a collection.
         self.whole: Whole | None = scope.get("extensions", {}).pop(WHOLE, None)
         self.headers: dict[bytes, bytes] = dict(scope["headers"]) if self.whole is None else self.whole.fields
-        given = self.headers.get(b"x-request-id")
-        self.request_id = given if given is not None and _sane(given) else b"%b-%x" % (_PROCESS.encode(), next(_count))
+        self.request_id = request_id_of(self.headers)
         self.status = 0
         self.sent = 0
         self.route = ""
@@ -137,10 +136,8 @@ class Exchange:
         if is_read:
             self.status = status
             if self.whole is not None and length <= PART_BYTES:
-                usual = content_type, length, self.request_id
-                fields = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % usual
-                if (headers is not None or self.trace is not None) and (more := self.more(headers)):
-                    fields += lines(more)
+                more = None if headers is None and self.trace is None else self.more(headers)
+                fields = head_lines(content_type, length, self.request_id, more)
                 if self.whole.answer(status, fields, body):
                     return
         sent = [(b"content-type", content_type), (b"content-length", b"%d" % length), *self.head(headers)]
@@ -241,11 +238,15 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-def lines(headers: RawHeaders) -> bytes:
-    """The lines of ``headers`` in a head. Raises RuntimeError for a control character in a value."""
+def head_lines(content_type: bytes, length: int, request_id: bytes, headers: RawHeaders | None = None) -> bytes:
+    """The lines of an answer's head, with those of ``headers``. Raises RuntimeError for a control character in one of
+    their values."""
+    usual = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % (content_type, length, request_id)
+    if not headers:
+        return usual
     if _CONTROL.search(b"".join([value for _, value in headers])):
         raise RuntimeError("Invalid HTTP header value.")
-    return b"".join([b"%b: %b\r\n" % field for field in headers])
+    return usual + b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
 def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
@@ -276,8 +277,12 @@ async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
         await asyncio.sleep(0)
 
 
-def _sane(request_id: bytes) -> bool:
-    return 0 < len(request_id) <= MAX_REQUEST_ID and _VISIBLE.issuperset(request_id)
+def request_id_of(fields: Mapping[bytes, bytes]) -> bytes:
+    """The request's own id, if it has a usable one; else a new one."""
+    given = fields.get(b"x-request-id")
+    if given is not None and 0 < len(given) <= MAX_REQUEST_ID and _VISIBLE.issuperset(given):
+        return given
+    return b"%b-%x" % (_PROCESS, next(_count))
 
 
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:

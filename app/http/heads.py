@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote
+
+import httptools
 
 from app.http.problems import MalformedHttp, RawHeaders
 
@@ -20,6 +24,9 @@ _SINGLE = frozenset(
     }
 )
 """Fields that may occur only once: authentication, or the reading of the body, depends on each."""
+_MAX_REMEMBERED = 256
+"""Maximum bytes of a target whose parts are remembered."""
+_HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-9]*)?")
 """``uri-host [":" port]`` of RFC 9110, section 7.2; the host may be empty."""
 
@@ -56,6 +63,48 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> dict[bytes, 
     if coding is not None and (version < "1.1" or coding.strip().lower() != b"chunked"):
         raise MalformedHttp(reason="The only transfer-encoding is chunked, in HTTP/1.1.")
     return fields
+
+
+class RequestTarget(NamedTuple):
+    """The parts of a request's target: the path, decoded and as its bytes, the query, and the last two segments of the
+    path, which are a queue and a verb if the path is that of a hot endpoint."""
+
+    path: str
+    raw_path: bytes
+    query: bytes
+    queue: str
+    verb: str
+
+
+def target_of(url: bytes) -> RequestTarget:
+    """Parse a request's target. Raises httptools.HttpParserInvalidURLError."""
+    return _remembered(url) if len(url) <= _MAX_REMEMBERED else _parsed(url)
+
+
+def _parsed(url: bytes) -> RequestTarget:
+    target = httptools.parse_url(url)
+    raw_path: bytes = target.path
+    path = unquote(raw_path.decode("ascii"))
+    rest, _, verb = path.rpartition("/")
+    return RequestTarget(path, raw_path, target.query or b"", rest.rpartition("/")[2], verb)
+
+
+_remembered = lru_cache(maxsize=1024)(_parsed)
+
+
+def without_upgrade(method: bytes, target: bytes, version: str, headers: RawHeaders) -> bytes:
+    """The head of a request that offers an upgrade, without the offer."""
+    lines = [b"%s %s HTTP/%s" % (method, target, version.encode())]
+    for name, value in headers:
+        if name in _HOP_HEADERS:
+            continue
+        if name == b"connection":
+            kept = [token.strip() for token in value.split(b",") if token.strip().lower() not in _HOP_HEADERS]
+            if not kept:
+                continue
+            value = b", ".join(kept)
+        lines.append(name + b": " + value)
+    return b"\r\n".join(lines) + b"\r\n\r\n"
 
 
 @lru_cache(maxsize=16)

@@ -30,6 +30,8 @@ _NAME = b"idempotency-key"
 _STRING = re.compile(r'"((?:[ !#-\[\]-~]|\\["\\])*)"')
 _BARE = re.compile(r"[!#-~]+")
 _ESCAPED = re.compile(r'\\(["\\])')
+UNUSUAL = frozenset({_NAME, BROKER_PROPERTIES})
+"""The fields, besides Content-Type, that :meth:`Publishing.one` reads."""
 NDJSON = frozenset({b"application/x-ndjson", b"application/ndjson", b"application/jsonl", b"application/x-jsonlines"})
 
 _encode = msgspec.json.Encoder().encode

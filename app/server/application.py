@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.cluster.peers import Peers
 from app.errors import ConfigError
 from app.gateway.gateway import Gateway
+from app.http.direct import DIRECT, DirectEndpoints
 from app.observe.journal.writer import Journal
 from app.observe.metrics.otlp import OtlpMetrics
 from app.server.overload import SHEDDER, Shedder
@@ -41,10 +42,13 @@ class App:
         otlp: OtlpMetrics | None = None,
         port: PeerPort | None = None,
         peers: Peers | None = None,
+        *,
+        direct: DirectEndpoints | None = None,
     ) -> None:
         self.gateway = gateway
         self._api = api
         self._shedder = shedder
+        self.direct = direct
         self._parts = parts
         self._journal = journal
         self._otlp = otlp
@@ -55,7 +59,7 @@ class App:
         """Serve a request, or the lifespan."""
         if scope["type"] != "lifespan":
             return self._api(scope, receive, send)
-        scope.setdefault("state", {})[SHEDDER] = self._shedder
+        scope.setdefault("state", {}).update({SHEDDER: self._shedder, DIRECT: self.direct})
         return self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from functools import lru_cache
-from typing import NamedTuple
-from urllib.parse import unquote
+from types import MappingProxyType
+from typing import Any
 
-import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-_MAX_REMEMBERED = 256
-"""Maximum bytes of a target whose parts are remembered."""
+from app.http.heads import RequestTarget
 
 
 class Cycle(RequestResponseCycle):
@@ -69,33 +67,29 @@ class Cycle(RequestResponseCycle):
         return True
 
 
+class DirectCycle(Cycle):
+    """A request that may be served directly: an :class:`app.http.direct.DirectRequest`. ``body``: what has arrived."""
+
+    more_body = False
+    # Nobody waits for it.
+    message_event = asyncio.Event()
+    scope: Any = MappingProxyType({"method": "POST"})
+    body: Any = b""
+
+    def __init__(
+        self, connection: HttpToolsProtocol, version: str, fields: dict[bytes, bytes], target: RequestTarget
+    ) -> None:
+        """Sets what the answer needs, except for ``keep_alive``."""
+        self.version = version
+        self.fields = fields
+        self.target = target
+        self.scheme: str = connection.scheme or "http"
+        self.transport = connection.transport
+        self.flow = connection.flow
+        self.default_headers = connection.server_state.default_headers
+        self.on_response = connection.on_response_complete
+
+
 @lru_cache(maxsize=8)
 def _lines(*headers: tuple[bytes, bytes]) -> bytes:
     return b"".join([b"%b: %b\r\n" % field for field in headers])
-
-
-class RequestTarget(NamedTuple):
-    """The parts of a request's target: the path, decoded and as its bytes, the query, and the last two segments of the
-    path, which are a queue and a verb if the path is that of a hot endpoint."""
-
-    path: str
-    raw_path: bytes
-    query: bytes
-    queue: str
-    verb: str
-
-
-def target_of(url: bytes) -> RequestTarget:
-    """Parse a request's target. Raises httptools.HttpParserInvalidURLError."""
-    return _remembered(url) if len(url) <= _MAX_REMEMBERED else _parsed(url)
-
-
-def _parsed(url: bytes) -> RequestTarget:
-    target = httptools.parse_url(url)
-    raw_path: bytes = target.path
-    path = unquote(raw_path.decode("ascii"))
-    rest, _, verb = path.rpartition("/")
-    return RequestTarget(path, raw_path, target.query or b"", rest.rpartition("/")[2], verb)
-
-
-_remembered = lru_cache(maxsize=1024)(_parsed)

@@ -6,13 +6,13 @@
   are dropped. A head without end gets a 431.
 - A client that sends its request too slowly gets a 408. A client that does not read its answer is disconnected.
 - Publishes and receives that the process cannot serve in time get a 429 at a fraction of the cost of a request.
+- A request of :mod:`app.http.direct` whose body arrives with its head is served without ASGI.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-from dataclasses import dataclass
 from typing import Any, cast
 
 import httptools
@@ -22,12 +22,13 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from app.http.direct import DIRECT, DirectEndpoints
 from app.http.exchange import DISCARDED_BYTES, WHOLE
-from app.http.heads import check_head
+from app.http.heads import RequestTarget, check_head, target_of, without_upgrade
 from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, raw_problem
-from app.server.cycle import Cycle, RequestTarget, target_of
+from app.server.cycle import Cycle, DirectCycle
 from app.server.overload import SHEDDER, Shedder
-from app.server.transport import BufferedTransport, ReadingClock
+from app.server.transport import BufferedTransport, Patience, ReadingClock
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
@@ -38,27 +39,8 @@ PARSED_BYTES = 32_768
 """Maximum bytes parsed for one connection per turn of the event loop: some milliseconds as chunks of one byte."""
 CHECK_SECONDS = 0.1
 """Minimum time between two checks of a connection's deadlines."""
+_PATIENCE = Patience()
 _INVALID = "The bytes received are not a valid HTTP request."
-_HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """Time in which a client must send a request, counted only while the server reads.
-
-    A head must be complete ``head_seconds`` after its first byte. A body must be complete ``body_seconds`` after its
-    head, plus one second per ``body_bytes_per_second`` bytes received after the head.
-    """
-
-    head_seconds: float = 30
-    body_seconds: float = 30
-    body_bytes_per_second: float = 1024
-
-    def rule(self, head: bool) -> str:
-        """The limit of a head, or else of a body, as a clause."""
-        if head:
-            return f"a head may take {self.head_seconds:g} s"
-        return f"a body may take {self.body_seconds:g} s, and 1 s more for each {self.body_bytes_per_second:g} bytes"
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -71,6 +53,9 @@ class GatewayProtocol(HttpToolsProtocol):
     _in_request = False
     _head_bytes = 0
     _shedder: Shedder | None = None
+    _direct: DirectEndpoints | None = None
+    _kept: DirectCycle | None = None
+    """A request that may be served directly, until all data that has arrived is parsed."""
     _shedding = False
     _discarded = 0
     _refused = 0
@@ -90,7 +75,7 @@ class GatewayProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-        patience: Patience = Patience(),
+        patience: Patience = _PATIENCE,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._patience = patience
@@ -101,6 +86,7 @@ class GatewayProtocol(HttpToolsProtocol):
         super().connection_made(cast(asyncio.Transport, joined))
         self.flow = ReadingClock(self.transport, self.loop)
         self._shedder = self.app_state.get(SHEDDER)
+        self._direct = self.app_state.get(DIRECT)
         self._expect_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -160,6 +146,8 @@ class GatewayProtocol(HttpToolsProtocol):
             try:
                 self.parser.feed_data(data)
                 if self._in_request:
+                    if self._kept is not None:
+                        self._hand_over(self._kept, self._kept.body, more_body=True)
                     self._expect_rest(size)
                     # A head that starts in this data has not been counted yet.
                     if self._head_bytes > MAX_HEAD_BYTES:
@@ -170,7 +158,9 @@ class GatewayProtocol(HttpToolsProtocol):
                     self._refuse(MalformedHttp(reason="CONNECT is supported only by proxies."))
                     return
                 # The parser treats the following bytes as another protocol. A new parser reads them as the body.
-                data = self._head_without_upgrade() + data[upgrade.args[0] :]
+                version = self.parser.get_http_version()
+                head = without_upgrade(self.parser.get_method(), self.url, version, self.headers)
+                data = head + data[upgrade.args[0] :]
                 self._new_parser()
             except httptools.HttpParserError as error:
                 found = error.__context__
@@ -204,9 +194,23 @@ class GatewayProtocol(HttpToolsProtocol):
         elif self._shedder is not None and self._shedder.sheds(target.queue, target.verb):
             self._shed(self._shedder, target.verb)
             return
+        elif (
+            self._direct is not None
+            and self._direct.takes(self.parser.get_method(), target.verb, target.query, fields)
+            and not self.flow.write_paused
+        ):
+            self._kept = DirectCycle(self, version, fields, target)
+            return
         self._begin(version, fields, target)
-        # The application keeps the fields of the head. Trailers go to a new list, which is never read.
-        self.headers = []
+
+    def _hand_over(self, kept: DirectCycle, body: bytes, *, more_body: bool) -> None:
+        """Let the application serve a request that was kept. ``body``: what has arrived of its body."""
+        self._kept = None
+        self._begin(kept.version, kept.fields, kept.target)
+        cycle = self.cycle
+        cycle.body += body
+        cycle.more_body = more_body
+        cycle.message_event.set()
 
     def _begin(self, version: str, fields: dict[bytes, bytes], target: RequestTarget) -> None:
         """Start to serve the request, or let it wait for the answers before it."""
@@ -235,10 +239,15 @@ class GatewayProtocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
+        # The application keeps the fields of the head. Trailers go to a new list, which is never read.
+        self.headers = []
 
     def on_body(self, body: bytes) -> None:
         # Bytes that are neither head nor body, such as trailers, count towards the limit of a head.
         self._head_bytes = 0
+        if self._kept is not None:
+            self._kept.body += body
+            return
         if not self._shedding:
             cycle = self.cycle
             if not cycle.response_complete:
@@ -255,6 +264,15 @@ class GatewayProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._in_request = False
         self._idle_since = None
+        if (kept := self._kept) is not None:
+            assert self._direct is not None
+            kept.keep_alive = kept.version != "1.0" and self.parser.should_keep_alive()
+            left = self._direct.begin(kept, kept.body)
+            if left is None:
+                self.cycle, self._kept = kept, None
+            else:
+                self._hand_over(kept, left, more_body=False)
+            return
         if self.parser.should_upgrade():
             return
         if not self._shedding:
@@ -359,19 +377,6 @@ class GatewayProtocol(HttpToolsProtocol):
         self.parser = httptools.HttpRequestParser(self)
         # Like uvicorn: a client may send its next request after one that closes the connection.
         self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
-
-    def _head_without_upgrade(self) -> bytes:
-        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
-        for name, value in self.headers:
-            if name in _HOP_HEADERS:
-                continue
-            if name == b"connection":
-                kept = [token.strip() for token in value.split(b",") if token.strip().lower() not in _HOP_HEADERS]
-                if not kept:
-                    continue
-                value = b", ".join(kept)
-            lines.append(name + b": " + value)
-        return b"\r\n".join(lines) + b"\r\n\r\n"
 
     def _refuse(self, error: HttpError) -> None:
         """Answer with a problem and close the connection. When an earlier answer is still due, close after that one."""

@@ -32,7 +32,8 @@ from app.gateway.routing import Route
 from app.observe import logs
 from app.server.healthcheck import reachable
 from app.server.lifecycle import GracefulStop
-from app.server.protocol import GatewayProtocol, Patience
+from app.server.protocol import GatewayProtocol
+from app.server.transport import Patience
 
 log = logs.get_logger("babelgate.server")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -50,6 +51,25 @@ class BufferedTransport:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Time in which a client must send a request, counted only while the server reads.
+
+    A head must be complete ``head_seconds`` after its first byte. A body must be complete ``body_seconds`` after its
+    head, plus one second per ``body_bytes_per_second`` bytes received after the head.
+    """
+
+    head_seconds: float = 30
+    body_seconds: float = 30
+    body_bytes_per_second: float = 1024
+
+    def rule(self, head: bool) -> str:
+        """The limit of a head, or else of a body, as a clause."""
+        if head:
+            return f"a head may take {self.head_seconds:g} s"
+        return f"a body may take {self.body_seconds:g} s, and 1 s more for each {self.body_bytes_per_second:g} bytes"
 
 
 class ReadingClock(FlowControl):

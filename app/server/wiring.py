@@ -35,6 +35,7 @@ from app.gateway.routing import Policy, Route, Router, Rule
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
+from app.http.direct import DirectEndpoints
 from app.http.observers import AccessLog, Durations
 from app.observe.events import Observe, fan_out
 from app.observe.journal.writer import Journal, Options
@@ -153,24 +154,27 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     ended = [] if durations is None else [durations.ended]
     if settings.access_log:
         ended.append(AccessLog(settings.log_format, sys.stdout).ended)
+    auth = _auth(settings)
     api = create_api(
         gateway,
-        auth=_auth(settings),
+        auth=auth,
         limits=limits,
         prefix=settings.prefix,
         scraping=scraping,
         ended=ended,
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
+    # The access log has a line for each request, with what only an exchange knows.
+    direct = None if settings.access_log else DirectEndpoints(gateway, auth, durations.direct if durations else None)
     # Peers are needed only for brokers that bind a message to its receiver, and between workers.
     routes = check(gateway.router)
     owned = _is_owned(routes)
     if not owned and workers_directory is None:
-        return App(api, gateway, shedder, parts, journaled, otlp)
+        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
-    return App(api, gateway, shedder, parts, journaled, otlp, port, peers)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:

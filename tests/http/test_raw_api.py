@@ -17,11 +17,19 @@ H2C = "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AA
 LIMIT = 4_096
 
 
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
+@pytest.fixture(scope="module", params=[True, False], ids=["direct", "application"])
+def address(request, tmp_path_factory):
+    """A server that serves ordinary requests directly, and one whose application serves all."""
     state = str(tmp_path_factory.mktemp("state"))
     found = settings.load(None, {"BABELGATE_STATE_DIR": state, "BABELGATE_LIMITS__MAX_MESSAGE_BYTES": str(LIMIT)})
-    with serving(uvicorn_config(partial(build_app, found), found)) as where:
+
+    def build():
+        app = build_app(found)
+        if not request.param:
+            app.direct = None
+        return app
+
+    with serving(uvicorn_config(build, found)) as where:
         yield where
 
 

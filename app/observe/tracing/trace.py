@@ -49,6 +49,10 @@ class Tracing:
         context = parse(traceparent) if self.recorder is not None else None
         return _PeerTrace(self, context) if context is not None and context.sampled else None
 
+    def samples(self, trace_id: str) -> bool:
+        """Return whether a request without a context is sampled, for one message with this ``trace_id``."""
+        return self.sampling.root(trace_id_of(trace_id))
+
     async def close(self) -> None:
         """Send the remaining spans, for at most 3 s."""
         if self.recorder is not None:

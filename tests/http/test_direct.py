@@ -1,0 +1,410 @@
+"""Requests that are served directly get the answers that the application gives, and what is not ordinary gets there."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import re
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+import yaml
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from app.config import settings
+from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.gateway.ack_tokens import TokenSealer
+from app.gateway.gateway import Gateway
+from app.gateway.publish import Publisher
+from app.gateway.routing import Router, Rule
+from app.http.auth import Auth
+from app.http.direct import DIRECT, MAX_BODY_BYTES, DirectEndpoints
+from app.http.heads import target_of
+from app.server.protocol import GatewayProtocol
+from app.server.server import uvicorn_config
+from app.server.wiring import build_app
+from tests.harness.local import eventually
+from tests.harness.memory import CAPABLE, MemoryBinding
+from tests.harness.sockets import Connection, serving
+from tests.harness.traced import Spans
+from tests.harness.world import KEYS
+from tests.http.test_steps import Transport
+
+DRAFT = b'{"job":"count","data":{"n":1}}'
+JSON = "Content-Type: application/json\r\n"
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Served:
+    """A server, its application, and what became of the requests that its connections offered to be served directly."""
+
+    app: Any
+    address: tuple[str, int]
+
+    def __init__(self, found, *, direct=True):
+        self.directly: list[bool] = []
+        self._settings = found
+        self._direct = direct
+
+    def build(self):
+        self.app = build_app(self._settings)
+        if not self._direct:
+            self.app.direct = None
+        else:
+            begin = self.app.direct.begin
+
+            def noted(request, body):
+                left = begin(request, body)
+                self.directly.append(left is None)
+                return left
+
+            self.app.direct.begin = noted
+        return self.app
+
+    @property
+    def publishing(self):
+        return self.app.gateway.admission.publishing("local")
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory):
+    """Settings with tokens: ``all`` may do everything, ``read`` may not publish."""
+    state = tmp_path_factory.mktemp("state")
+    rights = {"all": ["send", "listen", "manage"], "read": ["listen"]}
+    tokens = [
+        {
+            "name": name,
+            "sha256": hashlib.sha256(name.encode()).hexdigest(),
+            "rights": {"*" if name == "all" else "direct-*": given},
+        }
+        for name, given in rights.items()
+    ]
+    file = {"url": f"sqlite:///{state}/babelgate.db", "timeout_seconds": 30}
+    path = state / "babelgate.yaml"
+    config = {"state_dir": str(state), "auth": {"tokens": tokens}, "brokers": {"local": file}}
+    path.write_text(yaml.safe_dump(config | {"default": {"broker": "local"}, "prefix": "/mq"}))
+    return settings.load(path, {})
+
+
+@pytest.fixture(scope="module")
+def direct(configured):
+    served = Served(configured)
+    with serving(uvicorn_config(served.build, configured)) as served.address:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def application(configured):
+    """A server of the same settings that serves nothing directly."""
+    served = Served(configured, direct=False)
+    with serving(uvicorn_config(served.build, configured)) as served.address:
+        yield served
+
+
+def post(path, body=DRAFT, headers=JSON, token="all", version="1.1"):
+    size = f"Content-Length: {len(body)}\r\n"
+    head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}{size}\r\n"
+    return head.encode() + body
+
+
+def answer(served, request):
+    """The reply, without what differs from request to request."""
+    with Connection(*served.address) as connection:
+        connection.send(request)
+        reply = connection.reply()
+        ends = reply.headers.get("connection") == "close"
+        assert not ends or connection.ended()
+    headers = {name: value for name, value in reply.headers.items() if name not in ("date", "content-length")}
+    assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+|mine", headers.pop("x-request-id"))
+    body = json.loads(reply.body)
+    for name in ("id", "created_at"):
+        body.pop(name, None)
+    if body.get("trace_id") != "t":
+        body.pop("trace_id", None)
+    return reply.status, headers, body
+
+
+PUBLISHES = {
+    "a draft": (201, True, post("/queues/q/messages")),
+    "no media type": (201, True, post("/queues/q/messages", headers="")),
+    "a charset": (201, True, post("/queues/q/messages", headers="Content-Type: application/json; charset=utf-8\r\n")),
+    "a request id": (201, True, post("/queues/q/messages", headers=JSON + "X-Request-Id: mine\r\n")),
+    "HTTP/1.0": (201, True, post("/queues/q/messages", version="1.0")),
+    "the last request": (201, True, post("/queues/q/messages", headers=JSON + "Connection: close\r\n")),
+    "an envelope": (
+        201,
+        True,
+        post(
+            "/queues/q/messages",
+            b'{"job":"j","trace_id":"t","data":{},"attempts":0,'
+            b'"meta":{"id":"i","queue":"q","lang":"go","schema_version":1,"created_at":1}}',
+        ),
+    ),
+    "the longest": (201, True, post("/queues/q/messages", DRAFT + b" " * (MAX_BODY_BYTES - len(DRAFT)))),
+    "a longer one": (201, False, post("/queues/q/messages", DRAFT + b" " * (MAX_BODY_BYTES - len(DRAFT) + 1))),
+    "options": (201, False, post("/queues/q/messages", DRAFT[:-1] + b',"delay_seconds":1}')),
+    "a prefix": (201, False, post("/mq/queues/q/messages")),
+    "another path": (404, False, post("/x/queues/q/messages")),
+    "a slash in the name": (400, False, post("/queues/a%2Fb/messages")),
+    "no queue": (400, False, post("/queues//messages")),
+    "no token": (401, False, post("/queues/q/messages", token="none")),
+    "no right": (403, False, post("/queues/direct-q/messages", token="read")),
+    "a name that is none": (400, False, post("/queues/%20/messages")),
+    "no JSON": (400, False, post("/queues/q/messages", b"{")),
+    "no job": (422, False, post("/queues/q/messages", b'{"data":{}}')),
+    "an empty body": (400, False, post("/queues/q/messages", b"")),
+    "a query": (201, None, post("/queues/q/messages?delay_seconds=1")),
+    "another media type": (415, None, post("/queues/q/messages", headers="Content-Type: text/plain\r\n")),
+    "an idempotency key": (400, None, post("/queues/q/messages", headers=JSON + "Idempotency-Key: a b\r\n")),
+    "broker properties": (201, None, post("/queues/q/messages", headers=JSON + "BrokerProperties: {}\r\n")),
+    "a trace": (201, None, post("/queues/q/messages", headers=f"{JSON}traceparent: {TRACEPARENT}\r\n")),
+    "a coding": (201, None, post("/queues/q/messages", headers=JSON + "Content-Encoding: identity\r\n")),
+    "an ack of what is no token": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":["x"]}')),
+    "an ack of nothing": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":[]}')),
+    "an ack with another member": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":["x"],"a":1}')),
+    "an ack without a right": (403, False, post("/queues/q/messages:ack", b'{"ack_tokens":["x"]}', token="read")),
+    "an ack that is no JSON": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":["x"]')),
+    "an ack with a query": (400, None, post("/queues/q/messages:ack?a=1", b'{"ack_tokens":["x"]}')),
+}
+"""The status, whether it is served directly (None: not even offered), and the request."""
+
+
+@pytest.mark.parametrize("name", PUBLISHES)
+def test_both_ways_have_the_same_answers(direct, application, name):
+    status, served_directly, request = PUBLISHES[name]
+    del direct.directly[:]
+    answers = [answer(served, request) for served in (direct, application)]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == status, answers[0]
+    assert direct.directly == ([] if served_directly is None else [served_directly])
+    assert direct.publishing == application.publishing == 0
+
+
+@pytest.mark.parametrize("verb", ["messages", "messages:ack"])
+def test_a_body_that_comes_later_gets_to_the_application(direct, verb):
+    body = DRAFT if verb == "messages" else json.dumps({"ack_tokens": ["x"]}).encode()
+    request = post(f"/queues/q/{verb}", body)
+    del direct.directly[:]
+    with Connection(*direct.address) as connection:
+        for at in (len(request) - len(body), len(request) - 5):
+            connection.send(request[:at])
+            assert not connection.readable(0.05)
+            connection.send(request[at:])
+            assert connection.reply().status == (201 if verb == "messages" else 400)
+    assert not direct.directly
+
+
+def test_an_ack_settles_and_a_lost_lease_is_told(direct, application, queue, monkeypatch):
+    async def lost(native, handles):
+        return [LeaseLost()] * len(handles)
+
+    answers: list[Any] = []
+    del direct.directly[:]
+    for served in (direct, application):
+        with Connection(*served.address) as connection:
+            connection.send(post(f"/queues/{queue}/messages"))
+            assert connection.reply().status == 201
+            connection.send(post(f"/queues/{queue}/messages:receive", b""))
+            (message,) = json.loads(connection.reply().body)["messages"]
+        ack = post(f"/queues/{queue}/messages:ack", json.dumps({"ack_tokens": [message["ack_token"]]}).encode())
+        with monkeypatch.context() as patched:
+            patched.setattr(served.app.gateway.bindings["local"], "ack", lost)
+            answers.append((answer(served, ack), answer(served, ack)))
+        answers.append(answer(served, ack))
+    assert direct.directly == [True] * 4
+    assert answers[:2] == answers[2:]
+    refused, settled = answers[0][0], answers[1]
+    assert (refused[0], refused[2]["code"]) == (409, "lease_lost")
+    assert (settled[0], settled[2]["settled"]) == (200, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (BrokerUnavailable("local", "why"), 503, "broker_unavailable"),
+        (OutcomeUnknown("local", "why"), 504, "outcome_unknown"),
+        (RuntimeError("why"), 500, "internal_error"),
+    ],
+)
+def test_a_failure_at_the_broker_has_the_same_answer(direct, application, monkeypatch, caplog, error, status, code):
+    async def fail(*_):
+        raise error
+
+    answers = []
+    for served in (direct, application):
+        monkeypatch.setattr(served.app.gateway.bindings["local"], "publish", fail)
+        del direct.directly[:]
+        answers.append(answer(served, post("/queues/q/messages", headers=JSON + "X-Request-Id: mine\r\n")))
+        if status == 500:
+            (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+            assert "mine" in str(record.msg)
+            caplog.clear()
+        assert served.publishing == 0
+    assert answers[0] == answers[1]
+    assert (answers[0][0], answers[0][2]["code"]) == (status, code)
+
+
+def test_a_mistake_of_ours_before_the_call_leaves_the_request_to_the_application(direct, monkeypatch, caplog):
+    def mistaken(*_):
+        raise RuntimeError("a mistake")
+
+    monkeypatch.setattr(Publisher, "begin", mistaken)
+    assert answer(direct, post("/queues/q/messages"))[0] == 201
+    assert direct.publishing == 0
+    assert "request not served directly" in caplog.text
+
+
+class Held:
+    """Holds the publishes of a binding until it is told to let them go."""
+
+    def __init__(self, served, monkeypatch):
+        self._served = served
+        binding = served.app.gateway.bindings["local"]
+        publish = binding.publish
+        self._loop: Any = None
+        self._free: Any = None
+
+        async def held(*arguments):
+            self._loop, self._free = asyncio.get_running_loop(), self._free or asyncio.Event()
+            await self._free.wait()
+            return await publish(*arguments)
+
+        monkeypatch.setattr(binding, "publish", held)
+
+    def wait(self):
+        asyncio.run(eventually(lambda: self._free is not None and self._served.publishing))
+
+    def release(self):
+        self._loop.call_soon_threadsafe(self._free.set)
+
+
+def test_pipelined_requests_are_answered_in_order(direct, queue, monkeypatch):
+    held = Held(direct, monkeypatch)
+    del direct.directly[:]
+    with Connection(*direct.address) as connection:
+        bodies = [b'{"job":"count","data":{"n":%d}}' % n for n in range(5)]
+        connection.send(b"".join([post(f"/queues/{queue}/messages", body) for body in bodies]))
+        held.wait()
+        assert direct.directly == [True], "those behind it wait for its answer"
+        held.release()
+        assert [connection.reply().status for _ in bodies] == [201] * 5
+        connection.send(post(f"/queues/{queue}/messages:receive?max_messages=10", b""))
+        messages = json.loads(connection.reply().body)["messages"]
+        assert [message["envelope"]["data"]["n"] for message in messages] == [*range(5)]
+
+
+def test_a_client_that_goes_away_leaves_its_message(direct, queue, monkeypatch):
+    held = Held(direct, monkeypatch)
+    with Connection(*direct.address) as connection:
+        connection.send(post(f"/queues/{queue}/messages"))
+        held.wait()
+    held.release()
+    asyncio.run(eventually(lambda: not direct.publishing))
+    with Connection(*direct.address) as connection:
+        connection.send(post(f"/queues/{queue}/messages:receive", b""))
+        assert len(json.loads(connection.reply().body)["messages"]) == 1
+
+
+def test_a_stop_waits_for_the_answer(configured, queue, monkeypatch):
+    served = Served(configured)
+    server = uvicorn_config(served.build, configured)
+    with contextlib.ExitStack() as stack:
+        with serving(server) as address:
+            connection = stack.enter_context(Connection(*address))
+            connection.send(post(f"/queues/{queue}/messages"))
+            assert connection.reply().status == 201
+            held = Held(served, monkeypatch)
+            connection.send(post(f"/queues/{queue}/messages"))
+            held.wait()
+
+            shutdown = GatewayProtocol.shutdown
+
+            def stop(protocol):
+                shutdown(protocol)
+                held.release()
+
+            monkeypatch.setattr(GatewayProtocol, "shutdown", stop)
+        reply = connection.reply()
+        assert (reply.status, reply.headers["connection"]) == (201, "close")
+        assert connection.ended()
+
+
+async def test_a_client_that_does_not_read_is_served_by_the_application(app):
+    offered = []
+    app.direct.begin = lambda request, body: offered.append(body)
+    config = Config(app, http=GatewayProtocol, ws="none", interface="asgi3")
+    config.load()
+    protocol = GatewayProtocol(config, ServerState(), {DIRECT: app.direct})
+    protocol.connection_made(Transport())
+    protocol.pause_writing()
+    protocol.data_received(post("/queues/q/messages"))
+    assert not offered
+    protocol.connection_lost(None)
+    protocol = GatewayProtocol(config, ServerState(), {DIRECT: app.direct})
+    protocol.connection_made(Transport())
+    protocol.data_received(post("/queues/q/messages"))
+    assert offered == [DRAFT]
+    protocol.connection_lost(None)
+
+
+def test_both_ways_are_measured_alike(direct, application):
+    found = []
+    for served in (direct, application):
+        for request in (
+            post("/queues/measured/messages"),
+            post("/queues/measured/messages:ack", b'{"ack_tokens":["x"]}'),
+        ):
+            answer(served, request)
+        with Connection(*served.address) as connection:
+            connection.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer all\r\n\r\n")
+            lines = connection.reply().body.decode().splitlines()
+        name = "http_server_request_duration_seconds_count{"
+        found.append({line.split(" ")[0] for line in lines if line.startswith(name) and "messages" in line})
+    shared = [{line for line in each if 'status_code="201"' in line} for each in found]
+    assert shared[0] and shared[0] == shared[1]
+
+
+class Request:
+    """A request that was offered, and the body of its answer."""
+
+    fields: Any = MappingProxyType({})
+    scheme = "http"
+    target = target_of(b"/queues/q/messages")
+    answered = b""
+
+    def answer(self, status, fields, body):
+        self.answered = body
+        return True
+
+
+async def test_only_what_is_not_sampled_is_served_directly():
+    """Which messages are sampled depends on their trace ids alone, also of those that get one here."""
+    tracing = Spans("traceidratio", "0.5").tracing
+    binding = MemoryBinding("memory", CAPABLE)
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), TokenSealer(KEYS), tracing=tracing)
+    await gateway.start()
+    endpoints = DirectEndpoints(gateway, Auth(hosts=frozenset({""})))
+    requests = [Request() for _ in range(200)]
+    left = [endpoints.begin(request, DRAFT) for request in requests]
+    served = [request for request, body in zip(requests, left, strict=True) if body is None]
+    await eventually(lambda: all(request.answered for request in served))
+    sampled = [json.loads(body)["trace_id"] for body in left if body is not None]
+    unsampled = [json.loads(request.answered)["trace_id"] for request in served]
+    assert sampled and unsampled
+    assert all(map(tracing.samples, sampled)) and not any(map(tracing.samples, unsampled))
+    await gateway.close()
+
+
+@pytest.mark.parametrize(
+    "config", [{"journal": {"landing": "landing", "when_full": "wait"}}, {"access_log": True}], ids=["journal", "log"]
+)
+async def test_what_has_to_wait_or_to_be_logged_is_served_by_the_application(serve, tmp_path, config):
+    if "journal" in config:
+        config["journal"]["landing"] = str(tmp_path / "landing")
+    app = await serve(**config)
+    assert app.direct is None or app.direct.begin(Request(), DRAFT) == DRAFT
