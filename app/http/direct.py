@@ -64,8 +64,10 @@ class DirectRequest(Protocol):
 class DirectEndpoints:
     """The endpoints of one process."""
 
-    def __init__(self, gateway: Gateway, auth: Auth, observe: Observe | None = None) -> None:
+    def __init__(self, gateway: Gateway, auth: Auth, prefix: str = "", observe: Observe | None = None) -> None:
+        """``prefix``: of paths, which a proxy may leave on requests."""
         self._gateway = gateway
+        self._prefix = prefix.rstrip("/")
         self._auth = auth
         self._observe = observe
         self._endpoints: Mapping[str, Callable[[DirectRequest, bytes, float], bytes | None]] = {
@@ -89,7 +91,7 @@ class DirectEndpoints:
         Returns None, or the body with which the application has to serve it, because it is not ordinary or is refused.
         """
         path, queue, verb = request.target.path, request.target.queue, request.target.verb
-        if len(body) > MAX_BODY_BYTES or path != f"/queues/{queue}/{verb}":
+        if len(body) > MAX_BODY_BYTES or path.removeprefix(self._prefix) != f"/queues/{queue}/{verb}":
             return body
         try:
             return self._endpoints[verb](request, body, time.perf_counter())
@@ -163,7 +165,7 @@ class _Answer:
         if error is None:
             code, lines = None, head_lines(JSON, len(body), request_id)
         else:
-            status, headers, body = problem(error, request.target.path)
+            status, headers, body = problem(error, f"/queues/{request.target.queue}/{request.target.verb}")
             code, lines = error.problem_code, head_lines(PROBLEM, len(body), request_id, headers)
         request.answer(status, lines, body)
         if self._observe is not None:

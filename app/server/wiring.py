@@ -165,7 +165,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     )
     shedder = Shedder(Pacer(time.thread_time), gateway.crowded, durations.refused if durations is not None else None)
     # The access log has a line for each request, with what only an exchange knows.
-    direct = None if settings.access_log else DirectEndpoints(gateway, auth, durations.direct if durations else None)
+    direct = (
+        None
+        if settings.access_log
+        else DirectEndpoints(gateway, auth, settings.prefix, durations.direct if durations else None)
+    )
     # Peers are needed only for brokers that bind a message to its receiver, and between workers.
     routes = check(gateway.router)
     owned = _is_owned(routes)

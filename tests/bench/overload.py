@@ -3,9 +3,12 @@
 First the peak: the most publishes a second that were accepted, over some numbers of connections in a closed loop. Then
 arrivals at a multiple of it, in an open loop: a request is due when the schedule says so, whatever became of those
 before. ``hammer``: who is refused asks again with the next arrival. ``honour``: who is refused is silent for as long as
-``Retry-After`` says. Latencies begin with the write. The load generator runs on the same machine; where it cannot offer
-that much, or nobody is idle, ``offered`` says what it did. Accepted publishes are also given for a second of the
-gateway's CPU: on a machine that is busy with something else this tells what refusing costs, and the clock does not.
+``Retry-After`` says. ``mixed``: nine tenths of the clients hammer one queue, which the others consume, while a few
+publish a little to another queue, and one asks for ``/livez``.
+
+Latencies begin with the write. The load generator runs on the same machine; where it cannot offer that much, or nobody
+is idle, ``offered`` says what it did. Accepted publishes are also given for a second of the gateway's CPU: on a machine
+that is busy with something else this tells what refusing costs, and the clock does not.
 """
 
 from __future__ import annotations
@@ -13,9 +16,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import re
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -90,7 +94,8 @@ class Crowd:
     """Connections that publish to one queue; those who are refused rest when they honour ``Retry-After``."""
 
     def __init__(self, server: Server, honour: bool = False) -> None:
-        self.request = request("POST", f"/queues/{calls.queue()}/messages", calls.ENVELOPE)
+        self.queue = calls.queue()
+        self.request = request("POST", f"/queues/{self.queue}/messages", calls.ENVELOPE)
         self.idle: deque[_Client] = deque()
         self.counted = Counted()
         self.over = False
@@ -165,6 +170,58 @@ class Crowd:
             client.close()
 
 
+class _Consumer(asyncio.Protocol):
+    """A connection that receives and acks, up to ten messages at a time, until it is closed."""
+
+    def __init__(self, crowd: Consumers) -> None:
+        self._crowd = crowd
+        self._answer = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.write(self._crowd.receive)
+
+    def data_received(self, data: bytes) -> None:
+        self._answer += data
+        head, end, body = self._answer.partition(b"\r\n\r\n")
+        if not end or len(body) < int(re.search(rb"content-length: (\d+)", head)[1]):  # type: ignore[index]  # it has one
+            return
+        self._answer = b""
+        counts, status = self._crowd.counts, head[9:12]
+        counts[status.decode()] += 1
+        tokens = re.findall(rb'"ack_token":"([^"]+)"', body)
+        if tokens:
+            counts["received"] += len(tokens)
+            body = b'{"ack_tokens":[%b]}' % b",".join([b'"%b"' % token for token in tokens])
+            self._transport.write(request("POST", f"/queues/{self._crowd.queue}/messages:ack", body))
+        elif status == b"429":
+            asyncio.get_running_loop().call_later(1, self._transport.write, self._crowd.receive)
+        else:
+            self._transport.write(self._crowd.receive)
+
+
+class Consumers:
+    """Consumers of one queue. ``counts``: of the answers by status, and of the messages."""
+
+    def __init__(self, queue: str) -> None:
+        self.queue = queue
+        self.receive = request("POST", f"/queues/{queue}/messages:receive?max_messages=10&wait_seconds=1")
+        self.counts: Counter[str] = Counter()
+        self._transports: list[asyncio.Transport] = []
+
+    async def gather(self, server: Server, size: int) -> None:
+        """Connect, and begin."""
+        loop = asyncio.get_running_loop()
+        for _ in range(size):
+            transport, _ = await loop.create_connection(partial(_Consumer, self), "127.0.0.1", server.port)
+            self._transports.append(transport)
+
+    def disperse(self) -> None:
+        """Hang up."""
+        for transport in self._transports:
+            transport.close()
+
+
 def resident(pid: int) -> int:
     """The resident memory of a process in MiB."""
     return int(psutil.Process(pid).memory_info().rss) >> 20
@@ -200,6 +257,44 @@ async def overload(server: Server, rate: float, clients: int, seconds: float, ho
     return crowd.counted
 
 
+async def _probe(server: Server, latencies: list[float]) -> None:
+    """Ask for ``/livez`` ten times a second, on a connection of its own."""
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{server.port}", timeout=30) as client:
+        while True:
+            began = time.perf_counter()
+            (await client.get("/livez")).raise_for_status()
+            latencies.append(time.perf_counter() - began)
+            await asyncio.sleep(0.1)
+
+
+async def mixed(server: Server, rate: float, clients: int, seconds: float) -> None:
+    """Overload one queue that is consumed, beside a little traffic of another one; print what became of each."""
+    large, small, latencies = Crowd(server), Crowd(server), list[float]()
+    consumers = Consumers(large.queue)
+    await large.gather(clients * 9 // 10)
+    await small.gather(max(clients // 100, 4))
+    probing = asyncio.create_task(_probe(server, latencies))
+    await consumers.gather(server, clients // 10)
+    little = rate / 100
+    await asyncio.gather(large.arrive(rate, seconds, 1.0), small.arrive(little, seconds, 1.0))
+    for crowd in (large, small, consumers):
+        crowd.disperse()
+    probing.cancel()
+    print(f"  mixed: due {rate:,.0f}/s and {little:,.0f}/s")
+    for name, counted in (("overloaded queue", large.counted), ("small queue", small.counted)):
+        asked = len(counted.accepted) + len(counted.refused)
+        print(
+            f"    {name}: {_goodput(counted)}, {len(counted.accepted) / asked:.0%} of {asked:,}; "
+            f"accepted {_percentiles(counted.accepted)}; refused {_percentiles(counted.refused)}"
+        )
+    counts = consumers.counts
+    print(
+        f"    consumers: {counts['received'] / (seconds + 1):,.0f} messages/s, {counts['429']} of "
+        f"{counts.total() - counts['received']:,} calls refused\n    /livez: {_percentiles(latencies)}, "
+        f"{max(latencies) * 1e3:.0f} ms at most"
+    )
+
+
 def _percentiles(latencies: list[float]) -> str:
     if not latencies:
         return "none"
@@ -231,6 +326,7 @@ async def run(server: Server, arguments: argparse.Namespace) -> None:
             f"    resident: {before} MiB before, {max(counted.resident)} MiB at most, "
             f"{resident(server.pids[0])} MiB after; the load generator had {busy:.0%} of a core"
         )
+    await mixed(server, due, arguments.clients, arguments.seconds)
 
 
 def main() -> None:

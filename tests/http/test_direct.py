@@ -148,7 +148,8 @@ PUBLISHES = {
     "the longest": (201, True, post("/queues/q/messages", DRAFT + b" " * (MAX_BODY_BYTES - len(DRAFT)))),
     "a longer one": (201, False, post("/queues/q/messages", DRAFT + b" " * (MAX_BODY_BYTES - len(DRAFT) + 1))),
     "options": (201, False, post("/queues/q/messages", DRAFT[:-1] + b',"delay_seconds":1}')),
-    "a prefix": (201, False, post("/mq/queues/q/messages")),
+    "a prefix": (201, True, post("/mq/queues/q/messages")),
+    "a prefix twice": (404, False, post("/mq/mq/queues/q/messages")),
     "another path": (404, False, post("/x/queues/q/messages")),
     "a slash in the name": (400, False, post("/queues/a%2Fb/messages")),
     "no queue": (400, False, post("/queues//messages")),
@@ -231,7 +232,10 @@ def test_an_ack_settles_and_a_lost_lease_is_told(direct, application, queue, mon
         (RuntimeError("why"), 500, "internal_error"),
     ],
 )
-def test_a_failure_at_the_broker_has_the_same_answer(direct, application, monkeypatch, caplog, error, status, code):
+@pytest.mark.parametrize("prefix", ["", "/mq"])
+def test_a_failure_at_the_broker_has_the_same_answer(
+    direct, application, monkeypatch, caplog, error, status, code, prefix
+):
     async def fail(*_):
         raise error
 
@@ -239,14 +243,15 @@ def test_a_failure_at_the_broker_has_the_same_answer(direct, application, monkey
     for served in (direct, application):
         monkeypatch.setattr(served.app.gateway.bindings["local"], "publish", fail)
         del direct.directly[:]
-        answers.append(answer(served, post("/queues/q/messages", headers=JSON + "X-Request-Id: mine\r\n")))
+        request = post(f"{prefix}/queues/q/messages", headers=JSON + "X-Request-Id: mine\r\n")
+        answers.append(answer(served, request))
         if status == 500:
             (record,) = [each for each in caplog.records if each.levelno == logging.ERROR]
             assert "mine" in str(record.msg)
             caplog.clear()
         assert served.publishing == 0
     assert answers[0] == answers[1]
-    assert (answers[0][0], answers[0][2]["code"]) == (status, code)
+    assert (answers[0][0], answers[0][2]["code"], answers[0][2]["instance"]) == (status, code, "/queues/q/messages")
 
 
 def test_a_mistake_of_ours_before_the_call_leaves_the_request_to_the_application(direct, monkeypatch, caplog):
