@@ -183,17 +183,23 @@ class RabbitBinding:
         topology: Topology,
         declare: Declare,
     ) -> Sequence[Outcome]:
-        outcomes: list[Outcome] = [None] * len(messages)
-        made: dict[int, AddressedMessage] = {}
-        for position, message in enumerate(messages):
+        def made(message: Outgoing) -> AddressedMessage | BrokerRejected:
             try:
-                made[position] = await turns.run(make, message, size=len(message.body))
+                return make(message)
             except Exception as error:
                 # Any error is the outcome of this message; the others are written.
-                outcomes[position] = self._unwritable(error)
-        if made:
-            written = await self._publisher.publish([*made.values()], topology, declare)
-            for position, outcome in zip(made, written, strict=True):
+                return self._unwritable(error)
+
+        outcomes: list[Outcome] = [None] * len(messages)
+        ready: dict[int, AddressedMessage] = {}
+        for position, each in enumerate(await turns.mapped(made, messages, _size)):
+            if isinstance(each, BrokerRejected):
+                outcomes[position] = each
+            else:
+                ready[position] = each
+        if ready:
+            written = await self._publisher.publish([*ready.values()], topology, declare)
+            for position, outcome in zip(ready, written, strict=True):
                 outcomes[position] = outcome
         return outcomes
 
@@ -266,3 +272,7 @@ class RabbitBinding:
         if len(self._used) < MAX_WARNED_QUEUES:
             self._used[queue.name] = target
         return target
+
+
+def _size(message: Outgoing) -> int:
+    return len(message.body)

@@ -22,7 +22,7 @@ from msgspec import Struct
 from pamqp import commands as spec
 
 from app.brokers.rabbitmq import frames
-from app.brokers.rabbitmq.confirms import Confirms
+from app.brokers.rabbitmq.confirms import Batch, Confirms
 from app.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
 from app.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 
@@ -125,27 +125,22 @@ class Channel:
         with contextlib.suppress(Exception):
             await self.rpc.close(ChannelClosed(200, "closed"), timeout=_CLOSE_SECONDS)
 
-    def publish(self, messages: Sequence[AddressedMessage]) -> list[asyncio.Future[None]]:
-        """Write all messages in one piece, mandatory; each future is done at its confirm, or raises Returned or Nacked.
-
-        A message that AMQP cannot carry is not written; its future raises the cause (ValueError, TypeError …).
-        """
+    def publish(self, messages: Sequence[AddressedMessage]) -> Batch:
+        """Write all messages in one piece, mandatory. Each result is None, Returned, Nacked or ChannelGone, or why AMQP
+        cannot carry the message (ValueError, TypeError …), which is then not written."""
         self._check()
-        loop = asyncio.get_running_loop()
+        batch = Batch(len(messages))
         written: list[bytes] = []
-        futures: list[asyncio.Future[None]] = []
-        for message in messages:
-            future: asyncio.Future[None] = loop.create_future()
-            futures.append(future)
+        for position, message in enumerate(messages):
             try:
                 written.append(frames.publish(message, self._number, self._frame_max))
             except Exception as error:
                 # Any error is caught: the messages before it have their tags already and must be written.
-                future.set_exception(error)
+                batch.settle(position, error)
             else:
-                self._confirms.expect(message, future)
+                self._confirms.expect(message, batch, position)
         self._write(b"".join(written))
-        return futures
+        return batch
 
     async def get(self, queue: str, count: int) -> list[ChannelMessage]:
         """Up to ``count`` messages that are ready: ``count`` pipelined ``basic.get`` in one write."""
@@ -311,8 +306,8 @@ class Channel:
         gone.__cause__ = cause
         if self._reader.contents.get(self._number) is self:
             del self._reader.contents[self._number]
-        pending: list[asyncio.Future[Any]] = [*self._confirms.abandon()]
-        pending += [gets.future for gets in self._gets]
+        self._confirms.abandon(gone)
+        pending: list[asyncio.Future[Any]] = [gets.future for gets in self._gets]
         pending += self._barriers
         if self._barrier is not None:
             pending.append(self._barrier)

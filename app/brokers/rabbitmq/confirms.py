@@ -19,9 +19,36 @@ class Nacked(Exception):
     """The broker refused the message (``basic.nack``) without a reason; see publish.NackErrors."""
 
 
-class _Unconfirmed(Struct):
+class Unconfirmed(Exception):
+    """The broker has not answered yet."""
+
+
+_UNCONFIRMED = Unconfirmed("no confirm")
+
+
+class Batch:
+    """The messages of one write. ``results``: of each, None once it is confirmed; Unconfirmed until then; or its error.
+    ``done``: when all have a result."""
+
+    __slots__ = ("_left", "done", "results")
+
+    def __init__(self, count: int) -> None:
+        self.results: list[Exception | None] = [_UNCONFIRMED] * count
+        self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._left = count
+
+    def settle(self, position: int, result: Exception | None) -> None:
+        """Set the result of a message, once."""
+        self.results[position] = result
+        self._left -= 1
+        if not self._left and not self.done.done():
+            self.done.set_result(None)
+
+
+class _Expected(Struct):
     message: AddressedMessage
-    future: asyncio.Future[None]
+    batch: Batch
+    position: int
     returned: str | None = None
 
 
@@ -30,12 +57,12 @@ class Confirms:
 
     def __init__(self) -> None:
         self._tag = 0
-        self._unconfirmed: OrderedDict[int, _Unconfirmed] = OrderedDict()
+        self._unconfirmed: OrderedDict[int, _Expected] = OrderedDict()
 
-    def expect(self, message: AddressedMessage, future: asyncio.Future[None]) -> None:
-        """Register the next message written. ``future`` is done at its confirm, or raises Returned or Nacked."""
+    def expect(self, message: AddressedMessage, batch: Batch, position: int) -> None:
+        """Register the next message written. Its result in ``batch`` is None, Returned or Nacked."""
         self._tag += 1
-        self._unconfirmed[self._tag] = _Unconfirmed(message, future)
+        self._unconfirmed[self._tag] = _Expected(message, batch, position)
 
     def returned(self, method: Basic.Return, body: bytes) -> None:
         """Mark the oldest unconfirmed message that equals the returned one. Its confirm follows later."""
@@ -56,18 +83,18 @@ class Confirms:
                     break
                 tags.append(each)
         for each in tags:
-            unconfirmed = self._unconfirmed.pop(each, None)
-            if unconfirmed is None or unconfirmed.future.done():
+            expected = self._unconfirmed.pop(each, None)
+            if expected is None:
                 continue
-            if unconfirmed.returned is not None:
-                unconfirmed.future.set_exception(Returned(unconfirmed.returned))
-            elif taken:
-                unconfirmed.future.set_result(None)
-            else:
-                unconfirmed.future.set_exception(Nacked("RabbitMQ did not take the message (basic.nack)"))
+            result: Exception | None = None
+            if expected.returned is not None:
+                result = Returned(expected.returned)
+            elif not taken:
+                result = Nacked("RabbitMQ did not take the message (basic.nack)")
+            expected.batch.settle(expected.position, result)
 
-    def abandon(self) -> list[asyncio.Future[None]]:
-        """Forget all messages, because the channel has ended; their futures."""
-        futures = [unconfirmed.future for unconfirmed in self._unconfirmed.values()]
-        self._unconfirmed.clear()
-        return futures
+    def abandon(self, error: Exception) -> None:
+        """End all messages with ``error``, because the channel has ended."""
+        unconfirmed, self._unconfirmed = self._unconfirmed, OrderedDict()
+        for expected in unconfirmed.values():
+            expected.batch.settle(expected.position, error)

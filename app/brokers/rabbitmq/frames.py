@@ -28,7 +28,7 @@ _PUBLISH = b"\x00\x3c\x00\x28\x00\x00"
 _MANDATORY = b"\x01"
 _SETTLE = struct.Struct(">BHIHHQBB")
 _ACK, _NACK, _REQUEUE = 80, 120, 2
-_CONTENT = struct.Struct(">HHQH")
+_CONTENT, FLAGS = struct.Struct(">HHQ"), struct.Struct(">H")
 _LENGTH = struct.Struct(">I")
 _DOUBLE = struct.Struct(">d")
 _MOMENT = struct.Struct(">Q")
@@ -49,16 +49,24 @@ _OCTETS = [bytes((octet,)) for octet in range(256)]
 
 def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
     """The frames that publish ``message``, mandatory. Raises ValueError or TypeError when AMQP cannot carry it."""
-    method = b"".join((_PUBLISH, _short(message.exchange), _short(message.routing_key), _MANDATORY))
-    body = message.body
-    header = _header(message.properties, len(body))
+    method = b"".join((_PUBLISH, short(message.exchange), short(message.routing_key), _MANDATORY))
+    body, given = message.body, message.given
+    header = _CONTENT.pack(60, 0, len(body)) + (given if isinstance(given, bytes) else encoded_properties(given))
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
     if frame_max and len(header) > room:
         # The broker would close the connection, with everything that is in flight on it.
         raise ValueError(f"the headers and properties have {len(header)} bytes, and at most {room} fit into a frame")
-    parts = [_frame(METHOD, channel, method), _frame(HEADER, channel, header)]
+    parts = [
+        FRAME.pack(METHOD, channel, len(method)),
+        method,
+        END,
+        FRAME.pack(HEADER, channel, len(header)),
+        header,
+        END,
+    ]
     for start in range(0, len(body), room or 1):
-        parts.append(_frame(BODY, channel, body[start : start + room]))
+        part = body[start : start + room]
+        parts += (FRAME.pack(BODY, channel, len(part)), part, END)
     return b"".join(parts)
 
 
@@ -109,25 +117,23 @@ def requeues(settled: Iterable[tuple[int, bool]], channel: int) -> bytes:
     )
 
 
-def _frame(kind: int, channel: int, payload: bytes) -> bytes:
-    return b"".join((FRAME.pack(kind, channel, len(payload)), payload, END))
-
-
-def _short(text: str) -> bytes:
+def short(text: str) -> bytes:
+    """A short string. Raises ValueError for one that is too long."""
     encoded = text.encode()
     if len(encoded) > SHORT_BYTES:
         raise ValueError(f"a property, an exchange or a routing key has more than {SHORT_BYTES} bytes")
     return _OCTETS[len(encoded)] + encoded
 
 
-def _header(properties: Basic.Properties, body_size: int) -> bytes:
+def encoded_properties(properties: Basic.Properties) -> bytes:
+    """The flags and the values of ``properties``, as they are in a content header. Raises ValueError or TypeError."""
     flags, parts = 0, [b""]
     for value, (_, flag, kind) in zip(_values(properties), PROPERTIES, strict=True):
         if value is None or value == "":
             continue
         flags |= flag
         if kind == "shortstr":
-            parts.append(_short(value))
+            parts.append(short(value))
         elif kind == "table":
             for copies in _COPIES:
                 if copies in value and not isinstance(value[copies], list):
@@ -138,7 +144,7 @@ def _header(properties: Basic.Properties, body_size: int) -> bytes:
             parts.append(_MOMENT.pack(int(value.timestamp())))
         else:
             parts.append(encode.by_type(value, kind))
-    parts[0] = _CONTENT.pack(60, 0, body_size, flags)
+    parts[0] = FLAGS.pack(flags)
     return b"".join(parts)
 
 

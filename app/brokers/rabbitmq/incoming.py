@@ -41,7 +41,7 @@ _READ_BYTES = 65_536
 _DELIVER, _GET_OK = b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x47"
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
 _NO_FLAGS = b"\x00\x00"
-_FIXED = 12
+FIXED = 12
 """Bytes of a content header before its flags: class, weight, body size (AMQP 0-9-1, section 4.2.6.1)."""
 _TAG = struct.Struct(">QB")
 _FLAGS = struct.Struct(">H")
@@ -167,7 +167,7 @@ class FrameReader:
     def _passed(self, head: bytes, rest: bytes, kind: int, channel: int) -> bytes:
         """The frame for aiormq."""
         if kind == HEADER:
-            rest = rest[:_FIXED] + _NO_FLAGS + rest[-1:]
+            rest = rest[:FIXED] + _NO_FLAGS + rest[-1:]
             head = FRAME.pack(kind, channel, len(rest) - 1)
         elif channel == 0 and kind == METHOD:
             if rest.startswith(_BLOCKED):
@@ -216,7 +216,7 @@ class Transport(TransportFactory):
 
 def size_of(header: bytes) -> int:
     """The body size in the payload of a content header, in bytes."""
-    return int.from_bytes(header[4:_FIXED], "big")
+    return int.from_bytes(header[4:FIXED], "big")
 
 
 def properties_of(header: bytes) -> Basic.Properties:
@@ -230,14 +230,14 @@ def properties_of(header: bytes) -> Basic.Properties:
         whole.unmarshal(header)
         return whole.properties
     except _UNREADABLE:
-        return _readable(header[_FIXED:])
+        return _readable(header[FIXED:])
 
 
 def _ordinary(header: bytes) -> Basic.Properties:
     """The properties of a usual message, as pamqp would decode them. Raises an error for any other message."""
     found = Basic.Properties()
-    (flags,) = _FLAGS.unpack_from(header, _FIXED)
-    at = _FIXED + _FLAGS.size
+    (flags,) = _FLAGS.unpack_from(header, FIXED)
+    at = FIXED + _FLAGS.size
     if flags & _MORE_FLAGS:
         raise ValueError
     for name, flag, kind in PROPERTIES:

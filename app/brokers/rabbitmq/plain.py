@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from pamqp.commands import Basic
 from app.brokers.binding import NO_HEADERS, Outgoing
 from app.brokers.envelope_fields import envelope_fields
 from app.brokers.options import OptionMap
+from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.delays import delayed_route
 from app.brokers.rabbitmq.profile import (
     EXPIRED_HEADER,
@@ -32,7 +34,19 @@ _KEPT = (
     *("message_id", "timestamp", "message_type", "app_id"),
 )
 
-_INT64_MAX = (1 << 63) - 1
+_INT32_MAX, _INT64_MAX = (1 << 31) - 1, (1 << 63) - 1
+_YEAR_9999 = 253_402_300_799_999
+
+# The parts of the properties of an ordinary message, in their order (AMQP 0-9-1, sections 1.8.1 and 4.2.6.1).
+_LENGTH, _MOMENT = struct.Struct(">I"), struct.Struct(">Q")
+_USUAL = ("content_type", "content_encoding", "headers", "delivery_mode", "correlation_id", "message_id", "timestamp")
+_USUAL_START = frames.FLAGS.pack(sum(Basic.Properties.flags[name] for name in (*_USUAL, "message_type", "app_id")))
+_USUAL_START += frames.short("application/json") + frames.short("utf-8")
+_USUAL_LANG = b"%bI%b%bS" % (frames.short("x-schema-version"), _LENGTH.pack(1), frames.short("x-source-lang"))
+_USUAL_ATTEMPTS = frames.short("x-attempts") + b"I"
+_USUAL_TABLE_BYTES = len(_USUAL_LANG) + len(_USUAL_ATTEMPTS) + 2 * _LENGTH.size
+_PERSISTENT = b"\x02"
+_USUAL_END = frames.short("babelqueue")
 
 # Headers that the broker adds on a message's way, which a copy must not have. With x-death, a broker that dead-letters
 # the copy to a queue named there would detect a cycle and drop it silently.
@@ -69,7 +83,7 @@ class PlainProfile:
         """To the default exchange, or with a delay to the delay queues. Raises ValueError for an unsupported delay."""
         if not outgoing.is_envelope:
             return AddressedMessage("", self.queue, foreign_properties(outgoing), outgoing.body)
-        properties = _properties(outgoing)
+        properties = _usual_properties(outgoing) or _properties(outgoing)
         if outgoing.delay_seconds > 0:
             exchange, routing_key, needs = delayed_route(self.queue, outgoing.delay_seconds)
             return AddressedMessage(exchange, routing_key, properties, outgoing.body, needs)
@@ -130,6 +144,52 @@ def foreign_properties(outgoing: Outgoing) -> Basic.Properties:
     headers.update(outgoing.headers)
     made.headers = headers or None
     return made
+
+
+def _usual_properties(outgoing: Outgoing) -> bytes | None:
+    """What :func:`_properties` returns, encoded in a third of the time, for a new message of the gateway without
+    headers; None for any other."""
+    if outgoing.carried is not None or outgoing.failure is not None or outgoing.headers:
+        return None
+    found = envelope_fields(outgoing.body)
+    if found is None:
+        return None
+    fields, meta = found
+    job, trace_id, attempts, created_at = fields.job, fields.trace_id, fields.attempts, meta.created_at
+    if not (
+        job
+        and trace_id
+        and meta.id
+        and meta.lang
+        and type(job) is type(trace_id) is type(meta.id) is type(meta.lang) is str
+        and type(attempts) is type(created_at) is type(meta.schema_version) is int
+        and meta.schema_version == 1
+        and 0 <= attempts <= _INT32_MAX
+        and 0 <= created_at <= _YEAR_9999
+    ):
+        return None
+    try:
+        lang = meta.lang.encode()
+        return b"".join(
+            (
+                _USUAL_START,
+                _LENGTH.pack(_USUAL_TABLE_BYTES + len(lang)),
+                _USUAL_LANG,
+                _LENGTH.pack(len(lang)),
+                lang,
+                _USUAL_ATTEMPTS,
+                _LENGTH.pack(attempts),
+                _PERSISTENT,
+                frames.short(trace_id),
+                frames.short(meta.id),
+                _MOMENT.pack(created_at // 1000),
+                frames.short(job),
+                _USUAL_END,
+            )
+        )
+    except ValueError:
+        # A surrogate, or a text that is too long.
+        return None
 
 
 def _properties(outgoing: Outgoing) -> Basic.Properties:

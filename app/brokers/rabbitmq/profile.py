@@ -11,6 +11,7 @@ from pamqp.commands import Basic
 
 from app.brokers.binding import Outgoing
 from app.brokers.options import OptionMap, choice, optional, whole
+from app.brokers.rabbitmq.incoming import FIXED, properties_of
 
 DELIVERY_LIMIT = 20
 """The broker's own default since 4.0: https://www.rabbitmq.com/docs/quorum-queues#poison-message-handling"""
@@ -65,13 +66,21 @@ EXPIRED_HEADER = "x-babelgate-expired"
 
 
 class AddressedMessage(Struct, frozen=True):
-    """A message to publish. ``needs`` must exist first, in addition to the profile's own topology."""
+    """A message to publish. ``needs`` must exist first, in addition to the profile's own topology.
+
+    ``given``: its properties, or what they are in a content header, flags and values.
+    """
 
     exchange: str
     routing_key: str
-    properties: Basic.Properties
+    given: Basic.Properties | bytes
     body: bytes
     needs: Topology | None = None
+
+    @property
+    def properties(self) -> Basic.Properties:
+        """The properties, decoded where they are encoded."""
+        return properties_of(bytes(FIXED) + self.given) if isinstance(self.given, bytes) else self.given
 
 
 class NativeMessage(Struct, frozen=True):

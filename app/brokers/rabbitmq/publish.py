@@ -12,7 +12,7 @@ from app.brokers.binding import Outcome
 from app.brokers.connect import SharedConnect
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.rabbitmq.channel import Channel, ChannelGone
-from app.brokers.rabbitmq.confirms import Nacked, Returned
+from app.brokers.rabbitmq.confirms import Batch, Nacked, Returned, Unconfirmed
 from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.management import ManagementClient, QueueCounts
@@ -73,23 +73,25 @@ class ConfirmedPublisher:
         # The broker may have blocked publishers since the first check.
         self._check_blocked()
         outcomes: list[Outcome] = [None] * len(messages)
-        futures: dict[asyncio.Future[None], int] = {}
+        written: list[tuple[list[int], Batch]] = []
         for default, channel in channels.items():
             chosen = [index for index, message in enumerate(messages) if (message.exchange == "") == default]
             try:
-                written = channel.publish([messages[index] for index in chosen])
+                written.append((chosen, channel.publish([messages[index] for index in chosen])))
             except ChannelGone as error:
                 for index in chosen:
                     outcomes[index] = translate(self._connection.broker, error, written=False)
-            else:
-                futures.update(zip(written, chosen, strict=True))
-        if not futures and messages:
+        if not written and messages:
             raise next(outcome for outcome in outcomes if outcome is not None)
-        if futures:
-            await asyncio.wait(futures, timeout=max(until - asyncio.get_running_loop().time(), 0))
-        for future, index in futures.items():
-            outcomes[index] = await self._outcome(future, messages[index], topology, mode)
-        self._recover(outcomes, messages, topology, futures, channels)
+        if written:
+            left = max(until - asyncio.get_running_loop().time(), 0)
+            await asyncio.wait([batch.done for _, batch in written], timeout=left)
+        for chosen, batch in written:
+            # A copy, because a late confirm may change them meanwhile.
+            for index, failure in zip(chosen, tuple(batch.results), strict=True):
+                if failure is not None:
+                    outcomes[index] = await self._outcome(failure, messages[index], topology, mode)
+                    self._recover(failure, messages[index], topology, channels)
         return outcomes
 
     async def close(self) -> None:
@@ -128,15 +130,12 @@ class ConfirmedPublisher:
         return channel
 
     async def _outcome(
-        self, future: asyncio.Future[None], message: AddressedMessage, topology: Topology, mode: Declare
-    ) -> Outcome:
+        self, error: Exception, message: AddressedMessage, topology: Topology, mode: Declare
+    ) -> BabelgateError:
         broker = self._connection.broker
-        if not future.done():
+        if isinstance(error, Unconfirmed):
             reason = f"no confirm within {self._timeout_seconds:g} s"
             return OutcomeUnknown(broker=broker, reason=reason)
-        error = future.exception()
-        if error is None:
-            return None
         if isinstance(error, Returned):
             return _returned(broker, error, message, mode)
         if isinstance(error, Nacked):
@@ -146,22 +145,13 @@ class ConfirmedPublisher:
         return translate(broker, error, written=True)
 
     def _recover(
-        self,
-        outcomes: list[Outcome],
-        messages: Sequence[AddressedMessage],
-        topology: Topology,
-        futures: dict[asyncio.Future[None], int],
-        channels: dict[bool, Channel],
+        self, error: Exception, message: AddressedMessage, topology: Topology, channels: dict[bool, Channel]
     ) -> None:
-        """After failures, forget topologies that must be declared again, and replace channels without confirms."""
-        if all(outcome is None for outcome in outcomes):
-            return
-        for future, index in futures.items():
-            needs = messages[index].needs
-            if not future.done():
-                self._give_up(messages[index].exchange == "", channels)
-            elif isinstance(future.exception(), Returned | ChannelGone):
-                self._declarer.forget(topology, *([needs] if needs is not None else []))
+        """After a failure, forget topologies that must be declared again, and replace a channel without confirms."""
+        if isinstance(error, Unconfirmed):
+            self._give_up(message.exchange == "", channels)
+        elif isinstance(error, Returned | ChannelGone):
+            self._declarer.forget(topology, *([message.needs] if message.needs is not None else []))
 
     def _give_up(self, default: bool, channels: dict[bool, Channel]) -> None:
         """Replace a channel whose confirms are late, except while the broker blocks publishers and sends none."""

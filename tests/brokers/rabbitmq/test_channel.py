@@ -10,7 +10,7 @@ from aiormq.abc import ChannelFrame
 from pamqp.commands import Basic
 
 from app.brokers.rabbitmq.channel import Channel, ChannelGone, ChannelMessage
-from app.brokers.rabbitmq.confirms import Confirms, Nacked, Returned
+from app.brokers.rabbitmq.confirms import Batch, Confirms, Nacked, Returned, Unconfirmed
 from app.brokers.rabbitmq.frames import publish
 from app.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.harness import client, count
@@ -127,34 +127,33 @@ async def test_a_message_that_no_library_can_decode_is_delivered(
 
 
 class Expected:
-    """Unconfirmed messages and their futures."""
+    """Unconfirmed messages of one write."""
 
-    def __init__(self, *keys: str) -> None:
+    def __init__(self, *keys: str, exchange: str = "") -> None:
         self.confirms = Confirms()
-        self.futures: list[asyncio.Future[None]] = []
-        for key in keys:
-            future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.confirms.expect(AddressedMessage("", key, NOTHING, key.encode()), future)
-            self.futures.append(future)
+        self.batch = Batch(len(keys))
+        for position, key in enumerate(keys):
+            message = AddressedMessage(exchange if key.isupper() else "", key.lower(), NOTHING, key.lower().encode())
+            self.confirms.expect(message, self.batch, position)
 
     @property
     def done(self) -> list[object]:
-        return [
-            None if not future.done() else type(future.exception()) if future.exception() else True
-            for future in self.futures
-        ]
+        return [result if result is None else type(result) for result in self.batch.results]
 
 
 async def test_confirms_one_by_one_and_up_to_a_tag() -> None:
     expected = Expected("a", "b", "c", "d", "e")
     expected.confirms.confirmed(2, False, taken=True)
-    assert expected.done == [None, True, None, None, None]
+    assert expected.done == [Unconfirmed, None, Unconfirmed, Unconfirmed, Unconfirmed]
     expected.confirms.confirmed(3, True, taken=True)
-    assert expected.done == [True, True, True, None, None]
+    assert expected.done == [None, None, None, Unconfirmed, Unconfirmed]
+    assert not expected.batch.done.done()
     expected.confirms.confirmed(5, True, taken=False)
-    assert expected.done == [True, True, True, Nacked, Nacked]
+    assert expected.done == [None, None, None, Nacked, Nacked]
+    assert expected.batch.done.done()
     expected.confirms.confirmed(5, True, taken=True)
-    assert expected.confirms.abandon() == []
+    expected.confirms.abandon(ChannelGone("closed"))
+    assert expected.done == [None, None, None, Nacked, Nacked]
 
 
 async def test_of_equal_messages_the_oldest_came_back() -> None:
@@ -162,21 +161,19 @@ async def test_of_equal_messages_the_oldest_came_back() -> None:
     for _ in range(2):
         expected.confirms.returned(Basic.Return(reply_text="NO_ROUTE", routing_key="a"), b"a")
     expected.confirms.confirmed(4, True, taken=True)
-    assert expected.done == [Returned, True, Returned, True]
+    assert expected.done == [Returned, None, Returned, None]
 
 
 async def test_of_equal_messages_to_two_exchanges_the_one_that_is_named_came_back() -> None:
-    expected = Expected("a")
-    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    expected.confirms.expect(AddressedMessage("e", "a", NOTHING, b"a"), future)
-    expected.futures.append(future)
+    expected = Expected("a", "A", exchange="e")
     expected.confirms.returned(Basic.Return(reply_text="NO_ROUTE", exchange="e", routing_key="a"), b"a")
     expected.confirms.confirmed(2, True, taken=True)
-    assert expected.done == [True, Returned]
+    assert expected.done == [None, Returned]
 
 
-async def test_what_is_abandoned_is_handed_over_once() -> None:
+async def test_what_is_abandoned_ends_with_its_error() -> None:
     expected = Expected("a", "b")
     expected.confirms.confirmed(1, False, taken=True)
-    assert expected.confirms.abandon() == expected.futures[1:]
-    assert expected.confirms.abandon() == []
+    expected.confirms.abandon(ChannelGone("closed"))
+    assert expected.done == [None, ChannelGone]
+    assert expected.batch.done.done()

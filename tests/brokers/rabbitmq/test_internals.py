@@ -169,8 +169,8 @@ async def test_a_channel_has_the_attributes_that_the_binding_uses(
 
 async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) -> None:
     """aiormq must look up ``channel.frames`` for each frame, and write what is put into ``channel.write_queue``."""
-    (confirmed,) = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
-    done, _ = await asyncio.wait({confirmed}, timeout=5)
+    batch = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
+    done, _ = await asyncio.wait({batch.done}, timeout=5)
     assert done, "aiormq passes frames to a channel, or writes them, in another way: see app.brokers.rabbitmq.channel"
     await asyncio.wait_for(channel.barrier(), 5)
 

@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from babelqueue.pika_transport import PikaTransport
+from hypothesis import example, given
+from hypothesis import strategies as st
 from pamqp.commands import Basic
 from pika import BasicProperties
 
 from app.brokers.binding import LastFailure, Outgoing
 from app.brokers.rabbitmq.delays import delayed_topology
+from app.brokers.rabbitmq.frames import encoded_properties
 from app.brokers.rabbitmq.options import queue_of
-from app.brokers.rabbitmq.plain import PlainProfile
+from app.brokers.rabbitmq.plain import PlainProfile, _properties, _usual_properties
 from app.brokers.rabbitmq.profile import NativeMessage, Profile, QueueDeclaration
 from app.envelope import dead_letter_block, dead_letter_record, with_attempts
 
@@ -71,6 +74,23 @@ def test_it_writes_what_the_sdk_writes(content: bytes, headers: dict[str, str]) 
     # The SDK forgets the headers of a body that it cannot read.
     kept = {name: value for name, value in headers.items() if not name.startswith("x-")} if not theirs.headers else {}
     assert (ours.headers or {}) == (theirs.headers or {}) | kept
+
+
+TEXTS = st.one_of(st.sampled_from(["", "x", "urn:x", "é" * 127, "x" * 255, "x" * 256]), st.text(max_size=10))
+NUMBERS = st.one_of(st.integers(-1, 1), st.sampled_from([1 << 31, (1 << 31) - 1, 1 << 63, 253_402_300_800_000]))
+VALUES = st.one_of(TEXTS, NUMBERS, st.none(), st.booleans(), st.floats(allow_nan=False), st.just([]))
+
+
+@given(st.builds(dict, job=TEXTS, trace_id=VALUES, attempts=VALUES), st.builds(dict, id=VALUES, lang=VALUES), VALUES)
+@example({}, {}, 1_749_132_727_001)
+def test_the_short_way_of_ordinary_messages_writes_the_same(
+    frame: dict[str, Any], meta: dict[str, Any], created_at: Any
+) -> None:
+    outgoing = Outgoing(body(**frame, meta=META | meta | {"created_at": created_at}))
+    usual = _usual_properties(outgoing)
+    assert usual is None or usual == encoded_properties(_properties(outgoing))
+    if not frame and not meta:
+        assert usual
 
 
 def test_the_time_is_when_the_message_was_made() -> None:
