@@ -31,6 +31,7 @@ from app.gateway.ack_tokens import TokenSealer
 from app.gateway.admission import Admission
 from app.gateway.authorization import Caller, Right
 from app.gateway.dead_letter_operations import DeadLetterOperations
+from app.gateway.deliver import Deliverer
 from app.gateway.forwarding import Forwarder, Forwarding, NoPeers
 from app.gateway.idempotency import KeyPolicy, KeyStores
 from app.gateway.lease_table import BrokerUsage
@@ -46,11 +47,11 @@ from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Begun, Publisher
 from app.gateway.queue_runtime import QueueRuntime
-from app.gateway.receive import sealed
+from app.gateway.receive import BegunReceive
 from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, settling
-from app.observe.events import Event, Observe
+from app.observe.events import Observe
 from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
 
@@ -113,6 +114,7 @@ class Gateway:
         self._capacity = capacity
         self.incarnation = os.urandom(8).hex()
         """Identifies this process to its peers and in its tokens; random at each start."""
+        self.deliverer = Deliverer(sealer, self.incarnation, observe)
         self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
@@ -284,37 +286,41 @@ class Gateway:
         ``lease_seconds`` None: the queue's policy. When this call is cancelled, deliveries reserved for it are returned
         to the broker.
         """
-        runtime = self._runtime(caller, Right.LISTEN, queue)
-        route = runtime.route
-        lease_seconds = route.lease_seconds(lease_seconds)
-        self.broker_usage[route.broker].check()
-        if (refusal := runtime.refusal()) is not None:
-            raise refusal
+        runtime, lease_seconds = self._receiving(caller, queue, lease_seconds)
         if self._capacity is not None:
             await self._capacity()
         receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
         if trace is None:
             ready = await receive
         else:
-            with receiving(trace, route) as span:
+            with receiving(trace, runtime.route) as span:
                 ready = await receive
                 span.concerned([each.facts for each in ready])
-        if not ready:
-            return []
-        facts, bodies = [each.facts for each in ready], [each.delivery.body for each in ready]
-        messages = sealed(route, ready, self._sealer, self.incarnation)
-        self.observe(
-            Event(
-                "delivered",
-                route.queue,
-                route.broker,
-                len(messages),
-                messages=facts,
-                bodies=bodies,
-                lease_seconds=lease_seconds,
-            )
-        )
-        return messages
+        return self.deliverer.hand_out(runtime.route, ready, lease_seconds)
+
+    def begin_receive(
+        self, access: Access, max_messages: int, wait_seconds: float, lease_seconds: float | None
+    ) -> BegunReceive | None:
+        """Begin to receive, in one step; ``deliverer`` makes messages of the deliveries. Raises what receive raises.
+
+        Returns None when :meth:`receive` must be called: it has to be traced, or may have to wait for the journal.
+        """
+        if self._capacity is not None or self.tracing.sampling.bound:
+            return None
+        runtime, lease_seconds = self._receiving(access.caller, access, lease_seconds)
+        receiver = runtime.receiver
+        return BegunReceive(receiver, receiver.begin(max_messages, wait_seconds, lease_seconds), lease_seconds)
+
+    def _receiving(
+        self, caller: Caller, queue: str | Access, lease_seconds: float | None
+    ) -> tuple[QueueRuntime, float]:
+        """The runtime of a queue that may be received from now, and the duration of the leases."""
+        runtime = self._runtime(caller, Right.LISTEN, queue)
+        lease_seconds = runtime.route.lease_seconds(lease_seconds)
+        self.broker_usage[runtime.route.broker].check()
+        if (refusal := runtime.refusal()) is not None:
+            raise refusal
+        return runtime, lease_seconds
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""

@@ -1,7 +1,7 @@
 """Receives: deliveries are reserved, inspected, sealed with an ack token, and handed out.
 
 :class:`Receiver` reserves on behalf of waiting receives, one reserve at a time for all waiters of a queue.
-:class:`Inspector` dead-letters the deliveries that must not be handed out. :func:`sealed` makes the messages.
+:class:`Inspector` dead-letters the deliveries that must not be handed out. :mod:`app.gateway.deliver` makes messages.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -18,14 +18,13 @@ from app.brokers.binding import DeadLetterRequest, Delivery
 from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError
-from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.lease_manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
-from app.gateway.model import Message
 from app.gateway.routing import Route
 from app.observe.events import Event, Facts, Observe
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
+from app.runtime.background import BackgroundTasks
 
 SLICE_SECONDS = 1.0
 """Longest wait of one reserve call. It bounds how long a stop waits for the call."""
@@ -61,7 +60,9 @@ GiveBack = Callable[[Sequence[ReadyDelivery]], Awaitable[None]]
 """Returns deliveries to the broker, uncounted. Never raises BabelgateError."""
 
 
-class _Waiter:
+class Waiter:
+    """A receive that waits. ``future``: of its deliveries; cancelled when it has left."""
+
     __slots__ = ("future", "lease_seconds", "limit", "since", "timer")
 
     def __init__(
@@ -74,14 +75,23 @@ class _Waiter:
         self.timer: asyncio.TimerHandle | None = None
 
     def resolve(self, deliveries: list[ReadyDelivery]) -> None:
+        """End the wait."""
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
             self.future.set_result(deliveries)
 
 
-_Waiters = dict[_Waiter, None]
+_Waiters = dict[Waiter, None]
 """Waiters in order of arrival. A dict, because a waiter at any place may leave."""
+
+
+class BegunReceive(NamedTuple):
+    """A receive that was begun, its receiver, and the duration of its leases."""
+
+    receiver: Receiver
+    waiter: Waiter
+    lease_seconds: float
 
 
 class Receiver:
@@ -102,6 +112,7 @@ class Receiver:
         self._polling: _Waiters = {}
         self._wait_task: asyncio.Task[None] | None = None
         self._poll_task: asyncio.Task[None] | None = None
+        self._returning: BackgroundTasks[None] = BackgroundTasks()
         self._stopped = False
         self._empty_at = -math.inf
         """Loop time at which the last non-blocking reserve that found the queue empty began."""
@@ -114,8 +125,8 @@ class Receiver:
 
     @property
     def busy(self) -> bool:
-        """Whether a reserve is in flight."""
-        return self._wait_task is not None or self._poll_task is not None
+        """Whether a reserve is in flight, or deliveries are given back."""
+        return self._wait_task is not None or self._poll_task is not None or bool(self._returning)
 
     async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[ReadyDelivery]:
         """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds`` and one more round trip.
@@ -123,15 +134,7 @@ class Receiver:
         Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
         call is cancelled, deliveries reserved for it are given back.
         """
-        loop = asyncio.get_running_loop()
-        waiter = _Waiter(limit, lease_seconds, loop.time(), loop.create_future())
-        if wait_seconds > 0 and not self._stopped:
-            self._waiting[waiter] = None
-            waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
-            if self._wait_task is None:
-                self._wait_task = loop.create_task(self._serve_waiting())
-        else:
-            self._poll(waiter)
+        waiter = self.begin(limit, wait_seconds, lease_seconds)
         try:
             return await waiter.future
         except asyncio.CancelledError:
@@ -139,6 +142,32 @@ class Receiver:
             if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
                 await asyncio.shield(self._give_back(waiter.future.result()))
             raise
+
+    def begin(self, limit: int, wait_seconds: float, lease_seconds: float) -> Waiter:
+        """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
+        <leave>` before."""
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future())
+        if wait_seconds > 0 and not self._stopped:
+            self._waiting[waiter] = None
+            waiter.timer = loop.call_later(wait_seconds, self._end_wait, waiter)
+            if self._wait_task is None:
+                self._wait_task = loop.create_task(self._serve_waiting())
+        else:
+            self._poll(waiter)
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """End a receive without deliveries, unless it has ended."""
+        self._remove(waiter)
+        waiter.future.cancel()
+
+    def return_later(self, deliveries: list[ReadyDelivery]) -> None:
+        """Give back deliveries that nobody can take any more."""
+        self._returning.start(self._return(deliveries))
+
+    async def _return(self, deliveries: list[ReadyDelivery]) -> None:
+        await self._give_back(deliveries)
 
     def stop(self) -> None:
         """End all waiting receives now, with an empty list; later receives do not wait."""
@@ -149,10 +178,10 @@ class Receiver:
 
     async def idle(self) -> None:
         """Wait until no reserve is in flight: SLICE_SECONDS and the time-out of a reserve after :meth:`stop`."""
-        while tasks := [task for task in (self._wait_task, self._poll_task) if task is not None]:
+        while tasks := [task for task in (self._wait_task, self._poll_task, *self._returning) if task is not None]:
             await asyncio.wait(tasks)
 
-    def _end_wait(self, waiter: _Waiter) -> None:
+    def _end_wait(self, waiter: Waiter) -> None:
         """End the wait: empty if the broker has just confirmed that the queue is empty, else with a poll."""
         self._remove(waiter)
         now = asyncio.get_running_loop().time()
@@ -161,12 +190,12 @@ class Receiver:
         else:
             self._poll(waiter)
 
-    def _poll(self, waiter: _Waiter) -> None:
+    def _poll(self, waiter: Waiter) -> None:
         self._polling[waiter] = None
         if self._poll_task is None:
             self._poll_task = asyncio.get_running_loop().create_task(self._serve_polling())
 
-    def _remove(self, waiter: _Waiter) -> None:
+    def _remove(self, waiter: Waiter) -> None:
         if waiter.timer is not None:
             waiter.timer.cancel()
         self._waiting.pop(waiter, None)
@@ -195,10 +224,10 @@ class Receiver:
         finally:
             self._poll_task = None
 
-    async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[_Waiter]:
+    async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
         lease_seconds = next(iter(waiters)).lease_seconds
-        group: list[_Waiter] = []
+        group: list[Waiter] = []
         requested = 0
         for waiter in waiters:
             if waiter.lease_seconds != lease_seconds:
@@ -244,7 +273,7 @@ class Receiver:
 
     def _hand_out(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
         """Resolve ``waiters`` in order; return the deliveries that are left."""
-        served: list[_Waiter] = []
+        served: list[Waiter] = []
         at = 0
         for waiter in waiters:
             if at >= len(ready):
@@ -356,18 +385,3 @@ class Inspector:
 
     def _warn(self, event: str, count: int, **values: Any) -> None:
         _throttled.warning(event, queue=self._route.queue, count=count, broker=self._route.broker, **values)
-
-
-def sealed(route: Route, deliveries: Sequence[ReadyDelivery], sealer: TokenSealer, receiver: str) -> list[Message]:
-    """The messages to hand out: each delivery with its ack token. ``receiver``: the incarnation of this process."""
-    messages = []
-    for ready in deliveries:
-        delivery, attempts, facts = ready.delivery, ready.attempts, ready.facts
-        deadline = delivery.lease_expires_at
-        token = sealer.seal(Lease(route.queue, route.broker, delivery.handle, receiver, deadline, attempts, facts))
-        redelivered = delivery.redelivered or attempts > 0
-        headers, properties = delivery.headers, delivery.properties
-        messages.append(
-            Message(token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties)
-        )
-    return messages

@@ -89,11 +89,11 @@ class Consuming:
                 return
             # Only one copy of a large answer may wait for a slow reader.
             if permit.size <= PART_BYTES:
-                answer = _encode(ReceivedView([_received(message) for message in messages]))
+                answer = answer_of(messages)
                 del messages
                 await exchange.answer(200, answer, headers=[NO_STORE])
             else:
-                parts = json_list(b'{"messages":[', await turns.mapped(_encoded, messages), b"]}")
+                parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
                 del messages
                 await exchange.answer_parts(200, parts, [NO_STORE])
 
@@ -229,7 +229,13 @@ def _extend(request: ExtendRequest) -> Extend:
     return Extend(request.ack_tokens, request.lease_seconds)
 
 
-def _encoded(message: Message) -> bytes:
+def answer_of(messages: Sequence[Message]) -> bytes:
+    """The answer of a receive, as JSON."""
+    return _encode(ReceivedView([_received(message) for message in messages]))
+
+
+def encoded(message: Message) -> bytes:
+    """A message of an answer, as JSON."""
     return _encode(_received(message))
 
 

@@ -1,15 +1,16 @@
-"""Serves ordinary publishes and acks directly: without ASGI, a task and coroutines.
+"""Serves ordinary publishes, receives and acks directly: without ASGI, a task and coroutines.
 
-A request is ordinary when it has no query and no field that its endpoint reads, its body is short and came with its
-head, and nothing of it is refused. What is not ordinary is passed to the application with nothing done. So refusals
-are made in one place, and both ways have the same answers.
+A request is ordinary when it has no field that its endpoint reads, its body is short and came with its head, and
+nothing of it is refused. What is not ordinary is passed to the application with nothing done. So refusals are made in
+one place, and both ways have the same answers.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from itertools import product
 from typing import Any, Protocol
 
@@ -18,16 +19,23 @@ import msgspec
 from app.errors import BabelgateError
 from app.gateway.admission import Permit
 from app.gateway.authorization import Right
+from app.gateway.deliver import Deliverer
 from app.gateway.gateway import Gateway
+from app.gateway.model import Message
+from app.gateway.receive import BegunReceive, ReadyDelivery
+from app.gateway.routing import Route
 from app.http.auth import Auth
-from app.http.consume import ONE_ACK
-from app.http.exchange import JSON, head_lines, log, request_id_of
+from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, answer_of, encoded
+from app.http.exchange import JSON, PART_BYTES, head_lines, json_list, log, request_id_of
 from app.http.heads import RequestTarget
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, problem
 from app.http.publish import UNUSUAL
-from app.http.schemas import AckRequest
+from app.http.schemas import AckRequest, ReceiveRequest, from_body, from_query, given
+from app.http.traced import GONE
 from app.observe.tracing.trace import BAGGAGE, TRACEPARENT
+from app.runtime import turns
+from app.runtime.background import BackgroundTasks
 
 DIRECT = "babelgate.direct"
 """The key of the process's DirectEndpoints in the lifespan's state, which the server passes to its connections."""
@@ -40,7 +48,9 @@ _JSON_TYPES = frozenset(
 )
 _UNUSUAL = UNUSUAL | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
 
+_RECEIVE = "messages:receive"
 _encode = msgspec.json.Encoder().encode
+_DEFAULTS = ReceiveRequest()
 _decode_ack = msgspec.json.Decoder(AckRequest).decode
 
 Observe = Callable[[str, str, int, str | None, float], None]
@@ -57,8 +67,18 @@ class DirectRequest(Protocol):
     def fields(self) -> Mapping[bytes, bytes]:
         """The fields of the head by their names."""
 
+    @property
+    def disconnected(self) -> bool:
+        """Whether the client has gone."""
+
     def answer(self, status: int, fields: bytes, body: bytes) -> bool:
         """Send the whole answer, unless the client has gone."""
+
+    async def answer_parts(self, status: int, fields: bytes, parts: Iterable[bytes]) -> None:
+        """Send a large answer, until the client has gone."""
+
+    def when_gone(self, call: Callable[[], object]) -> None:
+        """Call ``call`` when the client disconnects, also after the answer."""
 
 
 class DirectEndpoints:
@@ -72,6 +92,7 @@ class DirectEndpoints:
         self._observe = observe
         self._endpoints: Mapping[str, Callable[[DirectRequest, bytes, float], bytes | None]] = {
             "messages": self._publish,
+            _RECEIVE: self._receive,
             "messages:ack": self._ack,
         }
 
@@ -80,7 +101,7 @@ class DirectEndpoints:
         return (
             verb in self._endpoints
             and method == b"POST"
-            and not query
+            and (not query or verb == _RECEIVE)
             and fields.get(b"content-type", JSON) in _JSON_TYPES
             and _UNUSUAL.isdisjoint(fields)
         )
@@ -114,6 +135,29 @@ class DirectEndpoints:
             return begun
         receipt, outcome = begun
         outcome.add_done_callback(_Answer(self._observe, request, began, 201, _encode(receipt), permit))
+        return None
+
+    def _receive(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
+        gateway, query = self._gateway, request.target.query
+        if (query and body) or ENVELOPE in request.fields.get(b"accept", b""):
+            return body
+        access = gateway.access(self._auth.admit(request.fields), Right.LISTEN, request.target.queue)
+        parameters = _DEFAULTS
+        if body or query:
+            parameters = from_body(body, ReceiveRequest) if body else from_query(query, ReceiveRequest)
+        permit = gateway.admission.receive(access.route.broker)
+        try:
+            lease_seconds = given(parameters.lease_seconds)
+            begun = gateway.begin_receive(access, parameters.max_messages, parameters.wait_seconds, lease_seconds)
+        except BaseException:
+            permit.release()
+            raise
+        if begun is None:
+            permit.release()
+            return body
+        request.when_gone(partial(begun.receiver.leave, begun.waiter))
+        delivery = _Delivery(self._observe, request, began, permit, gateway.deliverer, access.route, begun)
+        begun.waiter.future.add_done_callback(delivery)
         return None
 
     def _ack(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
@@ -152,21 +196,101 @@ class _Answer:
         self._permit = permit
 
     def __call__(self, outcome: asyncio.Future[Any]) -> None:
-        request, status, body = self._request, self._status, self._body
         if self._permit is not None:
             self._permit.release()
-        request_id = request_id_of(request.fields)
         error: BabelgateError | None
         try:
             error = outcome.result()
-        except Exception:
-            log.exception("request failed", request_id=request_id.decode("ascii"))
-            error = InternalError()
-        if error is None:
-            code, lines = None, head_lines(JSON, len(body), request_id)
-        else:
-            status, headers, body = problem(error, f"/queues/{request.target.queue}/{request.target.verb}")
-            code, lines = error.problem_code, head_lines(PROBLEM, len(body), request_id, headers)
-        request.answer(status, lines, body)
+        except Exception as raised:
+            error = _error_of(raised, self._request)
+        if error is not None:
+            _fail(self._request, error, self._began, self._observe)
+            return
+        request, body, status = self._request, self._body, self._status
+        request.answer(status, head_lines(JSON, len(body), request_id_of(request.fields)), body)
         if self._observe is not None:
+            self._observe(request.target.verb, request.scheme, status, None, time.perf_counter() - self._began)
+
+
+class _Delivery:
+    """Answers a receive when it has ended, and gives its permit back. What nobody can take any more is given back."""
+
+    __slots__ = ("_began", "_begun", "_deliverer", "_observe", "_permit", "_request", "_route")
+
+    def __init__(
+        self,
+        observe: Observe | None,
+        request: DirectRequest,
+        began: float,
+        permit: Permit,
+        deliverer: Deliverer,
+        route: Route,
+        begun: BegunReceive,
+    ) -> None:
+        self._observe = observe
+        self._request = request
+        self._began = began
+        self._permit = permit
+        self._deliverer = deliverer
+        self._route = route
+        self._begun = begun
+
+    def __call__(self, outcome: asyncio.Future[list[ReadyDelivery]]) -> None:
+        request = self._request
+        if outcome.cancelled():
+            self._end(0, GONE)
+            return
+        try:
+            ready = outcome.result()
+            if request.disconnected:
+                self._begun.receiver.return_later(ready)
+                self._end(0, GONE)
+                return
+            messages = self._deliverer.hand_out(self._route, ready, self._begun.lease_seconds)
+        except Exception as raised:
+            self._permit.release()
+            _fail(request, _error_of(raised, request), self._began, self._observe)
+            return
+        size = sum([len(message.body) for message in messages])
+        if size > PART_BYTES:
+            self._permit.hold(size)
+            _sending.start(self._send(messages))
+            return
+        body = answer_of(messages)
+        request.answer(200, self._head(len(body)), body)
+        self._end(200)
+
+    async def _send(self, messages: list[Message]) -> None:
+        parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
+        del messages
+        await self._request.answer_parts(200, self._head(parts.length), parts.parts)
+        self._end(200)
+
+    def _head(self, length: int) -> bytes:
+        return head_lines(JSON, length, request_id_of(self._request.fields), [NO_STORE])
+
+    def _end(self, status: int, code: str | None = None) -> None:
+        self._permit.release()
+        if self._observe is not None:
+            request = self._request
             self._observe(request.target.verb, request.scheme, status, code, time.perf_counter() - self._began)
+
+
+_sending: BackgroundTasks[None] = BackgroundTasks()
+"""Large answers, each of which ends with its connection at the latest."""
+
+
+def _error_of(raised: Exception, request: DirectRequest) -> BabelgateError:
+    if isinstance(raised, BabelgateError):
+        return raised
+    log.error("request failed", exc_info=raised, request_id=request_id_of(request.fields).decode("ascii"))
+    return InternalError()
+
+
+def _fail(request: DirectRequest, error: BabelgateError, began: float, observe: Observe | None) -> None:
+    """Answer with the problem of ``error``."""
+    verb = request.target.verb
+    status, headers, body = problem(error, f"/queues/{request.target.queue}/{verb}")
+    request.answer(status, head_lines(PROBLEM, len(body), request_id_of(request.fields), headers), body)
+    if observe is not None:
+        observe(verb, request.scheme, status, error.problem_code, time.perf_counter() - began)

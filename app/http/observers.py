@@ -30,7 +30,7 @@ class Durations:
 
     def direct(self, verb: str, scheme: str, status: int, code: str | None, seconds: float) -> None:
         """Record a request for a queue that was served directly. ``code``: of the problem."""
-        error = code if status >= 500 else None
+        error = None if 0 < status < 500 else code
         self._request("POST", f"/queues/{{queue}}/{verb}", status, scheme, error, seconds)
 
     def ended(self, exchange: Exchange, seconds: float) -> None:

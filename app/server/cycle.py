@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -40,6 +41,11 @@ class Cycle(RequestResponseCycle):
         self.waiting_for_100_continue = connection.expect_100_continue
         self.body = bytearray()
 
+    def lost(self) -> None:
+        """The client has disconnected."""
+        self.disconnected = True
+        self.message_event.set()
+
     def take_body(self) -> bytes | None:
         """The whole body, if it has arrived; else None, and ``receive`` returns it in pieces."""
         if self.more_body or self.disconnected or self.response_complete or self.waiting_for_100_continue:
@@ -75,6 +81,7 @@ class DirectCycle(Cycle):
     message_event = asyncio.Event()
     scope: Any = MappingProxyType({"method": "POST"})
     body: Any = b""
+    _when_gone: Callable[[], object] | None = None
 
     def __init__(
         self, connection: HttpToolsProtocol, version: str, fields: dict[bytes, bytes], target: RequestTarget
@@ -88,6 +95,31 @@ class DirectCycle(Cycle):
         self.flow = connection.flow
         self.default_headers = connection.server_state.default_headers
         self.on_response = connection.on_response_complete
+
+    def lost(self) -> None:
+        super().lost()
+        if self._when_gone is not None:
+            self._when_gone()
+
+    def when_gone(self, call: Callable[[], object]) -> None:
+        """Call ``call`` when the client disconnects; also after the answer, when it must do nothing."""
+        self._when_gone = call
+
+    async def answer_parts(self, status: int, fields: bytes, parts: Iterable[bytes]) -> None:
+        """Send a large answer as fast as the client reads, and let the event loop serve other requests meanwhile."""
+        self.response_started = True
+        end = b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
+        self.transport.write(b"%b%b%b%b" % (STATUS_LINE[status], _lines(*self.default_headers), fields, end))
+        for part in parts:
+            self.transport.write(part)
+            await self.flow.drain()
+            await asyncio.sleep(0)
+            if self.disconnected:
+                return
+        self.response_complete = True
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
 
 
 @lru_cache(maxsize=8)

@@ -19,7 +19,7 @@ import httptools
 from uvicorn._types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from app.http.direct import DIRECT, DirectEndpoints
@@ -60,7 +60,7 @@ class GatewayProtocol(HttpToolsProtocol):
     _discarded = 0
     _refused = 0
     cycle: Cycle
-    _served: RequestResponseCycle | None = None
+    _served: Cycle | None = None
     _stalled: asyncio.TimerHandle | None = None
     _idle_since: float | None = None
     """When the server started to wait for the client, in time of ``flow``; None when it does not wait."""
@@ -90,10 +90,10 @@ class GatewayProtocol(HttpToolsProtocol):
         self._expect_more()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._served is not None:
-            # uvicorn notifies only the last request.
-            self._served.disconnected = True
-            self._served.message_event.set()
+        # uvicorn knows only the last request.
+        for cycle in (self._served, self.cycle):
+            if cycle is not None:
+                cycle.lost()
         self._forget_stall()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
@@ -308,7 +308,7 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
-            self._served = cycle
+            self._served = cast(Cycle, cycle)
             self._start_asgi_task(cycle, app)
         else:
             self._expect_more()

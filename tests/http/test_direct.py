@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import re
+import threading
 from types import MappingProxyType
 from typing import Any
 
@@ -25,6 +26,7 @@ from app.gateway.routing import Router, Rule
 from app.http.auth import Auth
 from app.http.direct import DIRECT, MAX_BODY_BYTES, DirectEndpoints
 from app.http.heads import target_of
+from app.server.cycle import DirectCycle
 from app.server.protocol import GatewayProtocol
 from app.server.server import uvicorn_config
 from app.server.wiring import build_app
@@ -44,6 +46,7 @@ class Served:
     """A server, its application, and what became of the requests that its connections offered to be served directly."""
 
     app: Any
+    loop: asyncio.AbstractEventLoop
     address: tuple[str, int]
 
     def __init__(self, found, *, direct=True):
@@ -52,6 +55,7 @@ class Served:
         self._direct = direct
 
     def build(self):
+        self.loop = asyncio.get_running_loop()
         self.app = build_app(self._settings)
         if not self._direct:
             self.app.direct = None
@@ -217,7 +221,7 @@ def test_an_ack_settles_and_a_lost_lease_is_told(direct, application, queue, mon
             patched.setattr(served.app.gateway.bindings["local"], "ack", lost)
             answers.append((answer(served, ack), answer(served, ack)))
         answers.append(answer(served, ack))
-    assert direct.directly == [True] * 4
+    assert direct.directly == [True] * 5
     assert answers[:2] == answers[2:]
     refused, settled = answers[0][0], answers[1]
     assert (refused[0], refused[2]["code"]) == (409, "lease_lost")
@@ -357,6 +361,124 @@ async def test_a_client_that_does_not_read_is_served_by_the_application(app):
     protocol.connection_lost(None)
 
 
+RECEIVES = {
+    "one": (200, True, post("/queues/{queue}/messages:receive", b"", headers="")),
+    "the body of all": (200, True, post("/queues/{queue}/messages:receive", b'{"max_messages":9,"lease_seconds":60}')),
+    "the query of all": (200, True, post("/queues/{queue}/messages:receive?max_messages=9&wait_seconds=1", b"")),
+    "no queue": (400, False, post("/queues/%20/messages:receive", b"")),
+    "too many": (400, False, post("/queues/{queue}/messages:receive", b'{"max_messages":101}')),
+    "a null": (200, False, post("/queues/{queue}/messages:receive", b"null")),
+    "both": (400, False, post("/queues/{queue}/messages:receive?max_messages=1", b"{}")),
+    "no right": (403, False, post("/queues/{queue}/messages:receive", b"", token="read")),
+    "no JSON": (400, False, post("/queues/{queue}/messages:receive", b"{")),
+    "too long a lease": (400, False, post("/queues/{queue}/messages:receive?lease_seconds=1e9", b"")),
+}
+
+
+@pytest.mark.parametrize("name", RECEIVES)
+def test_both_ways_receive_the_same(direct, application, queue, name):
+    status, served_directly, request = RECEIVES[name]
+    found = []
+    for served in (direct, application):
+        name = f"{queue}-{served.app.direct is None}"
+        for n in range(3):
+            body = b'{"job":"count","trace_id":"t","data":{"n":%d}}' % n
+            assert answer(served, post(f"/queues/{name}/messages", body))[0] == 201
+        del direct.directly[:]
+        code, headers, read = answer(served, request.replace(b"{queue}", name.encode()))
+        for message in read.get("messages", ()):
+            assert message.pop("ack_token") and message.pop("lease_expires_at")
+            del message["envelope"]["meta"]
+        assert direct.directly == ([served_directly] if served is direct else [])
+        found.append((code, headers, json.loads(json.dumps(read).replace(name, "q"))))
+    assert found[0] == found[1]
+    assert found[0][0] == status
+
+
+def test_the_bare_envelope_is_served_by_the_application(direct, queue):
+    with Connection(*direct.address) as connection:
+        connection.send(post(f"/queues/{queue}/messages"))
+        assert connection.reply().status == 201
+        del direct.directly[:]
+        accept = "Accept: application/vnd.babelqueue.envelope+json\r\n"
+        connection.send(post(f"/queues/{queue}/messages:receive", b"", headers=accept))
+        reply = connection.reply()
+    assert json.loads(reply.body)["data"] == {"n": 1} and reply.headers["ack-token"]
+    assert direct.directly == [False]
+
+
+def test_a_receive_that_waits_is_answered_at_once_and_by_a_stop(configured, queue):
+    served = Served(configured)
+    with contextlib.ExitStack() as stack:
+        with serving(uvicorn_config(served.build, configured)) as address:
+            one, other = (stack.enter_context(Connection(*address)) for _ in range(2))
+            one.send(post(f"/queues/{queue}/messages:receive?wait_seconds=30", b""))
+            asyncio.run(eventually(lambda: served.directly == [True]))
+            other.send(post(f"/queues/{queue}/messages"))
+            assert other.reply().status == 201
+            assert len(json.loads(one.reply().body)["messages"]) == 1
+            one.send(post(f"/queues/{queue}/messages:receive?wait_seconds=30", b""))
+            asyncio.run(eventually(lambda: served.directly == [True] * 3))
+            served.loop.call_soon_threadsafe(lambda: asyncio.ensure_future(served.app.gateway.drain()))
+            reply = one.reply()
+        assert (reply.status, json.loads(reply.body)) == (200, {"messages": []})
+
+
+@pytest.mark.parametrize("when", ["while it waits", "when its message has come"])
+def test_the_message_of_a_client_that_goes_away_is_given_back(direct, queue, monkeypatch, when):
+    receiver = None
+    reserved = threading.Event()
+    with Connection(*direct.address) as connection:
+        connection.send(post(f"/queues/{queue}/messages:receive", b""))
+        assert connection.reply().status == 200
+        (runtime,) = [each for each in direct.app.gateway.queue_runtimes if each.route.queue == queue]
+        receiver = runtime.receiver
+        connection.send(post(f"/queues/{queue}/messages:receive?wait_seconds=30", b""))
+        asyncio.run(eventually(lambda: receiver.waiters == 1))
+        if when != "while it waits":
+            # It goes away after its message was reserved, and before it is answered.
+            monkeypatch.setattr(DirectCycle, "disconnected", property(lambda cycle: True, lambda cycle, value: None))
+            give_back = receiver.return_later
+
+            def returned(ready):
+                give_back(ready)
+                reserved.set()
+
+            monkeypatch.setattr(receiver, "return_later", returned)
+            with Connection(*direct.address) as other:
+                other.send(post(f"/queues/{queue}/messages"))
+                assert reserved.wait(60)
+            monkeypatch.undo()
+    asyncio.run(eventually(lambda: receiver.waiters == 0 and not receiver.busy))
+    with Connection(*direct.address) as connection:
+        if when == "while it waits":
+            connection.send(post(f"/queues/{queue}/messages"))
+            assert connection.reply().status == 201
+        connection.send(post(f"/queues/{queue}/messages:receive", b""))
+        (message,) = json.loads(connection.reply().body)["messages"]
+        assert (message["attempts"], message["redelivered"]) == (0, False)
+
+
+def test_a_large_answer_is_sent_as_fast_as_its_client_reads(direct, application, queue):
+    texts = ["x" * 900_000] * 8
+    answers = []
+    for served in (direct, application):
+        name = f"{queue}-{served.app.direct is None}"
+        with Connection(*served.address) as connection:
+            for text in texts:
+                connection.send(
+                    post(f"/queues/{name}/messages", json.dumps({"job": "j", "data": {"t": text}}).encode())
+                )
+                assert connection.reply().status == 201
+            connection.send(post(f"/queues/{name}/messages:receive?max_messages=10", b""))
+            connection.send(post(f"/queues/{name}/messages:receive?max_messages=10", b""))
+            replies = [connection.reply() for _ in range(2)]
+            answers.append(
+                [[each["envelope"]["data"]["t"] for each in json.loads(reply.body)["messages"]] for reply in replies]
+            )
+    assert answers[0] == answers[1] == [texts, []]
+
+
 def test_both_ways_are_measured_alike(direct, application):
     found = []
     for served in (direct, application):
@@ -382,9 +504,17 @@ class Request:
     target = target_of(b"/queues/q/messages")
     answered = b""
 
+    disconnected = False
+
     def answer(self, status, fields, body):
         self.answered = body
         return True
+
+    async def answer_parts(self, status, fields, parts):
+        raise AssertionError("a publish has a short answer")
+
+    def when_gone(self, call):
+        raise AssertionError("a publish is not cancelled")
 
 
 async def test_only_what_is_not_sampled_is_served_directly():
