@@ -28,7 +28,6 @@ _BASE = re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text("utf-8"),
 _PACKAGES = "python3,python3-venv,libpython3.11-dev,ca-certificates"
 # The official image has its library uncompiled, too.
 _UNCOMPILED = 'find "$1/usr/lib/python3.11" -name "*.pyc" -delete'
-_CERTIFICATES = "/etc/ssl/certs"
 
 
 def fetch() -> None:
@@ -52,13 +51,20 @@ def build(context: Path = ROOT, tag: str = TAG, target: str = "") -> None:
         missing("the image that builds begin with", "run `python -m tests.harness.image`")
     with TemporaryDirectory() as folder:
         # The authorities that this machine trusts: a proxy may have one of its own.
-        trusted = Path(folder, "pip.conf")
-        trusted.write_text(f"[global]\ncert = {os.environ.get('PIP_CERT', f'{_CERTIFICATES}/ca-certificates.crt')}\n")
-        mounts = ["--volume", f"{trusted}:/etc/pip.conf:ro", "--volume", f"{_CERTIFICATES}:{_CERTIFICATES}:ro"]
+        trusted, settings = "/run/authorities.pem", Path(folder, "pip.conf")
+        settings.write_text(f"[global]\ncert = {trusted}\n")
+        authorities = os.environ.get("PIP_CERT", "/etc/ssl/certs/ca-certificates.crt")
+        mounts = ["--volume", f"{settings}:/etc/pip.conf:ro", "--volume", f"{authorities}:{trusted}:ro"]
         options = ["--layers", "--isolation", "chroot", "--network", "host", "--pull=false", "--format", "docker"]
         stage = ["--target", target] if target else []
         done = _buildah("bud", *options, *mounts, *stage, "--tag", tag, str(context))
     assert done.returncode == 0, done.stdout[-10_000:] + done.stderr[-10_000:]
+
+
+def remove(tag: str) -> None:
+    """Remove an image that was built here. The layers of its build stay."""
+    done = _buildah("rmi", tag)
+    assert done.returncode == 0, done.stderr
 
 
 def _lacks() -> str | None:

@@ -123,7 +123,19 @@ def test_a_change_of_the_program_adds_one_layer_to_those_of_before(podman: Podma
         shutil.copy2(ROOT / name, copied / name)
     with (copied / "app" / "__init__.py").open("a", encoding="utf-8") as file:
         file.write(f"# {tmp_path.name}\n")
-    harness.build(copied, "babelgate:changed")
-    before, after = (podman.inspect(tag, "image")["RootFS"]["Layers"] for tag in (TAG, "babelgate:changed"))
+    changed = "babelgate:changed"
+    harness.build(copied, changed)
+    before, after = (podman.inspect(tag, "image")["RootFS"]["Layers"] for tag in (TAG, changed))
+    harness.remove(changed)
     assert before[:-1] == after[:-1]
     assert before[-1] != after[-1]
+
+
+def test_the_sizes_of_the_layers_are_those_of_the_page(podman: Podman) -> None:
+    page = (ROOT / "docs" / "operating.md").read_text("utf-8")
+    (table,) = re.findall(r"^\| layer \| MB .*\n\|[- |]*\n((?:\|.*\n)+)", page, re.M)
+    stated = [int(row.split("|")[2]) for row in table.splitlines()]
+    (total,) = re.findall(r"\*\*Size\.\*\* (\d+) MB", page)
+    assert sum(stated) == int(total)
+    *layers, _ = [each["size"] for each in json.loads(podman("history", "--format", "json", TAG)) if each["size"]]
+    assert [size / 1e6 for size in reversed(layers)] == [pytest.approx(each, rel=0.15) for each in stated]
