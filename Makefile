@@ -76,7 +76,8 @@ test-deps: broker-deps
 	@command -v openssl >/dev/null || .ci/packages openssl
 	@command -v etcd >/dev/null || .ci/packages etcd-server
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
-	@command -v mmdebstrap >/dev/null || .ci/packages buildah podman runc uidmap mmdebstrap
+	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
+		.ci/packages buildah podman runc uidmap mmdebstrap
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.helm

@@ -6,6 +6,7 @@ registry of images is needed. Beside it are the layers of earlier builds.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -77,12 +78,14 @@ def _lacks() -> str | None:
 
 
 def _has_base() -> bool:
-    return _STORE.is_dir() and _buildah("inspect", "--type", "image", _BASE).returncode == 0
+    return _buildah("inspect", "--type", "image", _BASE).returncode == 0
 
 
 def _buildah(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # What is below the run root counts mounts, and lives as long as a command.
-    with TemporaryDirectory() as run:
+    _STORE.mkdir(parents=True, exist_ok=True)
+    # Below the run root mounts are counted, for one command. So there is one at a time.
+    with TemporaryDirectory() as run, (_STORE.parent / "images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         command = ["buildah", "--root", str(_STORE), "--runroot", run, *arguments]
         return subprocess.run(command, capture_output=True, text=True)
 

@@ -30,10 +30,13 @@ HERE = ("--publish", "--env", "--name", "--volume")
 def documented() -> list[str]:
     """The options with which the page runs the image, but for HERE. Podman's --read-only would add writable folders."""
     page = (ROOT / "docs" / "operating.md").read_text("utf-8").replace("\\\n", " ")
-    (line,) = re.findall(r"^ *docker run (.*)$", page, re.M)
+    (line,) = re.findall(r"^docker run --detach (.*)$", page, re.M)
     *options, image = shlex.split(line)
     assert image.startswith("babelgate:")
-    return [word for pair in _paired(options) if pair[0] not in HERE for word in pair] + ["--read-only-tmpfs=false"]
+    return [word for pair in _paired(options) if pair[0] not in HERE for word in pair] + [
+        "--detach",
+        "--read-only-tmpfs=false",
+    ]
 
 
 def _paired(options: list[str]) -> Iterator[tuple[str, ...]]:
