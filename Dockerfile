@@ -1,31 +1,46 @@
-FROM python:3.11-slim-bookworm AS build
+FROM python:3.11-slim-bookworm AS tools
 WORKDIR /src
-RUN python3 -m venv /opt/babelgate
-# The client of Artemis is built by a C compiler, which is in this stage only.
+# The images have no pip: this one installs into the environment that they get.
+RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/babelgate
+COPY requirements-build.txt ./
+RUN /opt/pip/bin/pip install --no-cache-dir --require-hashes -r requirements-build.txt
+
+FROM tools AS dependencies
+# The client of Artemis is built by a C compiler, which is in this stage only. With it comes strip, which takes 49 MB of
+# debugging symbols out of other packages.
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends gcc libc6-dev \
     && rm -rf /var/lib/apt/lists/*
-COPY requirements.txt requirements-artemis.txt requirements-build.txt ./
-RUN /opt/babelgate/bin/pip install --no-cache-dir --require-hashes \
-    -r requirements.txt -r requirements-artemis.txt -r requirements-build.txt
-COPY pyproject.toml README.md LICENSE ./
-COPY app app
-RUN /opt/babelgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
-    && /opt/babelgate/bin/pip uninstall --yes flit-core pip
+COPY requirements.txt requirements-artemis.txt ./
+RUN /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-cache-dir --require-hashes \
+    -r requirements.txt -r requirements-artemis.txt \
+    && find /opt/babelgate -name '*.so' -exec strip --strip-unneeded {} +
 
-FROM python:3.11-slim-bookworm AS build-pipeline
-WORKDIR /src
-RUN python3 -m venv /opt/babelgate
-COPY requirements-spark.txt requirements-build.txt ./
-RUN /opt/babelgate/bin/pip install --no-cache-dir --require-hashes -r requirements-spark.txt -r requirements-build.txt
+# The program without its dependencies: a change of it is a small layer of the image.
+FROM dependencies AS program
 COPY pyproject.toml README.md LICENSE ./
 COPY app app
-# What spark-submit starts has to end in .py; its folder comes first in the path of imports, and nothing else is in this
-# one. Spark's folder gets a name that does not change with Python's version.
-RUN /opt/babelgate/bin/pip install --no-cache-dir --no-deps --no-build-isolation . \
-    && /opt/babelgate/bin/pip uninstall --yes flit-core pip \
-    && ln -s babelgate /opt/babelgate/bin/babelgate.py \
+COPY tests/harness/licences.py tests/harness/sbom.py tests/harness/
+RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
+    && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
+    && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements.txt requirements-artemis.txt >/opt/program/sbom.cdx.json
+
+FROM tools AS dependencies-pipeline
+COPY requirements-spark.txt ./
+# Spark's folder gets a name that does not change with Python's version.
+RUN /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-cache-dir --require-hashes -r requirements-spark.txt \
     && ln -s "$(/opt/babelgate/bin/python3 -c 'import pyspark; print(*pyspark.__path__)')" /opt/babelgate/spark
+
+FROM dependencies-pipeline AS program-pipeline
+COPY pyproject.toml README.md LICENSE ./
+COPY app app
+COPY tests/harness/licences.py tests/harness/sbom.py tests/harness/
+# What spark-submit starts has to end in .py; its folder comes first in the path of imports, and nothing else is in this
+# one.
+RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel . \
+    && /opt/pip/bin/pip --python /opt/babelgate/bin/python3 install --no-deps --prefix /opt/program /wheel/*.whl \
+    && ln -s babelgate /opt/program/bin/babelgate.py \
+    && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
 
 # docker build --target pipeline: the jobs on Spark, on one machine or as the pods of a driver and its executors.
 FROM python:3.11-slim-bookworm AS pipeline
@@ -38,11 +53,16 @@ RUN apt-get update \
 # Hadoop asks the system for the user's name, and fails where there is none.
 RUN useradd --uid 10001 --home-dir /var/lib/babelgate --shell /usr/sbin/nologin babelgate \
     && install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate
-COPY --from=build-pipeline /opt/babelgate /opt/babelgate
+COPY --from=dependencies-pipeline /opt/babelgate /opt/babelgate
 COPY docker/pipeline /usr/local/bin/pipeline
+COPY --from=program-pipeline /opt/program /opt/babelgate
 USER 10001:10001
 WORKDIR /var/lib/babelgate
 VOLUME /var/lib/babelgate
+LABEL org.opencontainers.image.title=babelgate-pipeline \
+      org.opencontainers.image.description="Jobs on Spark over the journal and the message dumps of babelgate." \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.version=0.1.0
 ENTRYPOINT ["pipeline"]
 CMD ["--help"]
 
@@ -51,13 +71,21 @@ FROM python:3.11-slim-bookworm
 ENV PATH=/opt/babelgate/bin:$PATH \
     BABELGATE_HOST=0.0.0.0 \
     BABELGATE_STATE_DIR=/var/lib/babelgate
-# The only place it writes to; a volume mounted here takes over the owner.
-RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate
-COPY --from=build /opt/babelgate /opt/babelgate
+# The only place it writes to; a volume mounted here takes over the owner. Python's own library is compiled here, because
+# on a read-only file system every start and every health check would compile it again.
+RUN install -d -o 10001 -g 10001 -m 0700 /var/lib/babelgate \
+    && python3 -m compileall -q -x 'config-|idlelib|lib2to3|packages|test|tkinter' \
+        "$(python3 -c 'import os; print(os.path.dirname(os.__file__))')"
+COPY --from=dependencies /opt/babelgate /opt/babelgate
+COPY --from=program /opt/program /opt/babelgate
 USER 10001:10001
 WORKDIR /var/lib/babelgate
 VOLUME /var/lib/babelgate
 EXPOSE 8080
+LABEL org.opencontainers.image.title=babelgate \
+      org.opencontainers.image.description="One HTTP service in front of every message broker you run: publish and consume BabelQueue envelopes." \
+      org.opencontainers.image.licenses=Apache-2.0 \
+      org.opencontainers.image.version=0.1.0
 # Longer than the 3 s for which the command waits for an answer: it has to start, too.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=10s \
     CMD ["babelgate", "healthcheck"]

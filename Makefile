@@ -68,7 +68,7 @@ broker-deps: .venv/installed-dev
 
 # What the tests need beside that: an archive of Spark's classes, a browser, the official conformance suite, generators of
 # clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
-# API server of Kubernetes with etcd, and HAProxy.
+# API server of Kubernetes with etcd, HAProxy, and what builds and runs images.
 test-deps: broker-deps
 	@command -v go >/dev/null || .ci/packages golang-go
 	@command -v npm >/dev/null || .ci/packages nodejs npm
@@ -76,9 +76,12 @@ test-deps: broker-deps
 	@command -v openssl >/dev/null || .ci/packages openssl
 	@command -v etcd >/dev/null || .ci/packages etcd-server
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
+	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
+		.ci/packages buildah podman runc uidmap mmdebstrap
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.helm
+	$(BIN)/python -m tests.harness.image
 	$(BIN)/python -m tests.harness.kubernetes
 	$(BIN)/python -m tests.harness.openapi_generator
 	$(BIN)/python -m tests.harness.openapi_tools

@@ -1,10 +1,11 @@
-"""The Dockerfile and the compose file keep their promises. Read as text and data: no container is started here."""
+"""The Dockerfile and the compose file keep their promises. Read as text and data; tests/image runs the image."""
 
 from __future__ import annotations
 
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import httpx
 import pytest
 import yaml
 
+from app import __version__
 from app.config import settings
 from app.errors import ConfigError
 from tests.harness import compose
@@ -59,11 +61,27 @@ def test_an_image_runs_without_root(stage: str) -> None:
     assert f"-o {uid} -g {gid}" in " ".join(arguments("RUN", stage)), "its state directory belongs to it"
 
 
-@pytest.mark.parametrize("stage", ["build", "build-pipeline"])
-def test_an_image_installs_with_checked_hashes_only(stage: str) -> None:
-    installs = [step for run in arguments("RUN", stage) for step in run.split("&&") if "pip install" in step]
+@pytest.mark.parametrize("stage", ["tools", "dependencies", "dependencies-pipeline"])
+def test_dependencies_are_installed_with_checked_hashes(stage: str) -> None:
+    installs = [step for run in arguments("RUN", stage) for step in run.split("&&") if re.search("pip.* install", step)]
     assert installs
-    assert all("--require-hashes" in step or "--no-deps --no-build-isolation ." in step for step in installs)
+    assert all("--require-hashes" in step for step in installs)
+
+
+@pytest.mark.parametrize("stage", ["program", "program-pipeline"])
+def test_the_program_is_installed_without_asking_for_more(stage: str) -> None:
+    (run,) = arguments("RUN", stage)
+    wheel, install, *_ = run.split("&&")
+    assert "--no-deps --no-build-isolation" in wheel and "--no-deps" in install
+
+
+@pytest.mark.parametrize("stage", ["", "pipeline"])
+def test_an_image_is_labelled(stage: str) -> None:
+    (given,) = arguments("LABEL", stage)
+    labels = dict(pair.split("=", 1) for pair in shlex.split(given))
+    prefix = "org.opencontainers.image."
+    assert labels.keys() == {f"{prefix}{name}" for name in ("title", "description", "licenses", "version")}
+    assert labels[f"{prefix}version"] == __version__
 
 
 def test_every_copied_file_exists_and_is_let_in() -> None:

@@ -53,8 +53,17 @@ _SPELLINGS: Mapping[str, str] = {
 
 
 def pinned(lock: str) -> dict[str, str]:
-    """The versions in the text of a lock file, by name, without those that only some systems need."""
-    return dict(re.findall(r"^([a-z0-9._-]+)==([^\s;]+)(?! ;)\s", lock, re.M))
+    """The versions in the text of a lock file, by name, without those that only other systems need: they have a marker
+    and are not installed."""
+    found = re.findall(r"^([a-z0-9._-]+)==([^\s;]+)( ;)?", lock, re.M)
+    return {name: version for name, version, marker in found if not marker or _installed(name) == version}
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
 
 
 def licence(name: str) -> str:

@@ -152,7 +152,8 @@ class Pod:
         (port,) = [each["containerPort"] for each in container["ports"] if each["name"] == get["port"]]
         with contextlib.suppress(httpx.TransportError):
             url = f"{get['scheme'].lower()}://{self.address}:{port}{get['path']}"
-            return httpx.get(url, timeout=container[probe].get("timeoutSeconds", 1)).is_success
+            # A kubelet does not verify a certificate.
+            return httpx.get(url, timeout=container[probe].get("timeoutSeconds", 1), verify=False).is_success
         return False
 
     def hook(self, name: str) -> list[str]:
@@ -202,10 +203,7 @@ class Pod:
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         }
-        environ = image_environment() | {
-            each["name"]: each["value"] if "value" in each else self._field(each["valueFrom"])
-            for each in container["env"]
-        }
+        environ = image_environment() | self._environment(container)
         environ |= {"PATH": f"{self._home / 'bin'}:/usr/bin:/bin", "PYTHONPATH": str(ROOT)}
         state = environ["BABELGATE_STATE_DIR"]
         # What is below /run and /var/lib are mount points that this machine need not have.
@@ -223,7 +221,17 @@ class Pod:
         steps.append(f"exec setpriv {dropped} env -i {_words(f'{k}={v}' for k, v in environ.items())} {_words(words)}")
         return ["ip", "netns", "exec", self.name, "sh", "-euc", "\n".join(steps)]
 
+    def _environment(self, container: Mapping[str, Any]) -> dict[str, str]:
+        """The variables of the manifest."""
+        return {
+            each["name"]: each["value"] if "value" in each else self._field(each["valueFrom"])
+            for each in container["env"]
+        }
+
     def _field(self, source: Mapping[str, Any]) -> str:
+        if "secretKeyRef" in source:
+            reference = source["secretKeyRef"]
+            return base64.b64decode(self._secrets[reference["name"]][reference["key"]]).decode()
         assert source == {"fieldRef": {"fieldPath": "status.podIP"}}
         return self.address
 
@@ -246,7 +254,7 @@ class Pod:
     def _lay(self, found: Sequence[Document], secrets: Mapping[str, Mapping[str, str]]) -> None:
         """Write the volumes."""
         made = {each["metadata"]["name"]: each["data"] for each in found if each["kind"] == "Secret"}
-        known = {**made, **secrets}
+        self._secrets = {**made, **secrets}
         (self._home / "etc" / "babelgate").mkdir(parents=True)
         for name in _NEEDED:
             path = Path("/etc", name)
@@ -262,7 +270,7 @@ class Pod:
                 for key, text in only(found, "ConfigMap", volume["configMap"]["name"])["data"].items():
                     (folder / key).write_text(text)
             elif "secret" in volume:
-                data = known[volume["secret"]["secretName"]]
+                data = self._secrets[volume["secret"]["secretName"]]
                 items = volume["secret"].get("items") or [{"key": key, "path": key} for key in data]
                 for item in items:
                     (folder / item["path"]).write_bytes(base64.b64decode(data[item["key"]]))

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import time
 import tomllib
-import uuid
 import venv
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import metadata
@@ -26,8 +25,9 @@ from packaging.utils import canonicalize_name
 
 from app import __version__
 from tests.harness.generated_docs import PAGES, ROOT, rendered
-from tests.harness.licences import forbidden, licence, pinned
+from tests.harness.licences import forbidden, pinned
 from tests.harness.local import free_port
+from tests.harness.sbom import sbom
 
 DIST = ROOT / "dist"
 LOCKS: Mapping[str, str] = dict(
@@ -113,43 +113,6 @@ def stale_pages() -> Iterator[str]:
     for page in PAGES:
         if (ROOT / page).read_text("utf-8") != rendered(page):
             yield f"{page} is not current: run `make docs`"
-
-
-def sbom(lock: str) -> dict[str, Any]:
-    """The distributions of a lock file as CycloneDX 1.6: https://cyclonedx.org/docs/1.6/json/. Equal locks give equal
-    documents."""
-    pins = pinned(lock)
-    components = [
-        {
-            "type": "library",
-            "bom-ref": f"pkg:pypi/{name}@{version}",
-            "name": name,
-            "version": version,
-            "purl": f"pkg:pypi/{name}@{version}",
-            "licenses": [{"expression": licence(name)}],
-        }
-        for name, version in sorted(pins.items())
-    ]
-    own = f"pkg:pypi/babelgate@{__version__}"
-    return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
-        "bomFormat": "CycloneDX",
-        "specVersion": "1.6",
-        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, own + json.dumps(components))}",
-        "version": 1,
-        "metadata": {
-            "component": {
-                "type": "application",
-                "bom-ref": own,
-                "name": "babelgate",
-                "version": __version__,
-                "purl": own,
-                "licenses": [{"expression": "Apache-2.0"}],
-            }
-        },
-        "components": components,
-        "dependencies": [{"ref": own, "dependsOn": [component["bom-ref"] for component in components]}],
-    }
 
 
 def build() -> tuple[Path, Path]:

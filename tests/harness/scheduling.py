@@ -6,9 +6,16 @@ import re
 
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER = ("tests/pipeline/test_cluster.py", "tests/pipeline/test_metrics", "tests/pipeline/")
+TOGETHER = (
+    "tests/pipeline/test_cluster.py",
+    "tests/pipeline/test_metrics",
+    "tests/pipeline/",
+    "tests/image/test_pipeline.py",
+    "tests/image/",
+)
 """Beginnings of paths; the first that fits counts. One worker runs all tests of one, because they share a Spark
-session, which takes seconds to start and a gigabyte. The longest modules are apart: other workers take them."""
+session, which takes seconds to start and a gigabyte, or the build of the image. The longest modules are apart: other
+workers take them."""
 
 APART = (
     "tests/clients/",
