@@ -11,7 +11,7 @@ import click
 
 from app import __version__
 from app.pipeline.errors import JobFailed
-from app.pipeline.journal.reader import Snapshot, existing, now_ms, require_journal
+from app.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal
 from app.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from app.pipeline.metrics.missing_spans import missing_spans_of
 from app.pipeline.metrics.stages import DATASETS, MetricsWriter
@@ -45,7 +45,7 @@ class _MetricsJob:
         self._store = store
         self._journal = journal
         self._within = within
-        self._missing_spans = missing_spans_of(journal.missing())
+        self._missing_spans = missing_spans_of(gaps(journal.known()))
         self._now = state_of(journal.dates(), self._missing_spans)
         self._former = self._read()
         # Results of another program version are recomputed when a run includes their dates.

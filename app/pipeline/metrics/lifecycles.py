@@ -6,7 +6,9 @@ never changes and is in nearly every event, so a late event itself shows which d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Collection
+from datetime import date
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from app.observe.journal.record import JournalEvent
 from app.pipeline.metrics.dates import DAY_MS
@@ -26,18 +28,49 @@ AHEAD_MS = 86_400_000
 _ORDER = ("at", "node", "epoch", "seq")
 
 
-def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
+class Survey(NamedTuple):
+    """What a journal has, so that work for what it lacks is left out.
+
+    ``days``: the dates of the messages with a valid ``created_at`` in the surveyed events. ``lacks_created_at``: the
+    events of some messages lack it. ``has_moves``: messages were redriven to another queue.
+    """
+
+    days: Collection[date] = ()
+    lacks_created_at: bool = True
+    has_moves: bool = True
+
+
+def survey(journal: DataFrame, of_days: Any) -> Survey:
+    """Read the journal once. ``of_days``: a condition, the events whose messages are in ``Survey.days``."""
+    from pyspark.sql import functions as f
+
+    day = f.when(of_days & _is_known(), _day("created_at"))
+    rows = _named(journal).select(day.alias("day"), _is_known().alias("known"), _is_move().alias("moves")).distinct()
+    found = rows.collect()
+    days = {row.day for row in found if row.day is not None}
+    return Survey(days, not all(row.known for row in found), any(row.moves for row in found))
+
+
+def with_message_dates(
+    journal: DataFrame, window: tuple[int, int] | None = None, *, lacks_created_at: bool = True
+) -> DataFrame:
     """The events with a ``message_id``, with ``created_at`` if it can be found, and ``day``, the date of the message.
 
     An event without ``created_at`` (a redrive, or a token from before an upgrade) takes it from the last earlier event
     with the same ``message_id``, else from the first later one. If no event of an id has it, ``day`` is the date of the
     first event. ``window``: keep events whose own ``created_at`` is in this range, Unix ms, both included.
+    ``lacks_created_at``: as in :class:`Survey`.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
     named = _named(journal)
+    columns = [*named.columns, "day"]
     known, blank = named.where(_is_known()), without_created_at(journal)
+    dated = known if window is None else known.where(f.col("created_at").between(*window))
+    dated = dated.withColumn("day", _day("created_at")).select(*columns)
+    if not lacks_created_at:
+        return dated
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
         "message_id", *_ORDER, f.col("created_at").alias("witness")
     )
@@ -53,10 +86,7 @@ def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None
         .where(f.col("witness").isNull())
         .withColumns({"created_at": f.col("found_at"), "day": f.coalesce(_day("found_at"), _day("first_at"))})
     )
-    columns = [*named.columns, "day"]
-    if window is not None:
-        known = known.where(f.col("created_at").between(*window))
-    return known.withColumn("day", _day("created_at")).select(*columns).unionByName(mended.select(*columns))
+    return dated.unionByName(mended.select(*columns))
 
 
 def without_created_at(journal: DataFrame) -> DataFrame:
@@ -86,8 +116,14 @@ def _day(at: str) -> Column:
     return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
 
 
-def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """One row per message."""
+def _is_move() -> Column:
+    from pyspark.sql import functions as f
+
+    return f.coalesce((f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue")), f.lit(False))
+
+
+def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has_moves: bool = True) -> DataFrame:
+    """One row per message. ``has_moves``: as in :class:`Survey`."""
     from pyspark.sql import functions as f
 
     event, at = f.col("event"), f.col("at")
@@ -100,13 +136,15 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> Dat
         return f.count_if(event.isin(*names))
 
     hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
+    # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
+    # would cost more than it saves, because a message has few events.
+    spread = with_message_dates.repartition("message_id")
     lives = (
-        _with_home(with_message_dates)
+        (_with_home(spread) if has_moves else spread.withColumn("home", f.col("queue")))
         .groupBy("message_id", "created_at", "home", "day")
         .agg(
             *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
-            f.max_by(f.coalesce("to_queue", "queue"), order).alias("last_queue"),
-            f.max_by("event", order).alias("last_event"),
+            f.max_by(f.struct(f.coalesce("to_queue", "queue").alias("queue"), "event"), order).alias("last"),
             f.min(at).alias("first_at"),
             f.min(when("accepted")).alias("accepted_at"),
             f.min(when("delivered")).alias("first_delivered_at"),
@@ -130,9 +168,8 @@ def _with_home(with_message_dates: DataFrame) -> DataFrame:
     """Adds ``home``, the queue of the message before any redrive to another queue; usually ``queue``."""
     from pyspark.sql import functions as f
 
-    moved = (f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue"))
     moves = (
-        with_message_dates.where(moved)
+        with_message_dates.where(_is_move())
         .groupBy("message_id")
         .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
     )
@@ -175,8 +212,8 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
             "first_delivered_at",
             "ended_at",
             "outcome",
-            "last_queue",
-            "last_event",
+            f.col("last")["queue"].alias("last_queue"),
+            f.col("last")["event"].alias("last_event"),
             "copies",
             "deliveries",
             "acks",

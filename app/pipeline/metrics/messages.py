@@ -105,6 +105,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     )
     of_trace = (
         lifecycle.where("trace_id is not null")
+        .repartition("trace_id")
         .groupBy("trace_id")
         .agg(
             f.min("date").alias("date"),

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from app.pipeline.metrics.dates import DAY_MS, midnight
 from app.pipeline.metrics.events import payload, rates, throughput
-from app.pipeline.metrics.lifecycles import lifecycle, lifecycle_at, with_message_dates, without_created_at
+from app.pipeline.metrics.lifecycles import (
+    Survey,
+    lifecycle,
+    lifecycle_at,
+    survey,
+    with_message_dates,
+    without_created_at,
+)
 from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
 from app.pipeline.metrics.missing_spans import MissingSpans
 from app.pipeline.storage.datasets import DatasetStore
@@ -37,6 +44,7 @@ class MetricsWriter:
         self._run = run
         self._journal = journal
         self._missing_spans = missing_spans
+        self._survey = Survey()
 
     def events(self, days: Collection[date]) -> None:
         """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
@@ -47,12 +55,17 @@ class MetricsWriter:
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
+        self._survey = survey(self._journal, _is_in("date", days))
+        if not self._survey.lacks_created_at:
+            return set(self._survey.days)
         found = with_message_dates(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
         return {row.day for row in found} | self._moved(days)
 
     def _moved(self, days: Collection[date]) -> set[date]:
         """The dates of messages whose events may now be combined differently: an event on ``days`` has their id, and an
         event of that id takes its ``created_at`` from other events."""
+        if not self.parts["lifecycle"]:
+            return set()
         ids = self._journal.where(_is_in("date", days)).select("message_id")
         blank = without_created_at(self._journal).select("message_id").distinct()
         moved = blank.join(ids, "message_id", "left_semi")
@@ -65,12 +78,18 @@ class MetricsWriter:
             return
         former = self._read("lifecycle", days).select("trace_id")
         window = midnight(min(days)), midnight(max(days)) + DAY_MS - 1
-        of_days = with_message_dates(self._journal, window).where(_is_in("day", days))
+        lacks_created_at, has_moves = self._survey.lacks_created_at, self._survey.has_moves
+        dated = with_message_dates(self._journal, window, lacks_created_at=lacks_created_at)
+        of_days = dated.where(_is_in("day", days))
         # ``former`` was read before this write: its files stay, but ``parts`` then names the new ones.
-        self._write("lifecycle", lifecycle(of_days, self._missing_spans), days)
+        self._write("lifecycle", lifecycle(of_days, self._missing_spans, has_moves=has_moves), days)
         now = self._read("lifecycle", days)
         self._write("latency_hist", latency_hist(now), days)
         self._write("latency", latency(self._read("latency_hist", days)), days)
+        if set(days) >= set(self.days("lifecycle")) and not self.parts["traces"]:
+            # All traces are new, and none is kept.
+            self._write("traces", traces(now), ())
+            return
         self._traces(former.union(now.select("trace_id")).where("trace_id is not null").distinct())
 
     def _traces(self, touched: DataFrame) -> None:

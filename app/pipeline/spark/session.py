@@ -35,6 +35,8 @@ _ALWAYS = {
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Rows of few partitions are written as they come. Otherwise each task sorts its rows by partition first.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
     # PySpark would ask Java three times more per function, to add a line of this program to messages of errors.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
