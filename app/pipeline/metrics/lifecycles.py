@@ -137,11 +137,12 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
 
     hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
     # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
-    # would cost more than it saves, because a message has few events.
+    # would cost more than it saves, because a message has few events. Spark sorts them by what they are grouped by: ids
+    # often begin alike, and then their hashes are faster to compare.
     spread = with_message_dates.repartition("message_id")
     lives = (
         (_with_home(spread) if has_moves else spread.withColumn("home", f.col("queue")))
-        .groupBy("message_id", "created_at", "home", "day")
+        .groupBy(f.xxhash64("message_id"), "message_id", "created_at", "home", "day")
         .agg(
             *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
             f.max_by(f.struct(f.coalesce("to_queue", "queue").alias("queue"), "event"), order).alias("last"),

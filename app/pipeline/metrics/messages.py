@@ -41,7 +41,8 @@ def latency_hist(lifecycle: DataFrame) -> DataFrame:
         )
     )
     return (
-        few.select("date", grains("minute"), "kind", *KEYS, "bucket", "n", "sum_ms", "max_ms", "skewed", "at_least")
+        few.repartition("date", *KEYS)
+        .select("date", grains("minute"), "kind", *KEYS, "bucket", "n", "sum_ms", "max_ms", "skewed", "at_least")
         .groupBy(*_LATENCY_KEYS, "bucket")
         .agg(
             f.sum("n").alias("n"),
@@ -57,7 +58,7 @@ def latency(histogram: DataFrame) -> DataFrame:
     """Rows of ``latency``: percentiles of ``latency_hist``."""
     from pyspark.sql import functions as f
 
-    renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"})
+    renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"}).repartition("date", *KEYS)
     found = percentiles(renamed, _LATENCY_KEYS, {"skewed": f.sum, "at_least": f.bool_or})
     times = ("p50", "p95", "p99", "max", "sum")
     return found.drop("buckets").withColumnsRenamed({name: f"{name}_ms" for name in times})
@@ -106,7 +107,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     of_trace = (
         lifecycle.where("trace_id is not null")
         .repartition("trace_id")
-        .groupBy("trace_id")
+        .groupBy(f.xxhash64("trace_id"), "trace_id")
         .agg(
             f.min("date").alias("date"),
             f.min(began).alias("started_at"),

@@ -46,6 +46,9 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Small partitions show progress and bound the memory of a task.
     "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
+    # Collects in pauses. G1 would collect beside the tasks, which already use all cores.
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
@@ -145,7 +148,10 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     for key, value in own.items():
         settings.setIfMissing(key, value)
     if local:
-        settings.setIfMissing("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
+        cores = os.cpu_count() or 1
+        settings.setIfMissing("spark.sql.shuffle.partitions", str(4 * cores))
+        # Two tasks per core, also of a few files that compress well.
+        settings.setIfMissing("spark.sql.files.minPartitionNum", str(2 * cores))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise workers use the first python3 in their PATH. As in spark-submit, the setting wins over the variable.
     os.environ["PYSPARK_PYTHON"] = (
