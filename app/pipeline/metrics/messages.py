@@ -107,7 +107,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     of_trace = (
         lifecycle.where("trace_id is not null")
         .repartition("trace_id")
-        .groupBy(f.xxhash64("trace_id"), "trace_id")
+        .groupBy(f.xxhash64("trace_id").alias("hash"), "trace_id")
         .agg(
             f.min("date").alias("date"),
             f.min(began).alias("started_at"),
@@ -130,4 +130,4 @@ def traces(lifecycle: DataFrame) -> DataFrame:
             "trace_ms": f.when(complete, lasted),
             "queues": f.array_distinct(f.transform("hops", lambda hop: hop["queue"])),
         }
-    ).drop("last_ended_at")
+    ).drop("last_ended_at", "hash")
