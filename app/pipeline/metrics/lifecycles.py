@@ -6,9 +6,9 @@ never changes and is in nearly every event, so a late event itself shows which d
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import date
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from app.observe.journal.record import JournalEvent
 from app.pipeline.metrics.dates import DAY_MS
@@ -26,29 +26,40 @@ OLDEST_MS = 1_000_000_000_000
 AHEAD_MS = 86_400_000
 """A ``created_at`` later than the event by more than this counts as unknown."""
 _ORDER = ("at", "node", "epoch", "seq")
+_HOP = ("at", "event", "queue", "broker", "attempts", "outcome", "node")
 
 
 class Survey(NamedTuple):
     """What a journal has, so that work for what it lacks is left out.
 
-    ``days``: the dates of the messages with a valid ``created_at`` in the surveyed events. ``lacks_created_at``: the
-    events of some messages lack it. ``has_moves``: messages were redriven to another queue.
+    ``days``: the dates of the messages with a valid ``created_at`` in the surveyed events. ``last_at``: the time of the
+    last record of each date, Unix ms. ``lacks_created_at``: the events of some messages lack it. ``has_moves``: some
+    messages were redriven to another queue.
     """
 
     days: Collection[date] = ()
+    last_at: Mapping[date, int] = {}
     lacks_created_at: bool = True
     has_moves: bool = True
 
 
-def survey(journal: DataFrame, of_days: Any) -> Survey:
+def survey(journal: DataFrame, of_days: Column) -> Survey:
     """Read the journal once. ``of_days``: a condition, the events whose messages are in ``Survey.days``."""
     from pyspark.sql import functions as f
 
-    day = f.when(of_days & _is_known(), _day("created_at"))
-    rows = _named(journal).select(day.alias("day"), _is_known().alias("known"), _is_move().alias("moves")).distinct()
-    found = rows.collect()
+    is_named = _is_named()
+    kinds = {
+        "day": f.when(is_named & of_days & _is_known(), _day("created_at")),
+        "lacks": is_named & ~_is_known(),
+        "moves": is_named & _is_move(),
+    }
+    by = journal.groupBy("date", *(value.alias(name) for name, value in kinds.items()))
+    found = by.agg(f.max("at").alias("last_at")).collect()
+    last_at: dict[date, int] = {}
+    for row in found:
+        last_at[row.date] = max(row.last_at, last_at.get(row.date, row.last_at))
     days = {row.day for row in found if row.day is not None}
-    return Survey(days, not all(row.known for row in found), any(row.moves for row in found))
+    return Survey(days, last_at, any(row.lacks for row in found), any(row.moves for row in found))
 
 
 def with_message_dates(
@@ -97,9 +108,14 @@ def without_created_at(journal: DataFrame) -> DataFrame:
 
 
 def _named(journal: DataFrame) -> DataFrame:
+
+    return journal.where(_is_named())
+
+
+def _is_named() -> Column:
     from pyspark.sql import functions as f
 
-    return journal.where(f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS))
+    return f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS)
 
 
 def _is_known() -> Column:
@@ -126,8 +142,8 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
     """One row per message. ``has_moves``: as in :class:`Survey`."""
     from pyspark.sql import functions as f
 
-    event, at = f.col("event"), f.col("at")
-    order = f.struct(*_ORDER)
+    hop, order = f.col("hop"), f.col("order")
+    event, at, queue = hop["event"], hop["at"], hop["queue"]
 
     def when(*names: str) -> Column:
         return f.when(event.isin(*names), at)
@@ -135,17 +151,19 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has
     def count(*names: str) -> Column:
         return f.count_if(event.isin(*names))
 
-    hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
+    # Structures are made before the exchange: an aggregate that made them would interpret an expression for each event.
+    made = {"hop": f.struct(*_HOP), "order": f.struct(*_ORDER)}
     # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
     # would cost more than it saves, because a message has few events. Spark sorts them by what they are grouped by: ids
     # often begin alike, and then their hashes are faster to compare.
-    spread = with_message_dates.repartition("message_id")
+    spread = with_message_dates.withColumns(made).repartition("message_id")
     lives = (
-        (_with_home(spread) if has_moves else spread.withColumn("home", f.col("queue")))
+        (_with_home(spread) if has_moves else spread.withColumn("home", queue))
         .groupBy(f.xxhash64("message_id"), "message_id", "created_at", "home", "day")
         .agg(
-            *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
-            f.max_by(f.struct(f.coalesce("to_queue", "queue").alias("queue"), "event"), order).alias("last"),
+            *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "bytes")),
+            f.max(hop["broker"]).alias("broker"),
+            f.max_by(f.struct(f.coalesce("to_queue", queue).alias("queue"), event.alias("event")), order).alias("last"),
             f.min(at).alias("first_at"),
             f.min(when("accepted")).alias("accepted_at"),
             f.min(when("delivered")).alias("first_delivered_at"),

@@ -91,6 +91,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     """Rows of ``traces``: one per ``trace_id``, with its messages in the order of creation."""
     from pyspark.sql import functions as f
 
+    hop = f.col("hop")
     began: Column = f.coalesce("created_at", "accepted_at", "first_at")
     members = (
         "message_id",
@@ -106,18 +107,23 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     )
     of_trace = (
         lifecycle.where("trace_id is not null")
+        .select(
+            "trace_id",
+            "date",
+            "at_least",
+            f.struct(began.alias("at"), *members).alias("hop"),
+            f.struct(began.alias("began"), "first_at", "message_id", "queue").alias("order"),
+        )
         .repartition("trace_id")
         .groupBy(f.xxhash64("trace_id").alias("hash"), "trace_id")
         .agg(
             f.min("date").alias("date"),
-            f.min(began).alias("started_at"),
-            f.max("ended_at").alias("last_ended_at"),
+            f.min(hop["at"]).alias("started_at"),
+            f.max(hop["ended_at"]).alias("last_ended_at"),
             f.count("*").alias("messages"),
-            f.count_if(f.col("outcome") == "open").alias("open"),
-            f.count_if(f.col("outcome") == "dead_lettered").alias("dead_lettered"),
-            f.min_by(
-                f.struct(began.alias("at"), *members), f.struct(began, "first_at", "message_id", "queue"), MAX_MESSAGES
-            ).alias("hops"),
+            f.count_if(hop["outcome"] == "open").alias("open"),
+            f.count_if(hop["outcome"] == "dead_lettered").alias("dead_lettered"),
+            f.min_by(hop, "order", MAX_MESSAGES).alias("hops"),
             f.bool_or("at_least").alias("at_least"),
         )
     )

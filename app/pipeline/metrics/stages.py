@@ -6,7 +6,7 @@ run that wrote them (``parts``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from functools import reduce
 from typing import TYPE_CHECKING, Any
@@ -105,9 +105,14 @@ class MetricsWriter:
             self._store.write(others, "traces", self._run, append=True)
         self._keep("traces", days)
 
-    def still_open(self, ends: Mapping[date, int], latest: date) -> None:
-        """Recompute ``open``. ``ends``: the end of each day, Unix ms; ``latest``: the last day of the journal."""
+    def last_at(self, day: date) -> int:
+        """The time of the last record of a day of the journal, Unix ms. Known after :meth:`touched`."""
+        return self._survey.last_at[day]
+
+    def still_open(self, days: Collection[date], latest: date) -> None:
+        """Recompute ``open`` of ``days``. ``latest``: the last day of the journal."""
         lives = self._read("lifecycle")
+        ends = {day: self.last_at(day) for day in days}
         frames = [open_messages(lives if day == latest else lifecycle_at(lives, at), at) for day, at in ends.items()]
         self._write("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
 

@@ -149,7 +149,7 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
         settings.setIfMissing(key, value)
     if local:
         cores = os.cpu_count() or 1
-        settings.setIfMissing("spark.sql.shuffle.partitions", str(4 * cores))
+        settings.setIfMissing("spark.sql.shuffle.partitions", str(8 * cores))
         # Two tasks per core, also of a few files that compress well.
         settings.setIfMissing("spark.sql.files.minPartitionNum", str(2 * cores))
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

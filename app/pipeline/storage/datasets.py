@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 _WRITING = {
+    # Ids are nearly all different, so a dictionary only costs time.
+    **{
+        f"parquet.enable.dictionary#{column}": "false"
+        for column in ("message_id", "trace_id", "hops.list.element.message_id")
+    },
     # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
     "parquet.enable.dictionary#body": "false",
     "parquet.column.statistics.enabled#body": "false",
