@@ -72,16 +72,21 @@ def with_message_dates(
     first event. ``window``: keep events whose own ``created_at`` is in this range, Unix ms, both included.
     ``lacks_created_at``: as in :class:`Survey`.
     """
+    from pyspark.sql import functions as f
+
+    known = _known(journal)
+    if window is not None:
+        known = known.where(f.col("created_at").between(*window))
+    dated = known.withColumn("day", _day("created_at"))
+    return dated.unionByName(completed(journal)) if lacks_created_at else dated
+
+
+def completed(journal: DataFrame) -> DataFrame:
+    """The events without ``created_at`` of :func:`with_message_dates`, completed."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    named = _named(journal)
-    columns = [*named.columns, "day"]
-    known, blank = named.where(_is_known()), without_created_at(journal)
-    dated = known if window is None else known.where(f.col("created_at").between(*window))
-    dated = dated.withColumn("day", _day("created_at")).select(*columns)
-    if not lacks_created_at:
-        return dated
+    known, blank = _known(journal), without_created_at(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
         "message_id", *_ORDER, f.col("created_at").alias("witness")
     )
@@ -91,13 +96,17 @@ def with_message_dates(
     )
     first = f.min_by("witness", f.when(f.col("witness").isNotNull(), f.struct(*_ORDER))).over(of_id)
     first_at = f.min(f.when(f.col("witness").isNull(), f.col("at"))).over(of_id)
-    mended = (
+    found = (
         blank.unionByName(witnesses, allowMissingColumns=True)
         .withColumns({"found_at": f.coalesce(before, first), "first_at": first_at})
         .where(f.col("witness").isNull())
         .withColumns({"created_at": f.col("found_at"), "day": f.coalesce(_day("found_at"), _day("first_at"))})
     )
-    return dated.unionByName(mended.select(*columns))
+    return found.select(*journal.columns, "day")
+
+
+def _known(journal: DataFrame) -> DataFrame:
+    return _named(journal).where(_is_known())
 
 
 def without_created_at(journal: DataFrame) -> DataFrame:

@@ -15,6 +15,7 @@ from app.pipeline.metrics.dates import DAY_MS, midnight
 from app.pipeline.metrics.events import payload, rates, throughput
 from app.pipeline.metrics.lifecycles import (
     Survey,
+    completed,
     lifecycle,
     lifecycle_at,
     survey,
@@ -56,10 +57,11 @@ class MetricsWriter:
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
         self._survey = survey(self._journal, _is_in("date", days))
-        if not self._survey.lacks_created_at:
-            return set(self._survey.days)
-        found = with_message_dates(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
-        return {row.day for row in found} | self._moved(days)
+        touched = set(self._survey.days)
+        if self._survey.lacks_created_at:
+            found = completed(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
+            touched |= {row.day for row in found} | self._moved(days)
+        return touched
 
     def _moved(self, days: Collection[date]) -> set[date]:
         """The dates of messages whose events may now be combined differently: an event on ``days`` has their id, and an
