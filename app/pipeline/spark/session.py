@@ -47,8 +47,6 @@ _LOCAL = {
     # Small partitions show progress and bound the memory of a task.
     "spark.sql.files.maxPartitionBytes": "16m",
     "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
-    # Collects in pauses. G1 would collect beside the tasks, which already use all cores.
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
