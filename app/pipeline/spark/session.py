@@ -150,6 +150,9 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
         settings.setIfMissing("spark.sql.shuffle.partitions", str(8 * cores))
         # Two tasks per core, also of a few files that compress well.
         settings.setIfMissing("spark.sql.files.minPartitionNum", str(2 * cores))
+        # Java's usual collector works beside the tasks, which already use all cores. Java refuses a second choice.
+        if not _chooses_collector(settings.get("spark.driver.extraJavaOptions", ""), os.environ):
+            settings.setIfMissing("spark.driver.defaultJavaOptions", "-XX:+UseParallelGC")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise workers use the first python3 in their PATH. As in spark-submit, the setting wins over the variable.
     os.environ["PYSPARK_PYTHON"] = (
@@ -168,6 +171,12 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     if package is not None:
         started.sparkContext.addPyFile(str(package))
     return started
+
+
+def _chooses_collector(options: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether Java's ``options``, or those that it takes from the environment, choose a garbage collector."""
+    given = [options or "", *(environment.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
+    return any(re.search(r"-XX:[+-]Use\w+GC\b", each) for each in given)
 
 
 def _with_retries(master: str) -> str:
