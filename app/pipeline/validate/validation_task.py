@@ -49,7 +49,7 @@ class RowKind(msgspec.Struct, frozen=True):
     has_dead_letter: bool | None
 
 
-class Written(msgspec.Struct):
+class TaskOutput(msgspec.Struct):
     """What a task wrote: the names of its ``files`` in the folders of the datasets, the number of rows of each kind,
     and the bytes of all bodies."""
 
@@ -98,14 +98,14 @@ def validate_batches(
             yield from map(_batch, _chunks(_rows(tasks[number], reading, run)))
 
 
-def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder: str) -> Written:
+def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder: str) -> TaskOutput:
     """Write the rows of a task to a Parquet file for each dataset, in a folder ``verdict=`` of the URL ``folder``.
 
     If a task is repeated, the files of its failed attempts stay, and no result names them.
     """
     kinds: Counter[tuple[Any, ...]] = Counter()
     size = 0
-    with _Files(folder) as files:
+    with _TaskFiles(folder) as files:
         for chunk in _chunks(_rows(splits, reading, run)):
             kinds.update((row.verdict, row.reason, row.lang, row.rewritten, row.has_dead_letter) for row in chunk)
             size += sum(row.body_bytes for row in chunk)
@@ -116,10 +116,10 @@ def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder:
     counted = Counter[RowKind]()
     for (verdict, reason, lang, *flags), count in kinds.items():
         counted[RowKind(verdict, reason, lang if lang in LANGS else "unknown", *flags)] += count
-    return Written([files.name] if kinds else [], list(counted.items()), size)
+    return TaskOutput([files.name] if kinds else [], list(counted.items()), size)
 
 
-class _Files(ExitStack):
+class _TaskFiles(ExitStack):
     """The files of a task, one for each dataset with rows; all have the same name."""
 
     def __init__(self, folder: str) -> None:
