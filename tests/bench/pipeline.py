@@ -94,12 +94,12 @@ def rival(rows: int, cores: int, way: str, folder: Path, output: Path) -> Figure
     return Figures(way, rows, cores, float(printed), used)
 
 
-def measured(folder: Path, rows: int, cores: Iterable[int], memory: str) -> Iterator[Figures]:
+def measured(folder: Path, rows: int, cores: Iterable[int], memory: str, redriven: bool) -> Iterator[Figures]:
     """All ways over the same files."""
     dump, landing, lake = folder / "dump", folder / "landing", folder / "lake"
     began = time.monotonic()
     write_bodies(dump, rows)
-    records = write_journal(landing, rows)
+    records = write_journal(landing, rows, redriven=redriven)
     size = sum(each.stat().st_size for each in dump.iterdir())
     print(f"{rows} bodies ({size / _MIB:.0f} MiB), {records} records, made in {time.monotonic() - began:.0f} s")
     for count in cores:
@@ -118,13 +118,16 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--memory", default="1g", help="the heap of Spark")
+    parser.add_argument("--redriven", action="store_true", help="some messages of the journal are redriven")
     arguments = parser.parse_args()
     print(f"{platform.platform()}, Python {platform.python_version()}, {os.cpu_count()} cores\n")
     head = f"{'':10} {'rows':>9} {'cores':>5} {'seconds':>8} {'rows/s':>8} {'µs/row':>7} {'total s':>8}"
     head += f" {'CPU s':>6} {'JVM MiB':>8} {'Python MiB':>10}"
     for rows in arguments.rows:
         with tempfile.TemporaryDirectory() as folder:
-            for number, each in enumerate(measured(Path(folder), rows, arguments.cores, arguments.memory)):
+            for number, each in enumerate(
+                measured(Path(folder), rows, arguments.cores, arguments.memory, arguments.redriven)
+            ):
                 if number == 0:
                     print(head)
                 print(line(each), flush=True)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from msgspec import UNSET
+
 from app.observe.journal.record import JournalEvent, Record, Segment, encode
 
 START = 1_767_225_600_000
@@ -51,11 +53,14 @@ def _body(number: int, chance: random.Random) -> bytes:
     return text.encode() + b"\n"
 
 
-def write_journal(landing: Path, messages: int) -> int:
-    """What a gateway would have landed of a day with so many messages, 95 % of them on one queue; the records."""
+def write_journal(landing: Path, messages: int, *, redriven: bool = False) -> int:
+    """What a gateway would have landed of a day with so many messages, 95 % of them on one queue; the records.
+
+    ``redriven``: half of the dead letters, one per cent of the messages, are redriven, half of these to another queue.
+    """
     landing.mkdir()
     chance = random.Random(2)
-    records = (record for number in range(messages) for record in _life(number, messages, chance))
+    records = (record for number in range(messages) for record in _life(number, messages, chance, redriven))
     first = 1
     while chunk := list(islice(records, _SEGMENT_RECORDS)):
         segment = Segment("bench", f"{START:012x}{'0' * 8}", first)
@@ -72,7 +77,9 @@ _Facts = tuple[int, int, str | None]
 """Number of the message, failed attempts, outcome."""
 
 
-def _life(number: int, messages: int, chance: random.Random) -> Iterator[tuple[JournalEvent, int, _Facts]]:
+def _life(
+    number: int, messages: int, chance: random.Random, redriven: bool
+) -> Iterator[tuple[JournalEvent, int, _Facts]]:
     at = START + number * (_DAY // 2) // messages
     yield "accepted", at, (number, 0, None)
     attempts = 0
@@ -86,6 +93,8 @@ def _life(number: int, messages: int, chance: random.Random) -> Iterator[tuple[J
         if fate < 0.01:
             yield "dead_lettered", at + 20, (number, attempts, "failed")
             yield "rejected", at + 20, (number, attempts, "rejected")
+            if redriven and number % 2:
+                yield "redriven", at + 40, (number, attempts, None)
             return
         yield "nacked", at + 20, (number, attempts, "nacked")
         attempts += 1
@@ -93,6 +102,8 @@ def _life(number: int, messages: int, chance: random.Random) -> Iterator[tuple[J
 
 def _record(event: JournalEvent, at: int, facts: _Facts, segment: Segment, seq: int) -> Record:
     number, attempts, outcome = facts
+    queue = "hot" if number % 20 else f"cold-{number % 3}"
+    is_redrive = event == "redriven"
     return Record(
         1,
         segment.node,
@@ -100,15 +111,16 @@ def _record(event: JournalEvent, at: int, facts: _Facts, segment: Segment, seq: 
         seq,
         event,
         at,
-        "hot" if number % 20 else f"cold-{number % 3}",
+        queue,
         "main",
         f"urn:babel:bench:job-{number % 7}",
         f"10000000-0000-4000-8000-{number:012d}",
         f"00000000-0000-4000-8000-{number // 3:012d}",
         attempts,
-        START,
+        None if is_redrive else START,
         30.0 if event == "delivered" else None,
         400,
         _LANGS[number % 5],
         outcome,
+        ("cold-0" if number % 4 == 1 else queue) if is_redrive else UNSET,
     )

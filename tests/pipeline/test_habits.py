@@ -238,3 +238,17 @@ def test_a_summary_is_whole_or_not_there(tmp_path):
     assert json.loads(path.read_text()) == {"a": 1}
     assert [each.name for each in tmp_path.iterdir()] == ["summary.json"]
     console.summarize(None, {})
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "chosen"),
+    [
+        (None, {}, False),
+        ("-Xmx2g -Djavax.net.ssl.trustStore=/etc/UseMyGC.jks", {"JDK_JAVA_OPTIONS": "-Xlog:gc"}, False),
+        ("-Xmx2g -XX:+UseSerialGC", {}, True),
+        ("", {"JAVA_TOOL_OPTIONS": "-XX:+UseG1GC"}, True),
+        ("", {"JDK_JAVA_OPTIONS": "-XX:+UseZGC -XX:+ZGenerational"}, True),
+    ],
+)
+def test_a_garbage_collector_is_chosen_once(options, environment, chosen):
+    assert session._chooses_collector(options, environment) == chosen

@@ -5,11 +5,13 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
+from pyspark.sql import functions as f
 
+from app.pipeline.metrics import lifecycles
 from app.pipeline.metrics.dates import days_before
 from app.pipeline.metrics.stages import DATASETS
 from tests.pipeline import oracle
-from tests.pipeline.histories import DAY, START, Days, land, row
+from tests.pipeline.histories import DAY, START, Days, frame, land, row
 from tests.pipeline.ingested import Run
 from tests.pipeline.test_metrics_numbers import check
 
@@ -67,6 +69,32 @@ def test_a_late_event_restates_what_it_touches(run):
         run.store.point([name], first["run_id"])
     assert run(command="metrics")["unchanged"]
     assert {run.store.current(name) for name in DATASETS} == {second["run_id"]}, "it was killed, and all is read now"
+
+
+def test_a_journal_without_redrives_gives_the_same_without_the_work_for_them(run, monkeypatch):
+    rows = land(run.landing, (each for each in Days(150, days=3).rows() if each["event"] != "redriven"), "a")
+    run()
+    for name in ("_with_home", "without_created_at"):
+        monkeypatch.setattr(lifecycles, name, None)
+    run(command="metrics")
+    check(measured(run), rows, (), max(each["at"] for each in rows))
+
+
+def test_a_survey_finds_what_needs_more_work(spark, tmp_path):
+    late = row("acked", START + DAY + 7, 2, **FACTS)
+    plain = [row("accepted", START + 9, 1, **FACTS), late, row("poison", START + DAY + 8, 3)]
+    blank = row("delivered", START + 9, 4, **{**FACTS, "created_at": None})
+    home = row("redriven", START + 9, 5, to_queue="orders", **FACTS)
+    moved = row("redriven", START + 9, 6, to_queue="mended", **FACTS)
+    found = {}
+    for name, more in {"plain": [], "blank": [blank], "home": [home], "moved": [moved]}.items():
+        journal = frame(spark, tmp_path / name, plain + more)
+        found[name] = lifecycles.survey(journal, f.col("date") == date(2026, 1, 2))
+    first, second = date(2026, 1, 1), date(2026, 1, 2)
+    assert found["plain"] == ({first}, {first: START + 9, second: START + DAY + 8}, False, False)
+    assert found["home"] == found["plain"]
+    assert found["blank"] == found["plain"]._replace(lacks_created_at=True)
+    assert found["moved"] == found["plain"]._replace(has_moves=True)
 
 
 def test_what_is_not_stated_again_stays(run):

@@ -14,7 +14,10 @@ from pyarrow import parquet
 from app import __version__
 from app.pipeline.cli.main import pipeline
 from app.pipeline.storage.datasets import DatasetStore
+from app.pipeline.storage.inputs import ReadOptions, Split
 from app.pipeline.storage.locks import exclusive_lock
+from app.pipeline.validate import job
+from app.pipeline.validate.validation_task import write_files
 from tests.harness.ci import missing
 from tests.harness.conformance import locate
 from tests.harness.gateway import gateway
@@ -25,6 +28,14 @@ META = b'"meta":{"id":"i","queue":"q","lang":"go","schema_version":1,"created_at
 
 def good(number, data=b"{}"):
     return b'{"job":"urn:a","trace_id":"t%d","data":%b,%b,"attempts":0}' % (number, data, META)
+
+
+# A body that is a line, less the end of the line; one that is blank is none.
+def is_line(body):
+    return body.strip() and b"\n" not in body and not body.endswith(b"\r")
+
+
+BY_HAND_LINES = [body for body in BY_HAND if is_line(body)]
 
 
 class Run:
@@ -86,16 +97,11 @@ def test_its_verdicts_and_bytes_are_those_of_the_endpoint(run, tmp_path):
     run(tmp_path / "bodies.parquet")
     assert verdicts_of_spark(run) == expected
 
-    # A line is a body, less the end of the line; one that is blank is none.
     lines = [(body, each) for body, each in zip(bodies, expected, strict=True) if is_line(body)]
     assert len(lines) > 500
     (tmp_path / "bodies.ndjson").write_bytes(b"\n".join(body for body, _ in lines))
     run(tmp_path / "bodies.ndjson")
     assert verdicts_of_spark(run) == [each for _, each in lines]
-
-
-def is_line(body):
-    return body.strip() and b"\n" not in body and not body.endswith(b"\r")
 
 
 def test_rows_tell_all_there_is_to_know(run, tmp_path):
@@ -142,6 +148,46 @@ def test_rows_tell_all_there_is_to_know(run, tmp_path):
         "unknown": {"accepted": 0, "quarantined": 1},
     }
     assert "5 bodies: 3 accepted (1 of them rewritten), 2 quarantined (40.00%)" in run.output
+
+
+def test_where_only_spark_can_write_the_rows_and_counts_are_the_same(spark, run, tmp_path, monkeypatch):
+    (tmp_path / "in").write_bytes(b"\n".join([*BY_HAND_LINES, good(1), good(2)[:-1] + b',"dead_letter":{}}']))
+    by_tasks = run(tmp_path / "in")["counts"]
+    rows = run.rows("accepted"), run.rows("quarantined")
+    assert all(rows)
+
+    written = []
+
+    class Elsewhere(DatasetStore):
+        """On a file system that Arrow need not know."""
+
+        def __init__(self, spark, root):
+            super().__init__(spark, root)
+            self.files.is_local = False
+
+        def write_by(self, frame, column, datasets, run):
+            super().write_by(frame, column, datasets, run)
+            written.append(run)
+
+    monkeypatch.setattr(job, "DatasetStore", Elsewhere)
+    (tmp_path / "elsewhere").mkdir()
+    other = Run(spark, tmp_path / "elsewhere")
+    assert other(tmp_path / "in")["counts"] == by_tasks
+    assert written
+    assert (other.rows("accepted"), other.rows("quarantined")) == rows
+
+
+def test_what_failed_attempts_wrote_is_not_read(run, tmp_path):
+    (tmp_path / "in").write_bytes(good(1) + b"\nx")
+    splits = [Split((tmp_path / "in").as_uri(), 0, None, True)]
+    staging = run.store.staging("run")
+    failed, written = (write_files(splits, ReadOptions(), "run", staging) for _ in range(2))
+    assert failed.files != written.files
+    run.store.adopt({name: f"{staging}/verdict={name}" for name in ("accepted", "quarantined")}, "run", written.files)
+    run.store.publish(["accepted", "quarantined"], "run", {})
+    assert [row["body"] for row in run.rows("accepted")] == [good(1)]
+    assert [row["body"] for row in run.rows("quarantined")] == [b"x"]
+    assert not run.store.files.exists(staging)
 
 
 def test_no_file_can_fail_the_job(run, tmp_path):

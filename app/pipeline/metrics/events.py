@@ -44,13 +44,15 @@ def throughput(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
 
     event, minute = f.col("event"), (f.col("at") - f.pmod(f.col("at"), f.lit(MINUTE_MS))).alias("minute")
     is_dead = event.isin("dead_lettered", "poison")
-    # Tasks first reduce events to one row per key, event and reason, so that skewed queues shuffle little data.
+    # Tasks first reduce events to one row per key, event and reason, so that skewed queues shuffle little data. The few
+    # rows are then brought together once, by what all further steps have in common.
     few = (
         journal.where(event.isin(*PLAIN, "dead_lettered"))
         .withColumn("reason", f.when(is_dead, f.coalesce("outcome", f.lit("unknown"))))
         .withColumn("retried", (event == "delivered") & (f.coalesce("attempts", f.lit(0)) > 0))
         .groupBy("date", minute, *KEYS, "event", "reason", "retried")
         .agg(f.count("*").alias("n"))
+        .repartition("date", *KEYS)
         .select("date", grains("minute"), *KEYS, "event", "reason", "retried", "n")
     )
 
@@ -111,9 +113,8 @@ def payload(journal: DataFrame, missing_spans: MissingSpans) -> DataFrame:
         journal.where(f.col("event").isin("accepted", "delivered") & value.isNotNull())
         .groupBy("date", minute, "event", *KEYS, bucket_of(value).alias("bucket"))
         .agg(f.count("*").alias("n"), f.sum(value).alias("sum"), f.max(value).alias("max"))
+        .repartition("date", *KEYS)
         .select("date", grains("minute"), "event", *KEYS, "bucket", "n", "sum", "max")
-        .groupBy(*keys, "bucket")
-        .agg(f.sum("n").alias("n"), f.sum("sum").alias("sum"), f.max("max").alias("max"))
     )
     return percentiles(histogram, keys).select(
         *keys,

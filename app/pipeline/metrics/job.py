@@ -11,7 +11,7 @@ import click
 
 from app import __version__
 from app.pipeline.errors import JobFailed
-from app.pipeline.journal.reader import Snapshot, existing, now_ms, require_journal
+from app.pipeline.journal.reader import Snapshot, existing, gaps, now_ms, require_journal
 from app.pipeline.metrics.dates import DateRange, State, changed, dates_with_other_gaps, days_before, state_of
 from app.pipeline.metrics.missing_spans import missing_spans_of
 from app.pipeline.metrics.stages import DATASETS, MetricsWriter
@@ -45,7 +45,7 @@ class _MetricsJob:
         self._store = store
         self._journal = journal
         self._within = within
-        self._missing_spans = missing_spans_of(journal.missing())
+        self._missing_spans = missing_spans_of(gaps(journal.known()))
         self._now = state_of(journal.dates(), self._missing_spans)
         self._former = self._read()
         # Results of another program version are recomputed when a run includes their dates.
@@ -98,15 +98,14 @@ class _MetricsJob:
         last = self._last()
         # Earlier runs computed ``open`` for some of these days with fewer records.
         reopened = [day for day in writer.days("open") if day >= days[0] and day.isoformat() in self._now]
-        ends = {day: self._last_at(day) for day in {last, *reopened}}
-        writer.still_open(ends, date.fromisoformat(max(self._now)))
+        writer.still_open({last, *reopened}, date.fromisoformat(max(self._now)))
         return {
             "parts": writer.parts,
             "counts": writer.totals(days, _TOTALS),
             "dates": [day.isoformat() for day in days],
             "message_dates": sorted(day.isoformat() for day in touched if day >= followed),
             "not_followed": sorted(day.isoformat() for day in touched if day < followed),
-            "as_of": ends[last],
+            "as_of": writer.last_at(last),
             "at_least": bool(self._missing_spans),
             "options": {
                 "from": self._within.first and self._within.first.isoformat(),
@@ -120,12 +119,6 @@ class _MetricsJob:
         return max(
             day for day in map(date.fromisoformat, self._now) if self._within.last is None or day <= self._within.last
         )
-
-    def _last_at(self, day: date) -> int:
-        """The time of the last record of a day, Unix ms."""
-        row = self._journal.records([day.isoformat()]).agg({"at": "max"}).first()
-        assert row is not None
-        return int(row[0])
 
 
 def remove_superseded(store: DatasetStore, datasets: Sequence[str], current: Manifest, until: int) -> list[str]:

@@ -6,7 +6,9 @@ never changes and is in nearly every event, so a late event itself shows which d
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, get_args
+from collections.abc import Collection, Mapping
+from datetime import date
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from app.observe.journal.record import JournalEvent
 from app.pipeline.metrics.dates import DAY_MS
@@ -24,20 +26,67 @@ OLDEST_MS = 1_000_000_000_000
 AHEAD_MS = 86_400_000
 """A ``created_at`` later than the event by more than this counts as unknown."""
 _ORDER = ("at", "node", "epoch", "seq")
+_HOP = ("at", "event", "queue", "broker", "attempts", "outcome", "node")
 
 
-def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None) -> DataFrame:
+class Survey(NamedTuple):
+    """What a journal has, so that work for what it lacks is left out.
+
+    ``days``: the dates of the messages with a valid ``created_at`` in the surveyed events. ``last_at``: the time of the
+    last record of each date, Unix ms. ``lacks_created_at``: the events of some messages lack it. ``has_moves``: some
+    messages were redriven to another queue.
+    """
+
+    days: Collection[date] = ()
+    last_at: Mapping[date, int] = {}
+    lacks_created_at: bool = True
+    has_moves: bool = True
+
+
+def survey(journal: DataFrame, of_days: Column) -> Survey:
+    """Read the journal once. ``of_days``: a condition, the events whose messages are in ``Survey.days``."""
+    from pyspark.sql import functions as f
+
+    is_named = _is_named()
+    kinds = {
+        "day": f.when(is_named & of_days & _is_known(), _day("created_at")),
+        "lacks": is_named & ~_is_known(),
+        "moves": is_named & _is_move(),
+    }
+    by = journal.groupBy("date", *(value.alias(name) for name, value in kinds.items()))
+    found = by.agg(f.max("at").alias("last_at")).collect()
+    last_at: dict[date, int] = {}
+    for row in found:
+        last_at[row.date] = max(row.last_at, last_at.get(row.date, row.last_at))
+    days = {row.day for row in found if row.day is not None}
+    return Survey(days, last_at, any(row.lacks for row in found), any(row.moves for row in found))
+
+
+def with_message_dates(
+    journal: DataFrame, window: tuple[int, int] | None = None, *, lacks_created_at: bool = True
+) -> DataFrame:
     """The events with a ``message_id``, with ``created_at`` if it can be found, and ``day``, the date of the message.
 
     An event without ``created_at`` (a redrive, or a token from before an upgrade) takes it from the last earlier event
     with the same ``message_id``, else from the first later one. If no event of an id has it, ``day`` is the date of the
     first event. ``window``: keep events whose own ``created_at`` is in this range, Unix ms, both included.
+    ``lacks_created_at``: as in :class:`Survey`.
     """
+    from pyspark.sql import functions as f
+
+    known = _known(journal)
+    if window is not None:
+        known = known.where(f.col("created_at").between(*window))
+    dated = known.withColumn("day", _day("created_at"))
+    return dated.unionByName(completed(journal)) if lacks_created_at else dated
+
+
+def completed(journal: DataFrame) -> DataFrame:
+    """The events without ``created_at`` of :func:`with_message_dates`, completed."""
     from pyspark.sql import Window
     from pyspark.sql import functions as f
 
-    named = _named(journal)
-    known, blank = named.where(_is_known()), without_created_at(journal)
+    known, blank = _known(journal), without_created_at(journal)
     witnesses = known.join(blank.select("message_id").distinct(), "message_id", "left_semi").select(
         "message_id", *_ORDER, f.col("created_at").alias("witness")
     )
@@ -47,16 +96,17 @@ def with_message_dates(journal: DataFrame, window: tuple[int, int] | None = None
     )
     first = f.min_by("witness", f.when(f.col("witness").isNotNull(), f.struct(*_ORDER))).over(of_id)
     first_at = f.min(f.when(f.col("witness").isNull(), f.col("at"))).over(of_id)
-    mended = (
+    found = (
         blank.unionByName(witnesses, allowMissingColumns=True)
         .withColumns({"found_at": f.coalesce(before, first), "first_at": first_at})
         .where(f.col("witness").isNull())
         .withColumns({"created_at": f.col("found_at"), "day": f.coalesce(_day("found_at"), _day("first_at"))})
     )
-    columns = [*named.columns, "day"]
-    if window is not None:
-        known = known.where(f.col("created_at").between(*window))
-    return known.withColumn("day", _day("created_at")).select(*columns).unionByName(mended.select(*columns))
+    return found.select(*journal.columns, "day")
+
+
+def _known(journal: DataFrame) -> DataFrame:
+    return _named(journal).where(_is_known())
 
 
 def without_created_at(journal: DataFrame) -> DataFrame:
@@ -67,9 +117,14 @@ def without_created_at(journal: DataFrame) -> DataFrame:
 
 
 def _named(journal: DataFrame) -> DataFrame:
+
+    return journal.where(_is_named())
+
+
+def _is_named() -> Column:
     from pyspark.sql import functions as f
 
-    return journal.where(f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS))
+    return f.col("message_id").isNotNull() & f.col("event").isin(*EVENTS)
 
 
 def _is_known() -> Column:
@@ -86,12 +141,18 @@ def _day(at: str) -> Column:
     return f.date_from_unix_date(f.floor(f.col(at) / DAY_MS).cast("int"))
 
 
-def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> DataFrame:
-    """One row per message."""
+def _is_move() -> Column:
     from pyspark.sql import functions as f
 
-    event, at = f.col("event"), f.col("at")
-    order = f.struct(*_ORDER)
+    return f.coalesce((f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue")), f.lit(False))
+
+
+def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans, *, has_moves: bool = True) -> DataFrame:
+    """One row per message. ``has_moves``: as in :class:`Survey`."""
+    from pyspark.sql import functions as f
+
+    hop, order = f.col("hop"), f.col("order")
+    event, at, queue = hop["event"], hop["at"], hop["queue"]
 
     def when(*names: str) -> Column:
         return f.when(event.isin(*names), at)
@@ -99,14 +160,19 @@ def lifecycle(with_message_dates: DataFrame, missing_spans: MissingSpans) -> Dat
     def count(*names: str) -> Column:
         return f.count_if(event.isin(*names))
 
-    hop = f.struct("at", "event", "queue", "broker", "attempts", "outcome", "node")
+    # Structures are made before the exchange: an aggregate that made them would interpret an expression for each event.
+    made = {"hop": f.struct(*_HOP), "order": f.struct(*_ORDER)}
+    # Events of a message are combined where they are together. To combine them in each task before the exchange, too,
+    # would cost more than it saves, because a message has few events. Spark sorts them by what they are grouped by: ids
+    # often begin alike, and then their hashes are faster to compare.
+    spread = with_message_dates.withColumns(made).repartition("message_id")
     lives = (
-        _with_home(with_message_dates)
-        .groupBy("message_id", "created_at", "home", "day")
+        (_with_home(spread) if has_moves else spread.withColumn("home", queue))
+        .groupBy(f.xxhash64("message_id"), "message_id", "created_at", "home", "day")
         .agg(
-            *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "broker", "bytes")),
-            f.max_by(f.coalesce("to_queue", "queue"), order).alias("last_queue"),
-            f.max_by("event", order).alias("last_event"),
+            *(f.max(name).alias(name) for name in ("job", "lang", "trace_id", "bytes")),
+            f.max(hop["broker"]).alias("broker"),
+            f.max_by(f.struct(f.coalesce("to_queue", queue).alias("queue"), event.alias("event")), order).alias("last"),
             f.min(at).alias("first_at"),
             f.min(when("accepted")).alias("accepted_at"),
             f.min(when("delivered")).alias("first_delivered_at"),
@@ -130,9 +196,8 @@ def _with_home(with_message_dates: DataFrame) -> DataFrame:
     """Adds ``home``, the queue of the message before any redrive to another queue; usually ``queue``."""
     from pyspark.sql import functions as f
 
-    moved = (f.col("event") == "redriven") & (f.col("to_queue") != f.col("queue"))
     moves = (
-        with_message_dates.where(moved)
+        with_message_dates.where(_is_move())
         .groupBy("message_id")
         .agg(f.max_by(f.struct("queue", "to_queue"), f.struct(*_ORDER), MAX_HOPS).alias("moves"))
     )
@@ -175,8 +240,8 @@ def _lifecycle_columns(lives: DataFrame, missing_spans: MissingSpans) -> DataFra
             "first_delivered_at",
             "ended_at",
             "outcome",
-            "last_queue",
-            "last_event",
+            f.col("last")["queue"].alias("last_queue"),
+            f.col("last")["event"].alias("last_event"),
             "copies",
             "deliveries",
             "acks",

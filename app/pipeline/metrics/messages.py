@@ -41,7 +41,8 @@ def latency_hist(lifecycle: DataFrame) -> DataFrame:
         )
     )
     return (
-        few.select("date", grains("minute"), "kind", *KEYS, "bucket", "n", "sum_ms", "max_ms", "skewed", "at_least")
+        few.repartition("date", *KEYS)
+        .select("date", grains("minute"), "kind", *KEYS, "bucket", "n", "sum_ms", "max_ms", "skewed", "at_least")
         .groupBy(*_LATENCY_KEYS, "bucket")
         .agg(
             f.sum("n").alias("n"),
@@ -57,7 +58,7 @@ def latency(histogram: DataFrame) -> DataFrame:
     """Rows of ``latency``: percentiles of ``latency_hist``."""
     from pyspark.sql import functions as f
 
-    renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"})
+    renamed = histogram.withColumnsRenamed({"sum_ms": "sum", "max_ms": "max"}).repartition("date", *KEYS)
     found = percentiles(renamed, _LATENCY_KEYS, {"skewed": f.sum, "at_least": f.bool_or})
     times = ("p50", "p95", "p99", "max", "sum")
     return found.drop("buckets").withColumnsRenamed({name: f"{name}_ms" for name in times})
@@ -90,6 +91,7 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     """Rows of ``traces``: one per ``trace_id``, with its messages in the order of creation."""
     from pyspark.sql import functions as f
 
+    hop = f.col("hop")
     began: Column = f.coalesce("created_at", "accepted_at", "first_at")
     members = (
         "message_id",
@@ -105,17 +107,23 @@ def traces(lifecycle: DataFrame) -> DataFrame:
     )
     of_trace = (
         lifecycle.where("trace_id is not null")
-        .groupBy("trace_id")
+        .select(
+            "trace_id",
+            "date",
+            "at_least",
+            f.struct(began.alias("at"), *members).alias("hop"),
+            f.struct(began.alias("began"), "first_at", "message_id", "queue").alias("order"),
+        )
+        .repartition("trace_id")
+        .groupBy(f.xxhash64("trace_id").alias("hash"), "trace_id")
         .agg(
             f.min("date").alias("date"),
-            f.min(began).alias("started_at"),
-            f.max("ended_at").alias("last_ended_at"),
+            f.min(hop["at"]).alias("started_at"),
+            f.max(hop["ended_at"]).alias("last_ended_at"),
             f.count("*").alias("messages"),
-            f.count_if(f.col("outcome") == "open").alias("open"),
-            f.count_if(f.col("outcome") == "dead_lettered").alias("dead_lettered"),
-            f.min_by(
-                f.struct(began.alias("at"), *members), f.struct(began, "first_at", "message_id", "queue"), MAX_MESSAGES
-            ).alias("hops"),
+            f.count_if(hop["outcome"] == "open").alias("open"),
+            f.count_if(hop["outcome"] == "dead_lettered").alias("dead_lettered"),
+            f.min_by(hop, "order", MAX_MESSAGES).alias("hops"),
             f.bool_or("at_least").alias("at_least"),
         )
     )
@@ -128,4 +136,4 @@ def traces(lifecycle: DataFrame) -> DataFrame:
             "trace_ms": f.when(complete, lasted),
             "queues": f.array_distinct(f.transform("hops", lambda hop: hop["queue"])),
         }
-    ).drop("last_ended_at")
+    ).drop("last_ended_at", "hash")

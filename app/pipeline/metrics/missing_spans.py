@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column
 
 MissingSpans = tuple[tuple[int, int], ...]
 """Spans in which records are missing: first and last Unix ms, sorted, neither overlapping nor adjacent. A span concerns
@@ -26,10 +26,9 @@ def merged(spans: Iterable[tuple[int | None, int | None]]) -> MissingSpans:
     return tuple(found)
 
 
-def missing_spans_of(missing: DataFrame) -> MissingSpans:
-    """The spans of the rows ``lost`` and ``hole`` of ``journal_gaps``."""
-    rows = missing.where("kind in ('lost', 'hole')").select("from_at", "to_at").collect()
-    return merged((row.from_at, row.to_at) for row in rows)
+def missing_spans_of(missing: Iterable[tuple[Any, ...]]) -> MissingSpans:
+    """The spans of the rows ``lost`` and ``hole`` of ``journal_gaps``, as :func:`~app.pipeline.journal.reader.gaps`."""
+    return merged((from_at, to_at) for kind, *_, from_at, to_at in missing if kind in ("lost", "hole"))
 
 
 def overlaps(missing_spans: MissingSpans, first: Column, last: Column) -> Column:

@@ -6,14 +6,22 @@ run that wrote them (``parts``).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from datetime import date
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from app.pipeline.metrics.dates import DAY_MS, midnight
 from app.pipeline.metrics.events import payload, rates, throughput
-from app.pipeline.metrics.lifecycles import lifecycle, lifecycle_at, with_message_dates, without_created_at
+from app.pipeline.metrics.lifecycles import (
+    Survey,
+    completed,
+    lifecycle,
+    lifecycle_at,
+    survey,
+    with_message_dates,
+    without_created_at,
+)
 from app.pipeline.metrics.messages import latency, latency_hist, open_messages, traces
 from app.pipeline.metrics.missing_spans import MissingSpans
 from app.pipeline.storage.datasets import DatasetStore
@@ -37,6 +45,7 @@ class MetricsWriter:
         self._run = run
         self._journal = journal
         self._missing_spans = missing_spans
+        self._survey = Survey()
 
     def events(self, days: Collection[date]) -> None:
         """Recompute ``throughput``, ``rates`` and ``payload`` of ``days``."""
@@ -47,12 +56,18 @@ class MetricsWriter:
 
     def touched(self, days: Collection[date]) -> set[date]:
         """The dates of the messages that have an event on ``days``."""
-        found = with_message_dates(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
-        return {row.day for row in found} | self._moved(days)
+        self._survey = survey(self._journal, _is_in("date", days))
+        touched = set(self._survey.days)
+        if self._survey.lacks_created_at:
+            found = completed(self._journal).where(_is_in("date", days)).select("day").distinct().collect()
+            touched |= {row.day for row in found} | self._moved(days)
+        return touched
 
     def _moved(self, days: Collection[date]) -> set[date]:
         """The dates of messages whose events may now be combined differently: an event on ``days`` has their id, and an
         event of that id takes its ``created_at`` from other events."""
+        if not self.parts["lifecycle"]:
+            return set()
         ids = self._journal.where(_is_in("date", days)).select("message_id")
         blank = without_created_at(self._journal).select("message_id").distinct()
         moved = blank.join(ids, "message_id", "left_semi")
@@ -65,12 +80,18 @@ class MetricsWriter:
             return
         former = self._read("lifecycle", days).select("trace_id")
         window = midnight(min(days)), midnight(max(days)) + DAY_MS - 1
-        of_days = with_message_dates(self._journal, window).where(_is_in("day", days))
+        lacks_created_at, has_moves = self._survey.lacks_created_at, self._survey.has_moves
+        dated = with_message_dates(self._journal, window, lacks_created_at=lacks_created_at)
+        of_days = dated.where(_is_in("day", days))
         # ``former`` was read before this write: its files stay, but ``parts`` then names the new ones.
-        self._write("lifecycle", lifecycle(of_days, self._missing_spans), days)
+        self._write("lifecycle", lifecycle(of_days, self._missing_spans, has_moves=has_moves), days)
         now = self._read("lifecycle", days)
         self._write("latency_hist", latency_hist(now), days)
         self._write("latency", latency(self._read("latency_hist", days)), days)
+        if set(days) >= set(self.days("lifecycle")) and not self.parts["traces"]:
+            # All traces are new, and none is kept.
+            self._write("traces", traces(now), ())
+            return
         self._traces(former.union(now.select("trace_id")).where("trace_id is not null").distinct())
 
     def _traces(self, touched: DataFrame) -> None:
@@ -86,9 +107,14 @@ class MetricsWriter:
             self._store.write(others, "traces", self._run, append=True)
         self._keep("traces", days)
 
-    def still_open(self, ends: Mapping[date, int], latest: date) -> None:
-        """Recompute ``open``. ``ends``: the end of each day, Unix ms; ``latest``: the last day of the journal."""
+    def last_at(self, day: date) -> int:
+        """The time of the last record of a day of the journal, Unix ms. Known after :meth:`touched`."""
+        return self._survey.last_at[day]
+
+    def still_open(self, days: Collection[date], latest: date) -> None:
+        """Recompute ``open`` of ``days``. ``latest``: the last day of the journal."""
         lives = self._read("lifecycle")
+        ends = {day: self.last_at(day) for day in days}
         frames = [open_messages(lives if day == latest else lifecycle_at(lives, at), at) for day, at in ends.items()]
         self._write("open", reduce(lambda one, other: one.unionByName(other), frames), ends)
 

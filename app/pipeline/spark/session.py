@@ -35,6 +35,8 @@ _ALWAYS = {
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.parquet.compression.codec": "zstd",
+    # Rows of few partitions are written as they come. Otherwise each task sorts its rows by partition first.
+    "spark.sql.maxConcurrentOutputFileWriters": "4",
     # PySpark would ask Java three times more per function, to add a line of this program to messages of errors.
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
@@ -44,6 +46,7 @@ _LOCAL = {
     "spark.driver.bindAddress": "127.0.0.1",
     # Small partitions show progress and bound the memory of a task.
     "spark.sql.files.maxPartitionBytes": "16m",
+    "spark.sql.adaptive.advisoryPartitionSizeInBytes": "16m",
 }
 
 
@@ -143,7 +146,13 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     for key, value in own.items():
         settings.setIfMissing(key, value)
     if local:
-        settings.setIfMissing("spark.sql.shuffle.partitions", str(2 * (os.cpu_count() or 1)))
+        cores = os.cpu_count() or 1
+        settings.setIfMissing("spark.sql.shuffle.partitions", str(8 * cores))
+        # Two tasks per core, also of a few files that compress well.
+        settings.setIfMissing("spark.sql.files.minPartitionNum", str(2 * cores))
+        # Java's usual collector works beside the tasks, which already use all cores. Java refuses a second choice.
+        if not _chooses_collector(settings.get("spark.driver.extraJavaOptions", ""), os.environ):
+            settings.setIfMissing("spark.driver.defaultJavaOptions", "-XX:+UseParallelGC")
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise workers use the first python3 in their PATH. As in spark-submit, the setting wins over the variable.
     os.environ["PYSPARK_PYTHON"] = (
@@ -162,6 +171,12 @@ def _start(name: str, master: str | None, conf: Mapping[str, str], folder: Path)
     if package is not None:
         started.sparkContext.addPyFile(str(package))
     return started
+
+
+def _chooses_collector(options: str | None, environment: Mapping[str, str]) -> bool:
+    """Whether Java's ``options``, or those that it takes from the environment, choose a garbage collector."""
+    given = [options or "", *(environment.get(name, "") for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
+    return any(re.search(r"-XX:[+-]Use\w+GC\b", each) for each in given)
 
 
 def _with_retries(master: str) -> str:

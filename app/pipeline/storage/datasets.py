@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app import __version__
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 
 Manifest = dict[str, Any]
 _WRITING = {
+    # Ids are nearly all different, so a dictionary only costs time.
+    **{
+        f"parquet.enable.dictionary#{column}": "false"
+        for column in ("message_id", "trace_id", "hops.list.element.message_id")
+    },
     # Bodies are nearly all different, so a dictionary and min/max statistics only cost memory.
     "parquet.enable.dictionary#body": "false",
     "parquet.column.statistics.enabled#body": "false",
@@ -163,16 +168,38 @@ class DatasetStore:
 
         Each file has the columns of all these datasets, null where they belong to another one.
         """
+        staging = self.staging(run)
+        frame.write.mode("overwrite").options(**_WRITING).partitionBy(column).parquet(staging)
+        self.adopt({name: f"{staging}/{column}={name}" for name in datasets}, run)
+
+    def staging(self, run: str) -> str:
+        """The URL of a folder for the files of ``run`` until :meth:`adopt`. It does not exist."""
         staging = f"{self.root}/{_STAGING}/run={run}"
         self.files.remove(staging)
-        frame.write.mode("overwrite").options(**_WRITING).partitionBy(column).parquet(staging)
-        for dataset in datasets:
-            source, target = f"{staging}/{column}={dataset}", self.folder(dataset, run)
+        return staging
+
+    def adopt(self, sources: Mapping[str, str], run: str, names: Collection[str] | None = None) -> None:
+        """Move the files of ``run`` from the staging folders ``sources``, by dataset, and remove the rest of them.
+
+        ``names``: of the files to move, if there may be others; None: all.
+        """
+        for dataset, source in sources.items():
+            target = self.folder(dataset, run)
             self.files.remove(target)
-            self.files.make_folder(target.rpartition("/")[0] if self.files.exists(source) else target)
-            if self.files.exists(source) and not self.files.rename(source, target):
-                raise JobFailed(f"{source} could not be moved to {target}")
-        self.files.remove(staging)
+            is_whole = names is None and self.files.exists(source)
+            self.files.make_folder(target.rpartition("/")[0] if is_whole else target)
+            if is_whole:
+                self._move(source, target)
+            else:
+                listed = (each.url.rpartition("/")[2] for each in self.files.list(source))
+                for name in listed:
+                    if names is not None and name in names:
+                        self._move(f"{source}/{name}", f"{target}/{name}")
+        self.files.remove(f"{self.root}/{_STAGING}/run={run}")
+
+    def _move(self, source: str, target: str) -> None:
+        if not self.files.rename(source, target):
+            raise JobFailed(f"{source} could not be moved to {target}")
 
     def publish(self, datasets: Sequence[str], run: str, facts: Mapping[str, Any]) -> Manifest:
         """Complete a run of each of ``datasets``: write the manifest with ``facts``, then make the run current."""

@@ -1,16 +1,22 @@
-"""Plans and runs the tasks of ``validate``: parts of files in, rows of both datasets out.
+"""Plans and runs the tasks of ``validate``: parts of files in, rows or files of both datasets out.
 
 Spark's Python workers import this module, so it imports neither Spark nor click.
 """
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
+import msgspec
 import pyarrow as pa
+from pyarrow import parquet
 
-from app.pipeline.storage.input_files import InputFile
+from app.envelope.contract import LANGS
+from app.pipeline.storage.input_files import InputFile, locate
 from app.pipeline.storage.inputs import ReadOptions, Split
 from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
 from app.pipeline.validate.bodies import bodies, is_divisible
@@ -20,6 +26,10 @@ COLUMNS: Mapping[str, str] = {"verdict": "string", **ACCEPTED.columns, **QUARANT
 """The columns of both datasets, and ``verdict``, the name of the dataset of a row."""
 
 _SCHEMA = arrow_schema(COLUMNS)
+_ALIKE = ["job", "queue", "lang", "source_file", "run_id", "reason", "reason_pointer", "detail"]
+"""Columns with few values. A dictionary of the others would only cost memory."""
+_MEASURED = ["created_at", "attempts", "body_bytes", "source_at", *_ALIKE]
+"""Columns whose least and greatest value help a reader to skip rows."""
 _BATCH_ROWS = 4096
 _BATCH_BYTES = 8 * 1024 * 1024
 _SHARE_BYTES = 16 * 1024 * 1024
@@ -27,6 +37,25 @@ _SHARE_BYTES = 16 * 1024 * 1024
 _MOST_TASKS = 10_000
 _OPENING_BYTES = 256 * 1024
 """The cost of opening a file, counted as bytes."""
+
+
+class RowKind(msgspec.Struct, frozen=True):
+    """What is counted of a row. ``lang`` is ``unknown`` if it is none of the contract."""
+
+    verdict: str
+    reason: str | None
+    lang: str
+    rewritten: bool | None
+    has_dead_letter: bool | None
+
+
+class TaskOutput(msgspec.Struct):
+    """What a task wrote: the names of its ``files`` in the folders of the datasets, the number of rows of each kind,
+    and the bytes of all bodies."""
+
+    files: list[str]
+    kinds: list[tuple[RowKind, int]]
+    body_bytes: int
 
 
 def plan_tasks(files: Sequence[InputFile], form: str) -> list[list[Split]]:
@@ -66,7 +95,55 @@ def validate_batches(
     """For ``mapInArrow``: each row of ``batches`` is an index into ``tasks``; yields batches of at most 8 MiB."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            yield from _batched(_rows(tasks[number], reading, run))
+            yield from map(_batch, _chunks(_rows(tasks[number], reading, run)))
+
+
+def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder: str) -> TaskOutput:
+    """Write the rows of a task to a Parquet file for each dataset, in a folder ``verdict=`` of the URL ``folder``.
+
+    If a task is repeated, the files of its failed attempts stay, and no result names them.
+    """
+    kinds: Counter[tuple[Any, ...]] = Counter()
+    size = 0
+    with _TaskFiles(folder) as files:
+        for chunk in _chunks(_rows(splits, reading, run)):
+            kinds.update((row.verdict, row.reason, row.lang, row.rewritten, row.has_dead_letter) for row in chunk)
+            size += sum(row.body_bytes for row in chunk)
+            for dataset in (ACCEPTED, QUARANTINED):
+                chosen = [row for row in chunk if row.verdict == dataset.name]
+                if chosen:
+                    files.write(dataset.name, _batch(chosen).select(list(dataset.columns)))
+    counted = Counter[RowKind]()
+    for (verdict, reason, lang, *flags), count in kinds.items():
+        counted[RowKind(verdict, reason, lang if lang in LANGS else "unknown", *flags)] += count
+    return TaskOutput([files.name] if kinds else [], list(counted.items()), size)
+
+
+class _TaskFiles(ExitStack):
+    """The files of a task, one for each dataset with rows; all have the same name."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.name = f"part-{uuid.uuid4()}.zstd.parquet"
+        self._system, self._folder = locate(folder)
+        self._writers: dict[str, Any] = {}
+
+    def write(self, dataset: str, rows: Any) -> None:
+        if dataset not in self._writers:
+            self._writers[dataset] = self.enter_context(self._opened(dataset, rows.schema))
+        self._writers[dataset].write_batch(rows)
+
+    def _opened(self, dataset: str, schema: Any) -> Any:
+        folder = f"{self._folder}/verdict={dataset}"
+        self._system.create_dir(folder)
+        return parquet.ParquetWriter(
+            f"{folder}/{self.name}",
+            schema,
+            filesystem=self._system,
+            compression="zstd",
+            use_dictionary=[name for name in _ALIKE if name in schema.names],
+            write_statistics=[name for name in _MEASURED if name in schema.names],
+        )
 
 
 def _rows(splits: Sequence[Split], reading: ReadOptions, run: str) -> Iterator[ValidatedRow]:
@@ -75,17 +152,17 @@ def _rows(splits: Sequence[Split], reading: ReadOptions, run: str) -> Iterator[V
             yield classify(body, split.url, run)
 
 
-def _batched(rows: Iterator[ValidatedRow]) -> Iterator[Any]:
+def _chunks(rows: Iterator[ValidatedRow]) -> Iterator[list[ValidatedRow]]:
     pending: list[ValidatedRow] = []
     size = 0
     for row in rows:
         pending.append(row)
         size += len(row.body)
         if len(pending) >= _BATCH_ROWS or size >= _BATCH_BYTES:
-            yield _batch(pending)
+            yield pending
             pending, size = [], 0
     if pending:
-        yield _batch(pending)
+        yield pending
 
 
 def _batch(rows: list[ValidatedRow]) -> Any:
