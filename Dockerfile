@@ -62,7 +62,7 @@ VOLUME /var/lib/babelgate
 LABEL org.opencontainers.image.title=babelgate-pipeline \
       org.opencontainers.image.description="Jobs on Spark over the journal and the message dumps of babelgate." \
       org.opencontainers.image.licenses=Apache-2.0 \
-      org.opencontainers.image.version=0.1.0
+      org.opencontainers.image.version=0.2.0
 ENTRYPOINT ["pipeline"]
 CMD ["--help"]
 
@@ -85,7 +85,7 @@ EXPOSE 8080
 LABEL org.opencontainers.image.title=babelgate \
       org.opencontainers.image.description="One HTTP service in front of every message broker you run: publish and consume BabelQueue envelopes." \
       org.opencontainers.image.licenses=Apache-2.0 \
-      org.opencontainers.image.version=0.1.0
+      org.opencontainers.image.version=0.2.0
 # Longer than the 3 s for which the command waits for an answer: it has to start, too.
 HEALTHCHECK --interval=10s --timeout=10s --start-period=10s \
     CMD ["babelgate", "healthcheck"]

@@ -1,3 +1,3 @@
 """babelgate: one HTTP service in front of every message broker."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

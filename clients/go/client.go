@@ -22,7 +22,7 @@ import (
 )
 
 // Version is the version of this module.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 const (
 	localURL       = "http://127.0.0.1:8080"

@@ -18,7 +18,7 @@ PYTHON = str(ROOT / ".brokers" / "client-python" / "bin" / "python")
 """An environment of its own, in which the built wheel is installed."""
 _UNPACKED = "conformance/node_modules/babelgate-client"
 """Where the package of TypeScript is, as npm would install it: it depends on nothing."""
-_JARS = "target/babelgate-client-0.1.0.jar:target/libraries/*"
+_JARS = "target/babelgate-client-0.2.0.jar:target/libraries/*"
 _JAVAC = f"javac -Xlint:all,-processing -Werror --release 17 -cp '{_JARS}'"
 
 

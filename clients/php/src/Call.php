@@ -11,7 +11,7 @@ namespace Babelgate\Client;
  */
 final class Call
 {
-    public const VERSION = '0.1.0';
+    public const VERSION = '0.2.0';
     private const MOST_LEVELS = 4096;
 
     /**

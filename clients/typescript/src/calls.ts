@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { BabelgateError, LeaseLostError, ProblemError, UnreachableError } from "./errors.js";
 import { camel, draft, json, type EntryResult, type Message } from "./messages.js";
 
-export const VERSION = "0.1.0";
+export const VERSION = "0.2.0";
 const FIRST_PAUSE_MS = 100;
 const LONGEST_PAUSE_MS = 10_000;
 /** A gateway takes 10,000 entries and 16 MiB by default. Smaller requests are repeated in smaller parts. */

@@ -18,7 +18,7 @@ from babelgate_client.errors import BabelgateError, LeaseLostError, ProblemError
 from babelgate_client.generated.models.entry_result import EntryResult
 from babelgate_client.messages import Delivery, Message
 
-VERSION = "0.1.0"
+VERSION = "0.2.0"
 USER_AGENT = f"babelgate-python/{VERSION}"
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 10.0

@@ -30,7 +30,7 @@ import java.util.concurrent.TimeoutException;
  */
 public final class Client {
     /** The version of this client. */
-    public static final String VERSION = "0.1.0";
+    public static final String VERSION = "0.2.0";
 
     /** The code with which a queue refuses idempotency keys. */
     static final String NEEDS_NO_KEY = "idempotency_unsupported";
