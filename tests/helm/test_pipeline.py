@@ -79,7 +79,10 @@ def test_the_chart_is_this_version() -> None:
 @pytest.mark.parametrize("case", OPERATORS)
 def test_the_program_is_where_the_image_has_it(case: str) -> None:
     text = (ROOT / "Dockerfile").read_text()
-    assert f"ln -s babelgate {MAIN.removeprefix('local://')}" in text
+    # What is made below /opt/program is copied over /opt/babelgate.
+    place = MAIN.removeprefix("local:///opt/babelgate")
+    assert f"ln -s babelgate /opt/program{place}" in text
+    assert "COPY --from=program-pipeline /opt/program /opt/babelgate" in text
     assert {spec.get("mainApplicationFile") or spec["pyFiles"] for spec, _, _ in applications(case)} == {MAIN}
 
 

@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from app import __version__
 from app.pipeline.cli.main import pipeline
+from app.pipeline.errors import JobFailed
 from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.inputs import ReadOptions, Split
 from app.pipeline.storage.locks import exclusive_lock
@@ -181,13 +182,16 @@ def test_what_failed_attempts_wrote_is_not_read(run, tmp_path):
     (tmp_path / "in").write_bytes(good(1) + b"\nx")
     splits = [Split((tmp_path / "in").as_uri(), 0, None, True)]
     staging = run.store.staging("run")
-    failed, written = (write_files(splits, ReadOptions(), "run", staging) for _ in range(2))
+    folder = run.store.files.local_path(staging)
+    failed, written = (write_files(splits, ReadOptions(), "run", folder) for _ in range(2))
     assert failed.files != written.files
     run.store.adopt({name: f"{staging}/verdict={name}" for name in ("accepted", "quarantined")}, "run", written.files)
     run.store.publish(["accepted", "quarantined"], "run", {})
     assert [row["body"] for row in run.rows("accepted")] == [good(1)]
     assert [row["body"] for row in run.rows("quarantined")] == [b"x"]
     assert not run.store.files.exists(staging)
+    with pytest.raises(JobFailed, match="lacks files that tasks have written, such as part-x"):
+        run.store.adopt({"accepted": staging}, "run", ["part-x"])
 
 
 def test_no_file_can_fail_the_job(run, tmp_path):

@@ -181,8 +181,9 @@ class DatasetStore:
     def adopt(self, sources: Mapping[str, str], run: str, names: Collection[str] | None = None) -> None:
         """Move the files of ``run`` from the staging folders ``sources``, by dataset, and remove the rest of them.
 
-        ``names``: of the files to move, if there may be others; None: all.
+        ``names``: of the files to move, if there may be others; None: all. Raises JobFailed where one is missing.
         """
+        missing = set(names or ())
         for dataset, source in sources.items():
             target = self.folder(dataset, run)
             self.files.remove(target)
@@ -195,6 +196,9 @@ class DatasetStore:
                 for name in listed:
                     if names is not None and name in names:
                         self._move(f"{source}/{name}", f"{target}/{name}")
+                        missing.discard(name)
+        if missing:
+            raise JobFailed(f"{self.root} lacks files that tasks have written, such as {min(missing)}")
         self.files.remove(f"{self.root}/{_STAGING}/run={run}")
 
     def _move(self, source: str, target: str) -> None:

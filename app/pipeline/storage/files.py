@@ -43,6 +43,10 @@ class Files:
         """``url`` with its scheme, absolute."""
         return str(self._fs.makeQualified(self._path(url)).toString())
 
+    def local_path(self, url: str) -> str:
+        """The path of a local ``url``, in which nothing is escaped."""
+        return str(self._path(url).toUri().getPath())
+
     def exists(self, url: str) -> bool:
         """Whether there is such a file or folder."""
         return bool(self._fs.exists(self._path(url)))

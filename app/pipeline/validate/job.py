@@ -145,7 +145,7 @@ def _written_by_tasks(
 ) -> tuple[Iterable[tuple[RowKind, int]], int]:
     """Let the tasks write their files, which takes half the time: Java then neither reads nor encodes the rows."""
     staging = store.staging(run)
-    task = partial(write_files, reading=reading, run=run, folder=staging)
+    task = partial(write_files, reading=reading, run=run, folder=store.files.local_path(staging))
     written = spark.sparkContext.parallelize(tasks, max(1, len(tasks))).map(task).collect()
     names = {name for each in written for name in each.files}
     store.adopt({name: f"{staging}/verdict={name}" for name in DATASETS}, run, names)

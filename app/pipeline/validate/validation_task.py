@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from app.envelope.contract import LANGS
-from app.pipeline.storage.input_files import InputFile, locate
+from app.pipeline.storage.input_files import InputFile
 from app.pipeline.storage.inputs import ReadOptions, Split
 from app.pipeline.storage.schemas import ACCEPTED, QUARANTINED, arrow_schema
 from app.pipeline.validate.bodies import bodies, is_divisible
@@ -99,7 +100,7 @@ def validate_batches(
 
 
 def write_files(splits: Sequence[Split], reading: ReadOptions, run: str, folder: str) -> TaskOutput:
-    """Write the rows of a task to a Parquet file for each dataset, in a folder ``verdict=`` of the URL ``folder``.
+    """Write the rows of a task to a Parquet file for each dataset, in a folder ``verdict=`` of the local ``folder``.
 
     If a task is repeated, the files of its failed attempts stay, and no result names them.
     """
@@ -125,7 +126,7 @@ class _TaskFiles(ExitStack):
     def __init__(self, folder: str) -> None:
         super().__init__()
         self.name = f"part-{uuid.uuid4()}.zstd.parquet"
-        self._system, self._folder = locate(folder)
+        self._folder = folder
         self._writers: dict[str, Any] = {}
 
     def write(self, dataset: str, rows: Any) -> None:
@@ -134,12 +135,11 @@ class _TaskFiles(ExitStack):
         self._writers[dataset].write_batch(rows)
 
     def _opened(self, dataset: str, schema: Any) -> Any:
-        folder = f"{self._folder}/verdict={dataset}"
-        self._system.create_dir(folder)
+        folder = Path(self._folder, f"verdict={dataset}")
+        folder.mkdir(parents=True, exist_ok=True)
         return parquet.ParquetWriter(
-            f"{folder}/{self.name}",
+            folder / self.name,
             schema,
-            filesystem=self._system,
             compression="zstd",
             use_dictionary=[name for name in _ALIKE if name in schema.names],
             write_statistics=[name for name in _MEASURED if name in schema.names],
