@@ -18,6 +18,8 @@ class Cycle(RequestResponseCycle):
     """Also the ASGI extension :data:`app.http.exchange.WHOLE`, which saves the messages of small requests."""
 
     access_log = False
+    sends_messages = True
+    """Whether ``send`` can take what :meth:`answer` does not."""
     disconnected = False
     more_body = True
     response_started = False
@@ -59,7 +61,9 @@ class Cycle(RequestResponseCycle):
     def answer(self, status: int, fields: bytes, body: bytes) -> bool:
         """Write the whole answer. ``fields``: the lines of its head, with its length, without the empty line. False:
         nothing is written, and ``send`` must be used."""
-        if self.response_started or self.disconnected or self.flow.write_paused or self.scope["method"] == "HEAD":
+        if self.response_started or self.disconnected or self.scope["method"] == "HEAD":
+            return False
+        if self.flow.write_paused and self.sends_messages:
             return False
         self.response_started = self.response_complete = True
         self.waiting_for_100_continue = False
@@ -77,6 +81,7 @@ class DirectCycle(Cycle):
     """A request that may be served directly: an :class:`app.http.direct.DirectRequest`. ``body``: what has arrived."""
 
     more_body = False
+    sends_messages = False
     # Nobody waits for it.
     message_event = asyncio.Event()
     scope: Any = MappingProxyType({"method": "POST"})

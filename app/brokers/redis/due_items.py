@@ -31,6 +31,8 @@ class DueItems:
         self._task: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._fires_at = 0.0
+        """When the timer fires, in the loop's time. A timer of uvloop that is due at once does not tell it."""
         self._soonest = math.inf
         self._waited: set[bytes] = set()
         self._look_at = 0.0
@@ -56,9 +58,9 @@ class DueItems:
         loop = asyncio.get_running_loop()
         moment = loop.time() + max(seconds, _SHORTEST_SECONDS)
         self._soonest = min(self._soonest, moment)
-        if self._timer is not None and moment < self._timer.when():
+        if self._timer is not None and moment < self._fires_at:
             self._timer.cancel()
-            self._timer = loop.call_at(moment, self._wake.set)
+            self._fires_at, self._timer = moment, loop.call_at(moment, self._wake.set)
 
     def waited(self, queue: RedisQueue) -> None:
         """Note that this process waits on ``queue``, so that the leases of other programs there expire as well."""
@@ -84,7 +86,8 @@ class DueItems:
             except BabelgateError as error:
                 log.debug("making due messages ready failed", error=error)
             self._wake.clear()
-            self._timer = loop.call_at(min(loop.time() + pause, self._soonest), self._wake.set)
+            self._fires_at = min(loop.time() + pause, self._soonest)
+            self._timer = loop.call_at(self._fires_at, self._wake.set)
             await self._wake.wait()
             self._timer = None
 
