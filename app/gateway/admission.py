@@ -85,13 +85,18 @@ class Permit:
         self._bytes = data
         self._free = free
         self.size = 0
+        if count is not None:
+            count.take(broker, 1)
         if size > free:
-            data.take(broker, size)
+            try:
+                data.take(broker, size)
+            except Overloaded:
+                if count is not None:
+                    count.add(broker, -1)
+                raise
             self.size = size
         elif size:
             self.hold(size)
-        if count is not None:
-            count.add(broker, 1)
 
     def grow(self, size: int) -> None:
         """Raise the total to ``size`` bytes; a smaller ``size`` is ignored. Raises Overloaded."""
@@ -134,7 +139,6 @@ class Admission:
 
     def publish(self, broker: str, size: int) -> Permit:
         """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""
-        self._publishes.check(broker, 1)
         return Permit(broker, self._publishes, self._publish_bytes, size)
 
     def other(self, broker: str, size: int) -> Permit:
@@ -150,7 +154,6 @@ class Admission:
 
     def receive(self, broker: str) -> Permit:
         """A permit for a receive; the bytes of its answer are added later. Raises Overloaded."""
-        self._receives.check(broker, 1)
         return Permit(broker, self._receives, self._unread_bytes)
 
     def check_handing_out(self, broker: str, count: int, size: int) -> None:

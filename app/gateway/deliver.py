@@ -20,9 +20,7 @@ class Deliverer:
         self._observe = observe
 
     def hand_out(self, route: Route, deliveries: Sequence[ReadyDelivery], lease_seconds: float) -> list[Message]:
-        """The messages of deliveries whose leases have this duration."""
-        if not deliveries:
-            return []
+        """The messages of deliveries, at least one, whose leases have this duration."""
         messages = [self._sealed(route, each) for each in deliveries]
         self._observe(
             Event(
@@ -40,9 +38,9 @@ class Deliverer:
     def _sealed(self, route: Route, ready: ReadyDelivery) -> Message:
         delivery, attempts, facts = ready.delivery, ready.attempts, ready.facts
         deadline = delivery.lease_expires_at
-        token = self._sealer.seal(
-            Lease(route.queue, route.broker, delivery.handle, self._receiver, deadline, attempts, facts)
-        )
-        redelivered = delivery.redelivered or attempts > 0
+        lease = Lease(route.queue, route.broker, delivery.handle, self._receiver, deadline, attempts, facts)
+        token, redelivered = self._sealer.seal(lease), delivery.redelivered or attempts > 0
         headers, properties = delivery.headers, delivery.properties
-        return Message(token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties)
+        return Message(
+            lease, token, deadline, attempts, redelivered, headers, delivery.body, facts.trace_id, properties
+        )

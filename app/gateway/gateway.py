@@ -47,7 +47,7 @@ from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Begun, Publisher
 from app.gateway.queue_runtime import QueueRuntime
-from app.gateway.receive import BegunReceive
+from app.gateway.receive import Receiver, Waiter
 from app.gateway.routing import Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, settling
@@ -114,7 +114,7 @@ class Gateway:
         self._capacity = capacity
         self.incarnation = os.urandom(8).hex()
         """Identifies this process to its peers and in its tokens; random at each start."""
-        self.deliverer = Deliverer(sealer, self.incarnation, observe)
+        self._deliverer = Deliverer(sealer, self.incarnation, observe)
         self._publisher = Publisher(self.limits, clock)
         settler = Settler(sealer, clock, observe)
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
@@ -291,17 +291,16 @@ class Gateway:
             await self._capacity()
         receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
         if trace is None:
-            ready = await receive
-        else:
-            with receiving(trace, runtime.route) as span:
-                ready = await receive
-                span.concerned([each.facts for each in ready])
-        return self.deliverer.hand_out(runtime.route, ready, lease_seconds)
+            return await receive
+        with receiving(trace, runtime.route) as span:
+            messages = await receive
+            span.concerned([each.lease.facts for each in messages])
+        return messages
 
     def begin_receive(
         self, access: Access, max_messages: int, wait_seconds: float, lease_seconds: float | None
-    ) -> BegunReceive | None:
-        """Begin to receive, in one step; ``deliverer`` makes messages of the deliveries. Raises what receive raises.
+    ) -> tuple[Receiver, Waiter] | None:
+        """Begin to receive, in one step. Raises what receive raises.
 
         Returns None when :meth:`receive` must be called: it has to be traced, or may have to wait for the journal.
         """
@@ -309,7 +308,7 @@ class Gateway:
             return None
         runtime, lease_seconds = self._receiving(access.caller, access, lease_seconds)
         receiver = runtime.receiver
-        return BegunReceive(receiver, receiver.begin(max_messages, wait_seconds, lease_seconds), lease_seconds)
+        return receiver, receiver.begin(max_messages, wait_seconds, lease_seconds)
 
     def _receiving(
         self, caller: Caller, queue: str | Access, lease_seconds: float | None
@@ -324,8 +323,7 @@ class Gateway:
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""
-        handles = [self._sealer.open(message.ack_token, queue).handle for message in messages]
-        await self._runtime_of(self.router.route(queue)).give_back(handles)
+        await self._runtime_of(self.router.route(queue)).give_back([each.lease.handle for each in messages])
 
     async def settle(
         self, caller: Caller, queue: str | Access, settlement: Settlement, trace: Trace | None = None
@@ -392,9 +390,8 @@ class Gateway:
         if runtime is None or (runtime.route is not route and runtime.route != route):
             if len(self._runtimes) >= _KEPT_RUNTIMES:
                 self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
-            broker_usage = self.broker_usage[route.broker]
-            runtime = QueueRuntime(route, broker_usage, self.limits, self.clock, self.observe, self._keys, self.outages)
-            self._runtimes[route.queue] = runtime
+            shared = self.limits, self.clock, self.observe, self._keys, self.outages, self._deliverer
+            runtime = self._runtimes[route.queue] = QueueRuntime(route, self.broker_usage[route.broker], *shared)
             if self.draining:
                 runtime.receiver.stop()
         return runtime

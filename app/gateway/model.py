@@ -12,6 +12,7 @@ from app.brokers.binding import QueueStats
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
 from app.errors import BabelgateError, Problem
+from app.gateway.ack_tokens import Lease
 
 Action = Literal["ack", "nack", "reject", "extend"]
 
@@ -37,9 +38,11 @@ class Replay(Receipt, frozen=True):
 class Message(Struct, frozen=True):
     """A delivery handed out: ``body`` is the reserved bytes, unchanged; ``attempts`` the reconciled count.
 
-    ``trace_id`` is the body's. ``broker_properties``: see ``properties`` of :class:`app.brokers.binding.Delivery`.
+    ``lease``: what ``ack_token`` contains. ``trace_id`` is the body's. ``broker_properties``: see ``properties`` of
+    :class:`app.brokers.binding.Delivery`.
     """
 
+    lease: Lease
     ack_token: str
     lease_expires_at: int
     attempts: int

@@ -94,7 +94,9 @@ class Publisher:
             # It has its trace id by now, on which the sampler decides.
             return sent.body
         pending = PendingPublish(sent, runtime.outgoing(Publication(sent), None, None))
-        return _receipt(runtime.route, sent), runtime.submit(pending)
+        # As of `runtime.submit`, for a message without a claim.
+        outcome: asyncio.Future[Any] = runtime.publisher.submit(pending)
+        return _receipt(runtime.route, sent), outcome
 
     async def publish_many(
         self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None

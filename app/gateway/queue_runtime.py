@@ -18,13 +18,14 @@ from app.envelope import Envelope, Limits, Publication
 from app.envelope.broker_properties import contradictions, read_properties
 from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, LeaseLost, Problem
 from app.gateway.ack_tokens import NO_FACTS, Lease
+from app.gateway.deliver import Deliverer
 from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
 from app.gateway.model import Action, KeysInfo
 from app.gateway.outages import Outages
-from app.gateway.receive import Inspector, ReadyDelivery, Receiver
+from app.gateway.receive import Inspector, Receiver
 from app.gateway.routing import Route
 from app.gateway.shared_leases import SharedLeaseManager
 from app.observe.events import Call, Event, EventKind, Facts, Observe, Operation
@@ -66,6 +67,7 @@ class QueueRuntime:
         observe: Observe,
         keys: KeyStores,
         outages: Outages,
+        deliverer: Deliverer,
     ) -> None:
         """``broker_usage``: the leases that this process keeps of the route's broker."""
         self.route = route
@@ -104,7 +106,7 @@ class QueueRuntime:
         )
         self.acker: Batcher[Lease, Outcome] = Batcher(ack, max_batch, budget=budget, refusal=self.refusal)
         inspector = Inspector(route, self.lease_manager, limits, clock, observe)
-        self.receiver = Receiver(reserve, inspector.inspect, self._give_back)
+        self.receiver = Receiver(reserve, inspector.inspect, partial(deliverer.hand_out, route), self.give_back)
 
     @property
     def busy(self) -> bool:
@@ -261,8 +263,12 @@ class QueueRuntime:
         accepted = [pending for pending, result in zip(pendings, results, strict=True) if result is None]
         if not accepted:
             return
-        facts = [_facts_of(pending) for pending in accepted]
-        bodies = [pending.envelope.body for pending in accepted]
+        sent = [(pending.envelope, pending.outgoing.headers.get("traceparent")) for pending in accepted]
+        facts = [
+            Facts(each.attempts, each.id, each.trace_id, each.job, each.created_at, each.lang, len(each.body), context)
+            for each, context in sent
+        ]
+        bodies = [each.body for each, _ in sent]
         route = self.route
         self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
 
@@ -284,9 +290,6 @@ class QueueRuntime:
             self._observe(Event(_SETTLED[action], queue, broker, len(settled), messages=settled))
         if lost:
             self._observe(Event("lease_lost", queue, broker, len(lost), messages=lost))
-
-    async def _give_back(self, deliveries: Sequence[ReadyDelivery]) -> None:
-        await self.give_back([each.delivery.handle for each in deliveries])
 
 
 def lease_manager_of(
@@ -314,10 +317,3 @@ def agreed(option: str, parameter: str, given: Given, member: Given | None) -> G
 
 def _size_of(pending: PendingPublish) -> int:
     return len(pending.envelope.body)
-
-
-def _facts_of(pending: PendingPublish) -> Facts:
-    sent, traceparent = pending.envelope, pending.outgoing.headers.get("traceparent")
-    return Facts(
-        sent.attempts, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, len(sent.body), traceparent
-    )

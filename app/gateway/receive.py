@@ -1,7 +1,8 @@
 """Receives: deliveries are reserved, inspected, sealed with an ack token, and handed out.
 
 :class:`Receiver` reserves on behalf of waiting receives, one reserve at a time for all waiters of a queue.
-:class:`Inspector` dead-letters the deliveries that must not be handed out. :mod:`app.gateway.deliver` makes messages.
+:class:`Inspector` dead-letters the deliveries that must not be handed out. :mod:`app.gateway.deliver` makes messages of
+the others.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -19,6 +20,7 @@ from app.clock import Clock
 from app.envelope import Limits, Poison, Received
 from app.errors import BabelgateError
 from app.gateway.lease_manager import ATTEMPTS_EXHAUSTED, LEASE_EXPIRED, LeaseManager, facts_of
+from app.gateway.model import Message
 from app.gateway.routing import Route
 from app.observe.events import Event, Facts, Observe
 from app.observe.log_throttle import LogThrottle
@@ -56,42 +58,35 @@ Reserve = Callable[[int, float, float], Awaitable[Sequence[Delivery]]]
 Inspect = Callable[[Sequence[Delivery]], Awaitable[list[ReadyDelivery]]]
 """Returns the deliveries that may be handed out and dead-letters the others. Never raises BabelgateError."""
 
-GiveBack = Callable[[Sequence[ReadyDelivery]], Awaitable[None]]
-"""Returns deliveries to the broker, uncounted. Never raises BabelgateError."""
+HandOut = Callable[[Sequence[ReadyDelivery], float], list[Message]]
+"""``(deliveries, lease_seconds)`` to the messages of at least one delivery, and reports them as delivered."""
+
+GiveBack = Callable[[Sequence[str]], Awaitable[None]]
+"""Returns the deliveries of handles to the broker, uncounted. Never raises BabelgateError."""
 
 
 class Waiter:
-    """A receive that waits. ``future``: of its deliveries; cancelled when it has left."""
+    """A receive that waits. ``future``: of its messages; cancelled when it has left."""
 
     __slots__ = ("future", "lease_seconds", "limit", "since", "timer")
 
-    def __init__(
-        self, limit: int, lease_seconds: float, since: float, future: asyncio.Future[list[ReadyDelivery]]
-    ) -> None:
+    def __init__(self, limit: int, lease_seconds: float, since: float, future: asyncio.Future[list[Message]]) -> None:
         self.limit = limit
         self.lease_seconds = lease_seconds
         self.since = since
         self.future = future
         self.timer: asyncio.TimerHandle | None = None
 
-    def resolve(self, deliveries: list[ReadyDelivery]) -> None:
+    def resolve(self, messages: list[Message]) -> None:
         """End the wait."""
         if self.timer is not None:
             self.timer.cancel()
         if not self.future.done():
-            self.future.set_result(deliveries)
+            self.future.set_result(messages)
 
 
 _Waiters = dict[Waiter, None]
 """Waiters in order of arrival. A dict, because a waiter at any place may leave."""
-
-
-class BegunReceive(NamedTuple):
-    """A receive that was begun, its receiver, and the duration of its leases."""
-
-    receiver: Receiver
-    waiter: Waiter
-    lease_seconds: float
 
 
 class Receiver:
@@ -104,9 +99,10 @@ class Receiver:
     makes one more, non-blocking reserve. If the broker does not answer, its error is raised.
     """
 
-    def __init__(self, reserve: Reserve, inspect: Inspect, give_back: GiveBack) -> None:
+    def __init__(self, reserve: Reserve, inspect: Inspect, hand_out: HandOut, give_back: GiveBack) -> None:
         self._reserve = reserve
         self._inspect = inspect
+        self._hand_out = hand_out
         self._give_back = give_back
         self._waiting: _Waiters = {}
         self._polling: _Waiters = {}
@@ -128,8 +124,8 @@ class Receiver:
         """Whether a reserve is in flight, or deliveries are given back."""
         return self._wait_task is not None or self._poll_task is not None or bool(self._returning)
 
-    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[ReadyDelivery]:
-        """Up to ``limit`` deliveries as soon as there is one; none after ``wait_seconds`` and one more round trip.
+    async def receive(self, limit: int, wait_seconds: float, lease_seconds: float) -> list[Message]:
+        """Up to ``limit`` messages as soon as there is one; none after ``wait_seconds`` and one more round trip.
 
         Raises the broker's error, at the latest when a reserve that begins at the end of the wait has ended. When the
         call is cancelled, deliveries reserved for it are given back.
@@ -140,7 +136,7 @@ class Receiver:
         except asyncio.CancelledError:
             self._remove(waiter)
             if waiter.future.done() and not waiter.future.cancelled() and waiter.future.exception() is None:
-                await asyncio.shield(self._give_back(waiter.future.result()))
+                await asyncio.shield(self._return(waiter.future.result()))
             raise
 
     def begin(self, limit: int, wait_seconds: float, lease_seconds: float) -> Waiter:
@@ -158,16 +154,16 @@ class Receiver:
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
-        """End a receive without deliveries, unless it has ended."""
+        """End a receive without messages, unless it has ended."""
         self._remove(waiter)
         waiter.future.cancel()
 
-    def return_later(self, deliveries: list[ReadyDelivery]) -> None:
-        """Give back deliveries that nobody can take any more."""
-        self._returning.start(self._return(deliveries))
+    def return_later(self, messages: list[Message]) -> None:
+        """Give back messages that nobody can take any more."""
+        self._returning.start(self._return(messages))
 
-    async def _return(self, deliveries: list[ReadyDelivery]) -> None:
-        await self._give_back(deliveries)
+    async def _return(self, messages: list[Message]) -> None:
+        await self._give_back([each.lease.handle for each in messages])
 
     def stop(self) -> None:
         """End all waiting receives now, with an empty list; later receives do not wait."""
@@ -247,6 +243,9 @@ class Receiver:
                 # If all deliveries were dead-lettered, more messages may follow them.
                 if ready or not deliveries or wait_seconds > 0:
                     break
+            left = self._serve(waiters, ready, lease_seconds)
+            if left:
+                left = self._serve(self._polling if waiters is self._waiting else self._waiting, left, lease_seconds)
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("reserve failed")
@@ -256,13 +255,8 @@ class Receiver:
                 if not waiter.future.done():
                     waiter.future.set_exception(error)
             return group
-        surplus = self._hand_out(waiters, ready, lease_seconds)
-        if surplus:
-            surplus = self._hand_out(
-                self._polling if waiters is self._waiting else self._waiting, surplus, lease_seconds
-            )
-        if surplus:
-            await self._give_back(surplus)
+        if left:
+            await self._give_back([each.delivery.handle for each in left])
         return group
 
     def _update_message_size(self, deliveries: Sequence[Delivery]) -> None:
@@ -271,22 +265,25 @@ class Receiver:
             mean = sum(len(delivery.body) for delivery in deliveries) / len(deliveries)
             self._message_bytes = max(mean, self._message_bytes / 2, RESERVED_BYTES / MAX_RESERVED)
 
-    def _hand_out(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
-        """Resolve ``waiters`` in order; return the deliveries that are left."""
+    def _serve(self, waiters: _Waiters, ready: list[ReadyDelivery], lease_seconds: float) -> list[ReadyDelivery]:
+        """Hand out to ``waiters`` in order; return the deliveries that are left."""
         served: list[Waiter] = []
-        at = 0
+        count = 0
         for waiter in waiters:
-            if at >= len(ready):
+            if count >= len(ready):
                 break
-            if waiter.lease_seconds != lease_seconds:
-                continue
-            served.append(waiter)
-            if not waiter.future.done():
-                waiter.resolve(ready[at : at + waiter.limit])
-                at += waiter.limit
+            if waiter.lease_seconds == lease_seconds:
+                served.append(waiter)
+                if not waiter.future.done():
+                    count += waiter.limit
+        messages = self._hand_out(ready[:count], lease_seconds) if count and ready else []
+        at = 0
         for waiter in served:
             del waiters[waiter]
-        return ready[at:]
+            if not waiter.future.done():
+                waiter.resolve(messages[at : at + waiter.limit])
+                at += waiter.limit
+        return ready[count:]
 
 
 class Inspector:

@@ -44,7 +44,7 @@ class Settler:
         outcomes: defaultdict[Action, list[TokenOutcome]] = defaultdict(list)
 
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
-            opened = await turns.mapped(partial(self.opened, route), tokens)
+            opened = await turns.mapped(partial(self.opened, route, ends=action != "extend"), tokens)
             each = await _each(opened, by(_leases(opened)))
             runtime.report_settled(action, opened, each)
             outcomes[action] += each
@@ -61,10 +61,10 @@ class Settler:
             _result(index, action, outcome) for action, each in outcomes.items() for index, outcome in enumerate(each)
         ]
 
-    def opened(self, route: Route, token: str) -> Lease | BabelgateError:
-        """The lease of ``token``, or why there is none."""
+    def opened(self, route: Route, token: str, *, ends: bool = True) -> Lease | BabelgateError:
+        """The lease of ``token``, or why there is none. ``ends``: it is opened to end the lease."""
         try:
-            lease = self._sealer.open(token, route.queue)
+            lease = self._sealer.open(token, route.queue, keep=not ends)
         except BabelgateError as error:
             return error.without_frames()
         # The queue may have been routed to another broker since: then its route cannot reach this lease.

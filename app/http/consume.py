@@ -253,10 +253,10 @@ def _received(message: Message) -> ReceivedMessage:
 
 def _headers(message: Message) -> dict[str, str]:
     """The native headers; where no trace context travelled, with the one that ``trace_id`` gives."""
-    headers = dict(message.headers)
-    if TRACEPARENT not in headers and (derived := of_trace_id(message.trace_id)) is not None:
-        headers[TRACEPARENT] = derived.traceparent
-    return headers
+    headers = message.headers
+    if TRACEPARENT in headers or (derived := of_trace_id(message.trace_id)) is None:
+        return dict(headers)
+    return {**headers, TRACEPARENT: derived.traceparent}
 
 
 async def _answer_bare(exchange: Exchange, messages: Sequence[Message]) -> None:

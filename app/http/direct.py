@@ -19,11 +19,9 @@ import msgspec
 from app.errors import BabelgateError
 from app.gateway.admission import Permit
 from app.gateway.authorization import Right
-from app.gateway.deliver import Deliverer
 from app.gateway.gateway import Gateway
 from app.gateway.model import Message
-from app.gateway.receive import BegunReceive, ReadyDelivery
-from app.gateway.routing import Route
+from app.gateway.receive import Receiver
 from app.http.auth import Auth
 from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, answer_of, encoded
 from app.http.exchange import JSON, PART_BYTES, head_lines, json_list, log, request_id_of
@@ -48,13 +46,16 @@ _JSON_TYPES = frozenset(
 )
 _UNUSUAL = UNUSUAL | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
 
-_RECEIVE = "messages:receive"
+_PUBLISH, _RECEIVE, _ACK = "messages", "messages:receive", "messages:ack"
+_TEMPLATES = {verb: f"/queues/{{queue}}/{verb}" for verb in (_PUBLISH, _RECEIVE, _ACK)}
+_NO_STORE = b"%b: %b\r\n" % NO_STORE
 _encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
 _decode_ack = msgspec.json.Decoder(AckRequest).decode
 
-Observe = Callable[[str, str, int, str | None, float], None]
-"""Called with the verb, the scheme, the status, the problem's code and the duration in seconds of each request."""
+Observe = Callable[[str, str, int, str, str | None, float], None]
+"""Called with the method, the template of the path, the status, the scheme, the type of a failure of the server, and
+the duration in seconds of each request."""
 
 
 class DirectRequest(Protocol):
@@ -91,9 +92,9 @@ class DirectEndpoints:
         self._auth = auth
         self._observe = observe
         self._endpoints: Mapping[str, Callable[[DirectRequest, bytes, float], bytes | None]] = {
-            "messages": self._publish,
+            _PUBLISH: self._publish,
             _RECEIVE: self._receive,
-            "messages:ack": self._ack,
+            _ACK: self._ack,
         }
 
     def takes(self, method: bytes, verb: str, query: bytes, fields: Mapping[bytes, bytes]) -> bool:
@@ -155,9 +156,9 @@ class DirectEndpoints:
         if begun is None:
             permit.release()
             return body
-        request.when_gone(partial(begun.receiver.leave, begun.waiter))
-        delivery = _Delivery(self._observe, request, began, permit, gateway.deliverer, access.route, begun)
-        begun.waiter.future.add_done_callback(delivery)
+        receiver, waiter = begun
+        request.when_gone(partial(receiver.leave, waiter))
+        waiter.future.add_done_callback(_Delivery(self._observe, request, began, permit, receiver))
         return None
 
     def _ack(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
@@ -209,13 +210,14 @@ class _Answer:
         request, body, status = self._request, self._body, self._status
         request.answer(status, head_lines(JSON, len(body), request_id_of(request.fields)), body)
         if self._observe is not None:
-            self._observe(request.target.verb, request.scheme, status, None, time.perf_counter() - self._began)
+            template = _TEMPLATES[request.target.verb]
+            self._observe("POST", template, status, request.scheme, None, time.perf_counter() - self._began)
 
 
 class _Delivery:
     """Answers a receive when it has ended, and gives its permit back. What nobody can take any more is given back."""
 
-    __slots__ = ("_began", "_begun", "_deliverer", "_observe", "_permit", "_request", "_route")
+    __slots__ = ("_began", "_observe", "_permit", "_receiver", "_request")
 
     def __init__(
         self,
@@ -223,33 +225,28 @@ class _Delivery:
         request: DirectRequest,
         began: float,
         permit: Permit,
-        deliverer: Deliverer,
-        route: Route,
-        begun: BegunReceive,
+        receiver: Receiver,
     ) -> None:
         self._observe = observe
         self._request = request
         self._began = began
         self._permit = permit
-        self._deliverer = deliverer
-        self._route = route
-        self._begun = begun
+        self._receiver = receiver
 
-    def __call__(self, outcome: asyncio.Future[list[ReadyDelivery]]) -> None:
+    def __call__(self, outcome: asyncio.Future[list[Message]]) -> None:
         request = self._request
         if outcome.cancelled():
             self._end(0, GONE)
             return
         try:
-            ready = outcome.result()
-            if request.disconnected:
-                self._begun.receiver.return_later(ready)
-                self._end(0, GONE)
-                return
-            messages = self._deliverer.hand_out(self._route, ready, self._begun.lease_seconds)
+            messages = outcome.result()
         except Exception as raised:
             self._permit.release()
             _fail(request, _error_of(raised, request), self._began, self._observe)
+            return
+        if request.disconnected:
+            self._receiver.return_later(messages)
+            self._end(0, GONE)
             return
         size = sum([len(message.body) for message in messages])
         if size > PART_BYTES:
@@ -267,13 +264,13 @@ class _Delivery:
         self._end(200)
 
     def _head(self, length: int) -> bytes:
-        return head_lines(JSON, length, request_id_of(self._request.fields), [NO_STORE])
+        return head_lines(JSON, length, request_id_of(self._request.fields)) + _NO_STORE
 
-    def _end(self, status: int, code: str | None = None) -> None:
+    def _end(self, status: int, error: str | None = None) -> None:
         self._permit.release()
         if self._observe is not None:
-            request = self._request
-            self._observe(request.target.verb, request.scheme, status, code, time.perf_counter() - self._began)
+            seconds = time.perf_counter() - self._began
+            self._observe("POST", _TEMPLATES[_RECEIVE], status, self._request.scheme, error, seconds)
 
 
 _sending: BackgroundTasks[None] = BackgroundTasks()
@@ -293,4 +290,5 @@ def _fail(request: DirectRequest, error: BabelgateError, began: float, observe: 
     status, headers, body = problem(error, f"/queues/{request.target.queue}/{verb}")
     request.answer(status, head_lines(PROBLEM, len(body), request_id_of(request.fields), headers), body)
     if observe is not None:
-        observe(verb, request.scheme, status, error.problem_code, time.perf_counter() - began)
+        failure = error.problem_code if status >= 500 else None
+        observe("POST", _TEMPLATES[verb], status, request.scheme, failure, time.perf_counter() - began)

@@ -28,11 +28,6 @@ class Durations:
         """Record a request for a queue that was refused at its head."""
         self._request(method, f"/queues/{{queue}}/{verb}", 429, scheme, None, 0.0)
 
-    def direct(self, verb: str, scheme: str, status: int, code: str | None, seconds: float) -> None:
-        """Record a request for a queue that was served directly. ``code``: of the problem."""
-        error = None if 0 < status < 500 else code
-        self._request("POST", f"/queues/{{queue}}/{verb}", status, scheme, error, seconds)
-
     def ended(self, exchange: Exchange, seconds: float) -> None:
         """Record a request that took ``seconds``."""
         status, scope = exchange.status, exchange.scope

@@ -117,29 +117,15 @@ class GatewayProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        """Parse ``data``: a long piece in parts, one per turn of the event loop, because it may have many chunks."""
-        if not self._unparsed and len(data) <= PARSED_BYTES:
-            self._parse(data)
-            return
-        if not self._unparsed:
-            self.loop.call_soon(self._parse_part)
-        self._unparsed += data
-        self.transport.pause_reading()
-
-    def _parse_part(self) -> None:
-        if self.parser is None or self.transport.is_closing():
-            self._unparsed = b""
-            return
-        part, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
-        self._parse(part)
-        if self._unparsed:
-            self.loop.call_soon(self._parse_part)
-        elif not self.flow.read_paused and not self.transport.is_closing():
-            self.transport.resume_reading()
-
-    def _parse(self, data: bytes) -> None:
-        """Parse ``data``. An error of the parser is answered, and the connection is closed."""
+        """Parse ``data``: a long piece in parts, one per turn of the event loop, because it may have many chunks. An
+        error of the parser is answered, and the connection is closed."""
         size = len(data)
+        if self._unparsed or size > PARSED_BYTES:
+            if not self._unparsed:
+                self.loop.call_soon(self._parse_part)
+            self._unparsed += data
+            self.transport.pause_reading()
+            return
         if self._in_request:
             self._head_bytes += size
         while data:
@@ -167,6 +153,17 @@ class GatewayProtocol(HttpToolsProtocol):
                 self._refuse(found if isinstance(found, HttpError) else MalformedHttp(reason=_INVALID))
                 return
 
+    def _parse_part(self) -> None:
+        unparsed, self._unparsed = self._unparsed, b""
+        if self.parser is None or self.transport.is_closing():
+            return
+        self.data_received(unparsed[:PARSED_BYTES])
+        self._unparsed = unparsed[PARSED_BYTES:]
+        if self._unparsed:
+            self.loop.call_soon(self._parse_part)
+        elif not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
     def on_message_begin(self) -> None:
         self._in_head = self._in_request = True
         self._head_bytes = 0
@@ -179,7 +176,7 @@ class GatewayProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             self._in_head = False
             return
-        # The parser passes exceptions on to `_parse`.
+        # The parser passes exceptions on to `data_received`.
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
             raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests were sent without waiting for an answer.")
         version = self.parser.get_http_version()

@@ -168,7 +168,7 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     direct = (
         None
         if settings.access_log
-        else DirectEndpoints(gateway, auth, settings.prefix, durations.direct if durations else None)
+        else DirectEndpoints(gateway, auth, settings.prefix, metrics.request if metrics is not None else None)
     )
     # Peers are needed only for brokers that bind a message to its receiver, and between workers.
     routes = check(gateway.router)

@@ -126,6 +126,8 @@ class SqliteBinding:
         return ["synchronous is normal: a power failure can lose the messages accepted since the last checkpoint"]
 
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
+        if len(messages) == 1:
+            return await self._submit(PublishJob(queue.name, messages))
         cut = parts(messages, lambda message: len(message.body))
         if len(cut) == 1:
             return await self._submit(PublishJob(queue.name, cut[0]))

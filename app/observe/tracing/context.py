@@ -21,8 +21,9 @@ MAX_BAGGAGE_CHARACTERS = 8192
 """The length that every program must propagate (Baggage, 3.3.2). A longer value is dropped."""
 
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?", re.DOTALL)
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_is_uuid = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}").fullmatch
 _TEXT = re.compile(r"[\t\x20-\x7e]+")
+_SPAN = hashlib.sha256(b"babelqueue-span:")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 SAMPLED = 0x01
 _FLAGS = 0x03
@@ -71,10 +72,12 @@ def of_trace_id(trace_id: str | None) -> Context | None:
     """Return the context derived from an envelope's ``trace_id``; None if that is missing."""
     if not trace_id:
         return None
-    if _UUID.fullmatch(trace_id):
+    if _is_uuid(trace_id):
         # As below, without integers: most trace ids are such UUIDs.
         digits = trace_id.replace("-", "")
-        span_id = hashlib.sha256(b"babelqueue-span:" + trace_id.encode()).hexdigest()[:16]
+        hashed = _SPAN.copy()
+        hashed.update(trace_id.encode())
+        span_id = hashed.hexdigest()[:16]
         if digits != _NO_TRACE and span_id != _NO_SPAN:
             return Context(digits, span_id, None, f"00-{digits}-{span_id}-01")
     return context_of(f"{trace_id_of(trace_id):032x}", f"{parent_id_of(trace_id):016x}", None)

@@ -225,6 +225,17 @@ def test_the_latest_leases_are_kept() -> None:
     assert opened is not lease
 
 
+def test_the_lease_of_a_token_that_ends_it_is_not_kept() -> None:
+    sealer, other = TokenSealer([KEY]), TokenSealer([KEY])
+    lease = replace(LEASE, facts=FACTS)
+    token = sealer.seal(lease)
+    assert sealer.open(token, lease.queue, keep=False) is lease
+    again = other.open(token, lease.queue, keep=False)
+    assert again == sealer.open(token, lease.queue) == lease
+    assert again is not other.open(token, lease.queue)
+    assert sealer.open(token, lease.queue) is not lease
+
+
 def test_a_sealer_needs_a_key() -> None:
     with pytest.raises(ValueError, match="key"):
         TokenSealer([])

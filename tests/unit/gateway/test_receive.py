@@ -9,6 +9,8 @@ import pytest
 
 from app.brokers.binding import Delivery
 from app.errors import BrokerUnavailable
+from app.gateway.ack_tokens import Lease
+from app.gateway.model import Message
 from app.gateway.receive import MAX_RESERVED, ReadyDelivery, Receiver
 from app.observe.events import Facts
 
@@ -29,7 +31,9 @@ class Source:
         self.blocking = 0
         self.hangs = False
         self._arrived = asyncio.Event()
-        self.receiver = Receiver(self.reserve, self.admit, self.give_back)
+        self.handed_out: list[int] = []
+        self.broken: Exception | None = None
+        self.receiver = Receiver(self.reserve, self.admit, self.hand_out, self.give_back)
 
     def put(self, *numbers: int) -> None:
         self.ready += numbers
@@ -65,19 +69,24 @@ class Source:
     async def admit(self, deliveries: Sequence[Delivery]) -> list[ReadyDelivery]:
         return [ReadyDelivery(each, 0, Facts()) for each in deliveries if int(each.handle) not in self.unfit]
 
-    async def give_back(self, admitted: Sequence[ReadyDelivery]) -> None:
-        self.given_back += numbers(admitted)
+    def hand_out(self, admitted: Sequence[ReadyDelivery], lease_seconds: float) -> list[Message]:
+        if self.broken is not None:
+            raise self.broken
+        assert admitted
+        handles = [each.delivery.handle for each in admitted]
+        self.handed_out += map(int, handles)
+        leases = [Lease("q", "memory", handle, "me", 0, 0) for handle in handles]
+        return [Message(lease, "", 0, 0, False, {}, b"") for lease in leases]
+
+    async def give_back(self, handles: Sequence[str]) -> None:
+        self.given_back += map(int, handles)
 
     def start(self, limit: int = 1, wait_seconds: float = SOON, lease_seconds: float = LEASE) -> asyncio.Task:
         return asyncio.create_task(self.receiver.receive(limit, wait_seconds, lease_seconds))
 
 
-def numbers(admitted: Sequence[ReadyDelivery]) -> list[int]:
-    return [int(each.delivery.handle) for each in admitted]
-
-
-async def received(task: asyncio.Task[list[ReadyDelivery]]) -> list[int]:
-    return numbers(await asyncio.wait_for(task, SOON))
+async def received(task: asyncio.Task[list[Message]]) -> list[int]:
+    return [int(each.lease.handle) for each in await asyncio.wait_for(task, SOON)]
 
 
 async def turn() -> None:
@@ -268,6 +277,17 @@ async def test_who_hangs_up_as_the_message_arrives_gives_it_back() -> None:
     assert source.given_back == [1, 2]
 
 
+async def test_what_cannot_be_handed_out_fails_those_that_wait_and_not_the_next() -> None:
+    source = Source()
+    source.put(1, 2)
+    source.broken = RuntimeError("unforeseen")
+    with pytest.raises(RuntimeError, match="unforeseen"):
+        await received(source.start())
+    source.broken = None
+    assert await received(source.start()) == [2]
+    assert not source.receiver.busy
+
+
 async def test_a_broker_that_fails_fails_those_that_wait_and_not_the_next() -> None:
     source = Source()
     waiting = [source.start(), source.start()]
@@ -315,4 +335,4 @@ async def test_what_a_stopped_receiver_reserves_for_nobody_is_given_back() -> No
     source.put(1)
     assert await received(waiting) == []
     await asyncio.wait_for(source.receiver.idle(), SOON)
-    assert source.given_back == [1]
+    assert (source.given_back, source.handed_out) == ([1], [])
