@@ -190,7 +190,10 @@ class TestRedrive:
     async def test_two_at_once_lose_nothing(self, world: World) -> None:
         first, second = await world.process(), await world.process()
         await publish_dead_letters(first, 150)
-        await asyncio.gather(first.redrive(), second.redrive(), first.redrive())
+        results = await asyncio.gather(first.redrive(), second.redrive(), first.redrive())
+        assert sum(result.redriven for result in results) > 100
+        # What one of them held for longer than the others wait is left for the next.
+        await first.redrive()
         assert await first.dead() == []
         assert set(await numbers(first)) == set(range(150))
 
