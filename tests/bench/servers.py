@@ -44,17 +44,19 @@ def cpu_seconds(pids: Sequence[int]) -> float:
 
 
 @contextmanager
-def bare() -> Iterator[Server]:
+def bare(workers: int = 1) -> Iterator[Server]:
     """uvicorn, as the gateway runs it, in front of an application that reads and answers."""
     command = [sys.executable, "-m", "uvicorn", "tests.bench.bare:app", "--port", "0", "--no-access-log"]
     command += ["--loop", "uvloop", "--http", "httptools", "--lifespan", "off", "--log-level", "info"]
+    command += ["--workers", str(workers)]
     process = subprocess.Popen(command, cwd=Path(__file__).parents[2], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "running on" in line)
         yield Server(int(line.split("http://127.0.0.1:")[1].split()[0]), (process.pid,))
     finally:
-        process.kill()
+        # The workers end with their parent only if it can tell them.
+        process.terminate()
         process.wait()
 
 

@@ -57,8 +57,7 @@ class GatewayProcess:
 
     def workers(self) -> list[int]:
         """The processes that serve."""
-        children = [child.pid for child in psutil.Process(self.pid).children() if _is_worker(child)]
-        return children or [self.pid]
+        return workers_of(self.pid)
 
     def start(self, *arguments: str, ready: bool = True) -> GatewayProcess:
         """Start, and wait until /readyz answers 200 unless ``ready`` is false (then: until it listens)."""
@@ -158,6 +157,11 @@ def is_alive(pid: int) -> bool:
         return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def workers_of(pid: int) -> list[int]:
+    """The processes that serve for the server ``pid``: its workers, or itself."""
+    return [child.pid for child in psutil.Process(pid).children() if _is_worker(child)] or [pid]
 
 
 def _is_worker(child: psutil.Process) -> bool:
