@@ -25,7 +25,7 @@ from app.brokers.binding import (
     Peeked,
     QueueStats,
 )
-from app.brokers.bounded import GRACE_SECONDS, PING_SECONDS, WARNINGS_SECONDS, finished, within
+from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import (
     ANY_TEXT,
@@ -48,7 +48,7 @@ from app.brokers.redis.server import Server
 from app.brokers.redis.url import connector
 from app.brokers.redis.used_queues import UsedQueues
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.errors import BabelgateError, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
@@ -213,16 +213,10 @@ class RedisBinding:
         target, loop = _queue(queue), asyncio.get_running_loop()
         self._due_items.start()
         self._due_items.waited(target)
-        call = loop.create_task(self._reserve_until(target, limit, loop.time() + wait_seconds, lease_seconds))
-        try:
-            answered = await finished(call, wait_seconds + self.timeout_seconds - GRACE_SECONDS)
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
-        if answered:
-            return call.result()
-        self._late.start(self._give_back_late(target, call))
-        raise BrokerUnavailable(broker=self.name, reason="no answer in time")
+        if wait_seconds <= 0:
+            return await self._reserve(target, limit, lease_seconds)
+        call = self._reserve_until(target, limit, loop.time() + wait_seconds, lease_seconds)
+        return await within(wait_seconds + self.timeout_seconds, self.name, call)
 
     async def _reserve_until(
         self, queue: RedisQueue, limit: int, deadline: float, lease_seconds: float
@@ -250,14 +244,17 @@ class RedisBinding:
         await asyncio.sleep(min(seconds, _FOREIGN_PAUSE_SECONDS))
         return True
 
-    async def _give_back_late(self, queue: RedisQueue, call: asyncio.Task[Sequence[Delivery]]) -> None:
+    async def _give_back_late(self, queue: RedisQueue, handles: Sequence[str]) -> None:
         """Give back, uncounted, deliveries that no consumer has seen. Where this fails too, the leases expire."""
         with contextlib.suppress(BabelgateError):
-            if deliveries := await call:
-                await settle.give_back(self.server, queue, [each.handle for each in deliveries], 0, late=True)
+            await settle.give_back(self.server, queue, handles, 0, late=True)
 
     async def _reserve(self, queue: RedisQueue, limit: int, lease_seconds: float) -> Sequence[Delivery]:
-        reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds)
+        def late(handles: Sequence[str]) -> None:
+            if handles:
+                self._late.start(self._give_back_late(queue, handles))
+
+        reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds, late)
         deliveries = reserved.deliveries
         if reserved.left:
             if len(self._foreign) < _MAX_KNOWN_EMPTY:
@@ -270,7 +267,7 @@ class RedisBinding:
             self._used.used(queue)
             self._empty.discard(queue.key)
             self._due_items.due_in(lease_seconds)
-        return deliveries
+        return deliveries or ()
 
     async def ack(self, queue: NativeQueue, handles: Sequence[str]) -> Sequence[Outcome]:
         """One script call."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import math
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import hiredis
@@ -28,6 +29,9 @@ from app.brokers.redis.errors import is_read_only, translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
 _CLOSE_SECONDS = 0.5
+
+Late = Callable[[Any], object]
+"""Called with a reply, or an error reply, for which nobody waits any more."""
 
 # Error replies, although redis-py derives some of them from its ConnectionError: the connection stays usable.
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
@@ -48,7 +52,7 @@ class PipelinedConnection:
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []
         self._unwritten = 0
-        self._awaited: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._awaited: deque[tuple[asyncio.Future[Any], float, Late | None]] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._progress = 0.0
@@ -56,11 +60,11 @@ class PipelinedConnection:
         self.alive = True
         self._reader = self._loop.create_task(self._read())
 
-    def send(self, *command: Any) -> asyncio.Future[Any]:
+    def send(self, *command: Any, late: Late | None = None) -> asyncio.Future[Any]:
         """A future of the reply; an error reply is a result, not an exception.
 
         Fails with BrokerUnavailable when the command was never written, with OutcomeUnknown when it may have been.
-        Cancelling the future leaves the connection in order.
+        Cancelling the future leaves the connection in order. ``late`` gets a reply that comes after either.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if not self.alive:
@@ -71,7 +75,7 @@ class PipelinedConnection:
         if not self._awaited:
             self._progress = now
         self._unwritten += 1
-        self._awaited.append((future, now))
+        self._awaited.append((future, now, late))
         if self._writer is None:
             self._writer = self._loop.create_task(self._write())
         if self._watch is None:
@@ -107,10 +111,12 @@ class PipelinedConnection:
                         self.alive = False
                 if not awaited:
                     raise InvalidResponse("a reply without a command")
-                future, _ = awaited.popleft()
+                future, _, late = awaited.popleft()
                 self._progress = self._loop.time()
                 if not future.done():
                     future.set_result(reply)
+                elif late is not None:
+                    late(reply)
                 if not self.alive and not awaited:
                     self._break("the server is a replica")
                     return
@@ -123,7 +129,7 @@ class PipelinedConnection:
         """Fail commands without a reply for ``reply_seconds``; break a connection without any reply for that long."""
         self._watch = None
         now, reason = self._loop.time(), f"no reply within {self._reply_seconds:g} s"
-        oldest = next((sent for future, sent in self._awaited if not future.done()), None)
+        oldest = next((sent for future, sent, _ in self._awaited if not future.done()), None)
         if oldest is None and not self._awaited:
             return
         waited = now - (self._progress if oldest is None else oldest)
@@ -132,7 +138,7 @@ class PipelinedConnection:
             if now - self._progress >= self._reply_seconds:
                 self._break(reason)
                 return
-            for future, sent in self._awaited:
+            for future, sent, _ in self._awaited:
                 if now - sent < self._reply_seconds:
                     break
                 if not future.done():
@@ -147,7 +153,7 @@ class PipelinedConnection:
             self._watch.cancel()
             self._watch = None
         written = len(self._awaited) - self._unwritten
-        for position, (future, _) in enumerate(self._awaited):
+        for position, (future, *_) in enumerate(self._awaited):
             if not future.done():
                 kind = OutcomeUnknown if position < written else BrokerUnavailable
                 future.set_exception(kind(broker=self._broker, reason=reason))

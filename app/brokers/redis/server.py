@@ -12,11 +12,11 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
-from app.brokers.bounded import finished
+from app.brokers.bounded import GRACE_SECONDS, finished
 from app.brokers.connect import CONNECT_SECONDS, SharedConnect
 from app.brokers.errors import nothing_written
 from app.brokers.options import TIMEOUT_SECONDS
-from app.brokers.redis.connection import PipelinedConnection, connect
+from app.brokers.redis.connection import Late, PipelinedConnection, connect
 from app.brokers.redis.errors import translate
 from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
 
@@ -93,9 +93,13 @@ class Server:
         except OutcomeUnknown as error:
             raise nothing_written(error) from error
 
-    async def run(self, name: str, queue: bytes, *arguments: Any) -> Any:
-        """The reply of a script on a queue's ready list. A script is repeated only when the server did not know it."""
-        return await self._run(script(name), b"2", queue, self.index, self.now, *arguments)
+    async def run(self, name: str, queue: bytes, *arguments: Any, late: Late | None = None) -> Any:
+        """The reply of a script on a queue's ready list. A script is repeated only when the server did not know it.
+
+        ``late`` gets a reply that comes after this call has failed or was cancelled, and must undo what it brings. So
+        a call with it has no effect when it has no reply in time: BrokerUnavailable.
+        """
+        return await self._run(script(name), b"2", queue, self.index, self.now, *arguments, late=late)
 
     async def make_due_ready(self, *arguments: Any) -> int:
         """Run the script that makes ready what is due in all queues of the index."""
@@ -173,11 +177,13 @@ class Server:
         except BrokerRejected:
             return None
 
-    async def _run(self, wanted: Script, *arguments: Any) -> Any:
+    async def _run(self, wanted: Script, *arguments: Any, late: Late | None = None) -> Any:
         until = self._until()
-        reply = await self._reply(None, b"EVALSHA", wanted.sha, *arguments)
+        # With `late` it fails before the connection would be given up.
+        first = None if late is None else until - GRACE_SECONDS
+        reply = await self._reply(first, b"EVALSHA", wanted.sha, *arguments, late=late)
         if isinstance(reply, NoScriptError):
-            reply = await self._reply(until, b"EVAL", wanted.source, *arguments)
+            reply = await self._reply(until, b"EVAL", wanted.source, *arguments, late=late)
         return self._checked(reply)
 
     def _checked(self, reply: Any) -> Any:
@@ -188,7 +194,7 @@ class Server:
     def _until(self) -> float:
         return asyncio.get_running_loop().time() + self._timeout_seconds
 
-    async def _reply(self, until: float | None, *command: Any) -> Any:
+    async def _reply(self, until: float | None, *command: Any, late: Late | None = None) -> Any:
         """The reply, which may be an error reply, by the loop's time ``until``; None: within ``timeout_seconds``."""
         connection = self._shared
         if connection is None or not connection.alive:
@@ -199,13 +205,13 @@ class Server:
             except TimeoutError:
                 reason = f"no connection within {self._timeout_seconds:g} s"
                 raise BrokerUnavailable(broker=self._broker, reason=reason) from None
-        reply = connection.send(*command)
+        reply = connection.send(*command, late=late)
         if until is None:
             # The connection bounds this itself.
             return await reply
         if not await _came(reply, until):
-            reason = f"no reply within {self._timeout_seconds:g} s"
-            raise OutcomeUnknown(broker=self._broker, reason=reason)
+            kind = OutcomeUnknown if late is None else BrokerUnavailable
+            raise kind(broker=self._broker, reason=f"no reply within {self._timeout_seconds:g} s")
         return reply.result()
 
     def _idle_connection(self) -> PipelinedConnection | None:

@@ -101,6 +101,25 @@ class TestALostReply:
         assert between.sent.count(script(name).sha) - before <= 1
         assert between.sent.count(script(name).source) <= 1
 
+    @pytest.mark.parametrize("layout", ["list", "laravel"])
+    async def test_what_was_reserved_for_nobody_goes_back(
+        self, between: Proxy, plain: redis.Redis, queue: str, layout: str
+    ) -> None:
+        async with binding(f"redis://127.0.0.1:{between.port}/0", {"timeout_seconds": 30}) as one:
+            native = one.native_queue(queue, {"layout": layout})
+            # Once, so that the server knows the script.
+            assert await one.reserve(native, 1, 0, 30) == ()
+            await one.publish(native, [Outgoing(BODY), Outgoing(BODY.replace(b'"t"', b'"u"'))])
+            before = plain.lrange(native.name, 0, -1)
+            between.latency_seconds = 4
+            reserving = asyncio.create_task(one.reserve(native, 2, 0, 3600))
+            await eventually(lambda: plain.llen(native.name) == 0)
+            reserving.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reserving
+            between.latency_seconds = 0
+            await eventually(lambda: plain.lrange(native.name, 0, -1) == before)
+
     async def test_what_only_reads_is_unavailable(self, one: RedisBinding, native: NativeQueue, between: Proxy) -> None:
         between.drop_replies = True
         for call in (one.ping, lambda: one.stats(native), lambda: one.peek(native, 1), one.warnings):

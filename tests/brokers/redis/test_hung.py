@@ -26,7 +26,7 @@ async def test_a_reserve_gives_up_and_what_it_brings_later_goes_back(queue: str)
             own.pause()
             try:
                 async with asyncio.timeout(30):
-                    with pytest.raises(BrokerUnavailable, match="no answer"):
+                    with pytest.raises(BrokerUnavailable, match="no reply"):
                         await one.reserve(native, 2, 0, 30)
             finally:
                 own.resume()

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
-from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Reserved, Stored
+from app.brokers.redis.layouts.layout import (
+    CAPABILITIES,
+    DUE_PER_RESERVE,
+    NO_LIMITS,
+    LateHandles,
+    RedisQueue,
+    Reserved,
+    Stored,
+)
 from app.brokers.redis.server import Server
 from app.envelope import Poison
 
@@ -53,16 +62,28 @@ class LaravelLayout:
         """The job itself."""
         return message.body
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
+    async def reserve(
+        self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float, late: LateHandles = lambda _: None
+    ) -> Reserved:
         """One script call. Jobs of Laravel itself are left, if the route says so."""
-        leaves = b"1" if queue.leaves_foreign else b"0"
-        reply = await server.run("laravel_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE, leaves)
-        deadline, jobs, ids, places, left = int(reply[0]), reply[1], reply[2], reply[3], reply[4]
-        deliveries = [
-            Delivery(job, f"{ids[i].decode('ascii')}:{deadline + i}:{places[i]}", (deadline + i) // 1000)
-            for i, job in enumerate(jobs)
-        ]
-        return Reserved(deliveries, left)
+
+        def reserved(reply: Any) -> list[Delivery]:
+            if isinstance(reply, Exception):
+                return []
+            deadline, jobs, ids, places = int(reply[0]), reply[1], reply[2], reply[3]
+            return [
+                Delivery(job, f"{ids[i].decode('ascii')}:{deadline + i}:{places[i]}", (deadline + i) // 1000)
+                for i, job in enumerate(jobs)
+            ]
+
+        arguments = limit, repr(lease_seconds), DUE_PER_RESERVE, b"1" if queue.leaves_foreign else b"0"
+        reply = await server.run(
+            "laravel_reserve",
+            queue.key,
+            *arguments,
+            late=lambda reply: late([each.handle for each in reserved(reply)]),
+        )
+        return Reserved(reserved(reply), reply[4])
 
     def retried(self, stored: Stored) -> bytes:
         """The reserved member, which counts this attempt already."""

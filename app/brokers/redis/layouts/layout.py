@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -56,6 +56,10 @@ class Reserved:
     left: int = 0
 
 
+LateHandles = Callable[[Sequence[str]], object]
+"""Called with the handles of messages that were reserved after the call had failed or was cancelled."""
+
+
 @dataclass(frozen=True, slots=True)
 class Stored:
     """A leased message: the stored bytes, and how many leases on it have expired."""
@@ -91,8 +95,10 @@ class Layout(Protocol):
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The member of the delayed set for a message."""
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
-        """Up to ``limit`` messages that are ready now."""
+    async def reserve(
+        self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float, late: LateHandles = lambda _: None
+    ) -> Reserved:
+        """Up to ``limit`` messages that are ready now. ``late`` gets the handles of those reserved for nobody."""
 
     def retried(self, stored: Stored) -> bytes:
         """The bytes to write after a failed attempt, with ``attempts`` plus one."""

@@ -9,12 +9,21 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from app import envelope
 from app.brokers.binding import NO_HEADERS, DeadLetterRequest, Delivery, Outgoing
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.projection import NativeWrite
-from app.brokers.redis.layouts.layout import CAPABILITIES, DUE_PER_RESERVE, NO_LIMITS, RedisQueue, Reserved, Stored
+from app.brokers.redis.layouts.layout import (
+    CAPABILITIES,
+    DUE_PER_RESERVE,
+    NO_LIMITS,
+    LateHandles,
+    RedisQueue,
+    Reserved,
+    Stored,
+)
 from app.brokers.redis.server import Server
 from app.envelope import Poison
 from app.runtime import turns
@@ -52,21 +61,28 @@ class ListLayout:
         """The element with a random prefix, so that equal bodies do not become one member."""
         return os.urandom(16).hex().encode("ascii") + b":" + self.element(message)
 
-    async def reserve(self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float) -> Reserved:
+    async def reserve(
+        self, server: Server, queue: RedisQueue, limit: int, lease_seconds: float, late: LateHandles = lambda _: None
+    ) -> Reserved:
         """One script call."""
         tokens = os.urandom(16 * limit).hex()
-        reply = await server.run(
-            "list_reserve", queue.key, limit, repr(lease_seconds), DUE_PER_RESERVE, tokens.encode("ascii")
-        )
+
+        def handles(reply: Any) -> list[str]:
+            if isinstance(reply, Exception) or not reply:
+                return []
+            deadline = int(reply[0])
+            return [f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}" for i in range(len(reply[1]))]
+
+        arguments = limit, repr(lease_seconds), DUE_PER_RESERVE, tokens.encode("ascii")
+        reply = await server.run("list_reserve", queue.key, *arguments, late=lambda reply: late(handles(reply)))
         if not reply:
             return Reserved(())
         deadline, elements, counts = int(reply[0]), reply[1], reply[2]
         deliveries = []
-        for i, element in enumerate(elements):
+        for i, (element, handle) in enumerate(zip(elements, handles(reply), strict=True)):
             body, headers = element, NO_HEADERS
             if MARK in element:
                 body, headers = await turns.run(unframe, element, size=len(element))
-            handle = f"{tokens[32 * i : 32 * i + 32]}:{deadline + i}"
             # Negative where the last expiry has been reported before.
             count = counts[i] if counts else 0
             deliveries.append(
