@@ -65,17 +65,14 @@ GiveBack = Callable[[Sequence[str]], Awaitable[None]]
 """Returns the deliveries of handles to the broker, uncounted. Never raises BabelgateError."""
 
 
-class Waiter:
+class Waiter(Struct, eq=False):
     """A receive that waits. ``future``: of its messages; cancelled when it has left."""
 
-    __slots__ = ("future", "lease_seconds", "limit", "since", "timer")
-
-    def __init__(self, limit: int, lease_seconds: float, since: float, future: asyncio.Future[list[Message]]) -> None:
-        self.limit = limit
-        self.lease_seconds = lease_seconds
-        self.since = since
-        self.future = future
-        self.timer: asyncio.TimerHandle | None = None
+    limit: int
+    lease_seconds: float
+    since: float
+    future: asyncio.Future[list[Message]]
+    timer: asyncio.TimerHandle | None = None
 
     def resolve(self, messages: list[Message]) -> None:
         """End the wait."""

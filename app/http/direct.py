@@ -15,6 +15,7 @@ from itertools import product
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from app.errors import BabelgateError
 from app.gateway.admission import Permit
@@ -175,82 +176,61 @@ class DirectEndpoints:
         return None
 
 
-class _Answer:
+class _Answer(Struct, eq=False):
     """Answers a request when its outcome is known, and gives its permit back. ``body``: of the answer on success."""
 
-    __slots__ = ("_began", "_body", "_observe", "_permit", "_request", "_status")
-
-    def __init__(
-        self,
-        observe: Observe | None,
-        request: DirectRequest,
-        began: float,
-        status: int,
-        body: bytes,
-        permit: Permit | None,
-    ) -> None:
-        self._observe = observe
-        self._request = request
-        self._began = began
-        self._status = status
-        self._body = body
-        self._permit = permit
+    observe: Observe | None
+    request: DirectRequest
+    began: float
+    status: int
+    body: bytes
+    permit: Permit | None
 
     def __call__(self, outcome: asyncio.Future[Any]) -> None:
-        if self._permit is not None:
-            self._permit.release()
+        if self.permit is not None:
+            self.permit.release()
         error: BabelgateError | None
         try:
             error = outcome.result()
         except Exception as raised:
-            error = _error_of(raised, self._request)
+            error = _error_of(raised, self.request)
         if error is not None:
-            _fail(self._request, error, self._began, self._observe)
+            _fail(self.request, error, self.began, self.observe)
             return
-        request, body, status = self._request, self._body, self._status
+        request, body, status = self.request, self.body, self.status
         request.answer(status, head_lines(JSON, len(body), request_id_of(request.fields)), body)
-        if self._observe is not None:
+        if self.observe is not None:
             template = _TEMPLATES[request.target.verb]
-            self._observe("POST", template, status, request.scheme, None, time.perf_counter() - self._began)
+            self.observe("POST", template, status, request.scheme, None, time.perf_counter() - self.began)
 
 
-class _Delivery:
+class _Delivery(Struct, eq=False):
     """Answers a receive when it has ended, and gives its permit back. What nobody can take any more is given back."""
 
-    __slots__ = ("_began", "_observe", "_permit", "_receiver", "_request")
-
-    def __init__(
-        self,
-        observe: Observe | None,
-        request: DirectRequest,
-        began: float,
-        permit: Permit,
-        receiver: Receiver,
-    ) -> None:
-        self._observe = observe
-        self._request = request
-        self._began = began
-        self._permit = permit
-        self._receiver = receiver
+    observe: Observe | None
+    request: DirectRequest
+    began: float
+    permit: Permit
+    receiver: Receiver
 
     def __call__(self, outcome: asyncio.Future[list[Message]]) -> None:
-        request = self._request
+        request = self.request
         if outcome.cancelled():
             self._end(0, GONE)
             return
         try:
             messages = outcome.result()
         except Exception as raised:
-            self._permit.release()
-            _fail(request, _error_of(raised, request), self._began, self._observe)
+            self.permit.release()
+            _fail(request, _error_of(raised, request), self.began, self.observe)
             return
         if request.disconnected:
-            self._receiver.return_later(messages)
+            self.receiver.return_later(messages)
             self._end(0, GONE)
             return
         size = sum([len(message.body) for message in messages])
         if size > PART_BYTES:
-            self._permit.hold(size)
+            self.permit.hold(size)
             _sending.start(self._send(messages))
             return
         body = answer_of(messages)
@@ -260,17 +240,17 @@ class _Delivery:
     async def _send(self, messages: list[Message]) -> None:
         parts = json_list(b'{"messages":[', await turns.mapped(encoded, messages), b"]}")
         del messages
-        await self._request.answer_parts(200, self._head(parts.length), parts.parts)
+        await self.request.answer_parts(200, self._head(parts.length), parts.parts)
         self._end(200)
 
     def _head(self, length: int) -> bytes:
-        return head_lines(JSON, length, request_id_of(self._request.fields)) + _NO_STORE
+        return head_lines(JSON, length, request_id_of(self.request.fields)) + _NO_STORE
 
     def _end(self, status: int, error: str | None = None) -> None:
-        self._permit.release()
-        if self._observe is not None:
-            seconds = time.perf_counter() - self._began
-            self._observe("POST", _TEMPLATES[_RECEIVE], status, self._request.scheme, error, seconds)
+        self.permit.release()
+        if self.observe is not None:
+            seconds = time.perf_counter() - self.began
+            self.observe("POST", _TEMPLATES[_RECEIVE], status, self.request.scheme, error, seconds)
 
 
 _sending: BackgroundTasks[None] = BackgroundTasks()

@@ -152,7 +152,7 @@ def _ack(token: str) -> bytes:
 
 @pytest.mark.parametrize(
     ("way", "most_calls", "most_files"),
-    [(_publishing, 50, 21), (_publishing_by_the_application, 62, 25), (_receiving, 73, 26), (_acking, 37, 18)],
+    [(_publishing, 49, 21), (_publishing_by_the_application, 62, 25), (_receiving, 71, 26), (_acking, 36, 18)],
     ids=["publish", "publish by the application", "receive", "ack"],
 )
 async def test_a_request_makes_few_calls(
