@@ -94,7 +94,7 @@ class Publisher:
             # It has its trace id by now, on which the sampler decides.
             return sent.body
         pending = PendingPublish(sent, runtime.outgoing(Publication(sent), None, None))
-        # As of `runtime.submit`, for a message without a claim.
+        # Like `runtime.submit`, for a message without a claim.
         outcome: asyncio.Future[Any] = runtime.publisher.submit(pending)
         return _receipt(runtime.route, sent), outcome
 
