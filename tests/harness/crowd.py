@@ -209,6 +209,9 @@ class Crowd:
         self._idle[url].append(client)
         if answer[0] >= 500:
             self.ledger.failed[answer[1]["code"]] += 1
+        if answer[0] == 502:
+            # It should not be: why it was is shown beside the failure.
+            self.ledger.told[answer[1]["detail"]] += 1
         return answer
 
 

@@ -62,6 +62,10 @@ BY_CODE = _codes()
 MISSING_TOPIC = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
 """The topic, or the partition, does not exist."""
 
+_NOT_LOCKED = MISSING_TOPIC | {KafkaError._STATE}
+"""Answers to an acknowledgement of a share group: a broker that stops does not know the partition any more, and the
+client not the record."""
+
 BY_CLASS: dict[type[BaseException], ErrorKind] = {
     KafkaException: OutcomeUnknown,
     # Raised before anything is sent: a full local queue, an argument, a client that is closed.
@@ -77,6 +81,13 @@ def translate(error: BaseException | KafkaError, broker: str, *, written: bool) 
     """The error of this project for ``error`` of a call. ``written``: the call writes, and has begun."""
     raised = error if isinstance(error, BaseException) else KafkaException(error)
     return _ERRORS.translate(broker, raised, written=written)
+
+
+def settle_error(error: BaseException | KafkaError, broker: str) -> BabelgateError:
+    """The error of this project for ``error`` of an acknowledgement of a share group."""
+    raised = error if isinstance(error, BaseException) else KafkaException(error)
+    found = error_of(raised)
+    return LeaseLost() if found is not None and found.code() in _NOT_LOCKED else translate(raised, broker, written=True)
 
 
 def error_of(error: BaseException) -> KafkaError | None:

@@ -17,7 +17,7 @@ from confluent_kafka import AcknowledgeType
 from app.brokers.binding import Delivery, Outcome
 from app.brokers.bounded import signalled, within
 from app.brokers.kafka.admin import KafkaAdmin
-from app.brokers.kafka.errors import translate
+from app.brokers.kafka.errors import settle_error
 from app.brokers.kafka.message import delivery_of
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.publish import KafkaProducer
@@ -271,7 +271,7 @@ class ShareConsumer:
         elif kind == "settled":
             failures = set()
             for key, error in what.items():
-                failure = None if error is None else translate(error, self._broker, written=True).without_frames()
+                failure = None if error is None else settle_error(error, self._broker).without_frames()
                 failures.add(type(failure))
                 topic.settled(member, key, failure)
             if LeaseLost in failures:
