@@ -273,7 +273,7 @@ class Receiver:
                 served.append(waiter)
                 if not waiter.future.done():
                     count += waiter.limit
-        messages = self._hand_out(ready[:count], lease_seconds) if count and ready else []
+        messages = self._hand_out(ready[:count], lease_seconds) if count else []
         at = 0
         for waiter in served:
             del waiters[waiter]
