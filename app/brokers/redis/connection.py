@@ -94,7 +94,8 @@ class PipelinedConnection:
                 packed, self._unsent = self._unsent, []
                 self._unwritten = 0
                 await self._connection.send_packed_command(packed, check_health=False)
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError, RuntimeError) as error:
+            # RuntimeError: uvloop does not write to a connection that was lost in this turn of the loop.
             self._break(str(error))
         finally:
             self._writer = None

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import redis
+import uvloop
 
 from app.brokers.binding import NativeQueue, Outgoing
 from app.brokers.redis.binding import RedisBinding, connect
@@ -210,6 +211,25 @@ class TestTheLine:
                     break
         await one.publish(native, [Outgoing(BODY)])
         assert (await one.stats(native)).depth == 1
+
+    @pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+    def test_it_is_lost_in_the_turn_of_a_command(self, server: RedisServer, loop_factory: Any) -> None:
+        failed: list[dict[str, Any]] = []
+
+        async def lost() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+            raw = connector(f"redis://127.0.0.1:{server.port}/0", {})()
+            one = await dial("main", raw, 60, 60)
+            raw._writer.transport.abort()
+            with pytest.raises(OutcomeUnknown):
+                await one.send(b"PING")
+            assert not one.alive
+            await one.close()
+
+        with asyncio.Runner(loop_factory=loop_factory) as runner:
+            runner.run(lost())
+        gc.collect()
+        assert failed == []
 
 
 class TestWaiting:
