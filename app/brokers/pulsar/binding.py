@@ -206,10 +206,12 @@ class PulsarBinding:
         if counts is None or dead is None:
             return QueueStats()
         age = max(self._clock() - counts.oldest_ms, 0) / 1000 if counts.backlog and counts.oldest_ms else None
-        out = max(counts.backlog - counts.unacked, 0)
+        # Seen with Pulsar 4.0: what was acknowledged while its consumer ended may be counted as held by the next one.
+        held = counts.unacked if counts.backlog else 0
+        out = max(counts.backlog - held, 0)
         # A delayed message that is acknowledged counts as delayed until it is due.
         delayed = min(counts.delayed, out)
-        return QueueStats(out - delayed, counts.unacked, delayed, dead.backlog, age)
+        return QueueStats(out - delayed, held, delayed, dead.backlog, age)
 
     async def peek(self, queue: NativeQueue, limit: int) -> Sequence[Peeked]:
         """By a consumer that takes the messages and ends."""

@@ -41,6 +41,7 @@ class PermitReceiver:
         until = loop.time() + wait_seconds
         self._consumers.waiting += 1
         taken: list[Taken] = []
+        deliveries: list[Delivery] = []
         patience = self._consumers.client.timeout_seconds - GRACE_SECONDS
         try:
             # Consumers that have to be made first take round trips of their own.
@@ -64,17 +65,14 @@ class PermitReceiver:
             if deliveries := await self._deliveries(taken):
                 # What came in time is enough.
                 return deliveries
-            self._consumers.ready.extendleft(reversed(taken))
             raise BrokerUnavailable(broker=self._consumers.client.broker, reason="no answer in time") from None
         except BabelgateError:
-            self._consumers.ready.extendleft(reversed(taken))
             raise
         except Exception as error:
             raise translate(error, self._consumers.client.broker, written=False) from error
-        except asyncio.CancelledError:
-            self._consumers.ready.extendleft(reversed(taken))
-            raise
         finally:
+            if not deliveries:
+                self._consumers.ready.extendleft(reversed(taken))
             self._consumers.waiting -= 1
 
     async def _take(self, taken: list[Taken], limit: int, until: float) -> None:
