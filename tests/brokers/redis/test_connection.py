@@ -220,6 +220,7 @@ class TestTheLine:
             asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
             raw = connector(f"redis://127.0.0.1:{server.port}/0", {})()
             one = await dial("main", raw, 60, 60)
+            assert raw._writer is not None
             raw._writer.transport.abort()
             with pytest.raises(OutcomeUnknown):
                 await one.send(b"PING")
