@@ -181,7 +181,7 @@ async def test_a_topic_with_partitions(
 async def test_nothing_is_held_of_an_empty_backlog(
     one: PulsarBinding, queue: str, backlog: int, held: int, counted: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker's count of what is held was seen to be too high after a process was killed, in one of ten cases."""
+    """The count of what is held is the broker's, and was seen to be too high after a process was killed."""
 
     async def counts(_: str) -> TopicCounts:
         return TopicCounts(backlog, held)
