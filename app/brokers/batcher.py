@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from app.brokers.errors import failure_for_each
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown, Overloaded
+from app.runtime import turns
 
 BATCH_BYTES = 4_194_304
 """Most bytes of one batch: the event loop writes a batch in one piece."""
@@ -31,8 +32,8 @@ class Budget(NamedTuple):
 _GATHERING = 0.1
 """The part of the duration of a batch for which the next one waits for more calls."""
 
-_GATHERING_SECONDS = 0.001, 0.02
-"""The bounds of that wait. Timers are no finer, and callers that are back later are not those of the last batch."""
+_LEAST_GATHERING_SECONDS = 0.001
+"""The least such wait: timers are no finer."""
 
 _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
 """The item, the future of its result, and the loop time at which it was submitted."""
@@ -42,8 +43,8 @@ class Batcher(Generic[Item, Result]):
     """Merges calls into batches. One batch is in flight at a time; calls that arrive meanwhile form the next batch.
 
     An idle batcher flushes in the same turn of the event loop, so a single call does not wait. Where the last batch has
-    just ended, the next one waits for as many calls, for at most a tenth of the last one's duration and 20 ms: the
-    callers of a batch come back one by one, and would fall apart into small batches. The time budget of a call runs
+    just ended, the next one waits for its callers (:func:`app.runtime.turns.returned`), and for a tenth of the last
+    one's duration: they come back one by one, and would fall apart into small batches. The time budget of a call runs
     from ``submit`` to its result and includes the wait for earlier batches.
     """
 
@@ -68,7 +69,8 @@ class Batcher(Generic[Item, Result]):
         self._batch_seconds = 0.0
         self._began = 0.0
         self._ended = 0.0
-        self._last_count = 0
+        self._expected = 0
+        """How many calls the next batch has once the callers of the last one are back."""
         self._gathering: asyncio.Future[None] | None = None
         self._budget = budget
         self._refusal = refusal
@@ -112,7 +114,7 @@ class Batcher(Generic[Item, Result]):
         if self._task is None:
             self._began = now
             self._task = loop.create_task(self._run())
-        elif self._gathering is not None and len(self._pending) >= self._last_count and not self._gathering.done():
+        elif self._gathering is not None and len(self._pending) >= self._expected and not self._gathering.done():
             self._gathering.set_result(None)
         return future
 
@@ -125,7 +127,7 @@ class Batcher(Generic[Item, Result]):
         clock = asyncio.get_running_loop().time
         try:
             while self._pending:
-                if len(self._pending) < self._last_count:
+                if len(self._pending) < self._expected:
                     await self._gather()
                     if not self._pending:
                         # Its calls were past their budget.
@@ -146,7 +148,7 @@ class Batcher(Generic[Item, Result]):
                     continue
                 self._ended = clock()
                 self._batch_seconds = self._ended - self._began
-                self._last_count = count
+                self._expected = min(count + len(self._pending), self._max_items)
                 for (_, future, _), result in zip(batch, results, strict=True):
                     if not future.done():
                         future.set_result(result)
@@ -155,11 +157,12 @@ class Batcher(Generic[Item, Result]):
             self._in_flight = []
 
     async def _gather(self) -> None:
-        """Wait a moment for as many calls as the last batch had."""
+        """Wait a moment for the callers of the last batch."""
         loop = asyncio.get_running_loop()
-        least, most = _GATHERING_SECONDS
-        left = self._ended + min(self._batch_seconds * _GATHERING, most) - loop.time()
-        if left < least:
+        latest = self._ended + turns.RETURN_SECONDS
+        await turns.returned(lambda: len(self._pending), self._expected, latest)
+        left = min(self._ended + self._batch_seconds * _GATHERING, latest) - loop.time()
+        if left < _LEAST_GATHERING_SECONDS or len(self._pending) >= self._expected:
             return
         self._gathering = loop.create_future()
         await asyncio.wait((self._gathering,), timeout=left)

@@ -110,6 +110,10 @@ class Receiver:
         self._empty_at = -math.inf
         """Loop time at which the last non-blocking reserve that found the queue empty began."""
         self._message_bytes = RESERVED_BYTES / MAX_RESERVED
+        self._expected = 0
+        """How many receives the next reserve is for, once those that the last one served are back."""
+        self._served_at = -math.inf
+        """Loop time at which the last reserve was handed out."""
 
     @property
     def waiters(self) -> int:
@@ -197,7 +201,9 @@ class Receiver:
     async def _serve_waiting(self) -> None:
         try:
             while self._waiting:
-                await self._serve_head(self._waiting, SLICE_SECONDS)
+                await self._gather()
+                if self._waiting:
+                    await self._serve_head(self._waiting, SLICE_SECONDS)
         finally:
             self._wait_task = None
 
@@ -205,6 +211,9 @@ class Receiver:
         try:
             loop = asyncio.get_running_loop()
             while self._polling:
+                await self._gather()
+                if not self._polling:
+                    break
                 began = loop.time()
                 group = await self._serve_head(self._polling, 0)
                 left = [waiter for waiter in group if waiter in self._polling]
@@ -216,6 +225,10 @@ class Receiver:
                         waiter.resolve([])
         finally:
             self._poll_task = None
+
+    async def _gather(self) -> None:
+        """Wait a moment for the receives that the last reserve served."""
+        await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
@@ -240,7 +253,11 @@ class Receiver:
                 # If all deliveries were dead-lettered, more messages may follow them.
                 if ready or not deliveries or wait_seconds > 0:
                     break
+            before = self.waiters
             left = self._serve(waiters, ready, lease_seconds)
+            # Where messages are scarce, there is nothing to share.
+            self._expected = 0 if group[-1] in waiters else before
+            self._served_at = asyncio.get_running_loop().time()
             if left:
                 left = self._serve(self._polling if waiters is self._waiting else self._waiting, left, lease_seconds)
         except Exception as error:

@@ -10,6 +10,7 @@ import pytest
 from app.brokers import batcher
 from app.brokers.batcher import BATCH_BYTES, Batcher, Budget
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown, Overloaded
+from app.runtime import turns
 
 
 class Flusher:
@@ -79,7 +80,7 @@ async def crowded(flusher: Flusher, coalescer: Batcher[int, int]) -> None:
 
 async def test_the_callers_of_a_batch_share_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batcher, "_GATHERING", 1e6)
-    monkeypatch.setattr(batcher, "_GATHERING_SECONDS", (0.001, 1e6))
+    monkeypatch.setattr(turns, "RETURN_SECONDS", 1e6)
     flusher = Flusher()
     coalescer = Batcher(flusher, 100)
     await crowded(flusher, coalescer)
@@ -90,6 +91,32 @@ async def test_the_callers_of_a_batch_share_the_next_one(monkeypatch: pytest.Mon
         await asyncio.sleep(0.01)
     assert await asyncio.gather(*futures) == [8, 10, 12]
     assert flusher.batches == [[4, 5, 6]]
+
+
+async def test_two_groups_of_callers_become_one() -> None:
+    """Those who are answered come back one by one, a turn later each, while others wait for the next batch."""
+    flusher = Flusher()
+    coalescer = Batcher(flusher, 100)
+
+    async def caller(number: int) -> None:
+        for _ in range(3):
+            await coalescer.submit(number)
+            for _ in range(number):
+                await asyncio.sleep(0)
+
+    flusher.gate.clear()
+    callers = [asyncio.create_task(caller(number)) for number in range(4)]
+    await turn()
+    callers += [asyncio.create_task(caller(number)) for number in range(4, 8)]
+    await turn()
+    flusher.gate.set()
+    await asyncio.gather(*callers)
+    assert [sorted(batch) for batch in flusher.batches] == [
+        [0, 1, 2, 3],
+        [0, 1, 2, 3, 4, 5, 6, 7],
+        [0, 1, 2, 3, 4, 5, 6, 7],
+        [4, 5, 6, 7],
+    ]
 
 
 async def test_a_call_does_not_wait_for_long_for_those_of_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,7 +130,7 @@ async def test_a_call_does_not_wait_for_long_for_those_of_the_last_batch(monkeyp
 
 async def test_a_call_that_waits_for_others_keeps_to_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batcher, "_GATHERING", 1e6)
-    monkeypatch.setattr(batcher, "_GATHERING_SECONDS", (0.001, 2.0))
+    monkeypatch.setattr(turns, "RETURN_SECONDS", 2.0)
     flusher = Flusher()
     coalescer = Batcher(flusher, 100, budget=Budget("redis", 0.1))
     await crowded(flusher, coalescer)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
+from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -111,6 +114,44 @@ async def test_concurrent_polls_share_their_reserves_and_leave_no_one_out() -> N
     tasks = [source.start(1, 0) for _ in range(pollers)]
     assert [await received(task) for task in tasks] == [[n] for n in range(pollers)]
     assert len(source.reserves) < 5
+
+
+@pytest.mark.parametrize("wait_seconds", [0, SOON])
+async def test_receives_that_come_back_one_by_one_share_the_next_reserve(wait_seconds: float) -> None:
+    source = Source()
+    source.put(*range(12))
+
+    async def consumer(number: int) -> list[int]:
+        taken = []
+        for _ in range(3):
+            taken += await received(source.start(1, wait_seconds))
+            for _ in range(number):
+                await asyncio.sleep(0)
+        return taken
+
+    taken = await asyncio.gather(*map(consumer, range(4)))
+    assert sorted(chain.from_iterable(taken)) == list(range(12))
+    assert [limit for limit, _, _ in source.reserves] == [4, 4, 4]
+
+
+@pytest.mark.parametrize("wait_seconds", [0, SOON])
+async def test_who_leaves_while_others_come_back_asks_for_nothing(wait_seconds: float) -> None:
+    source = Source()
+    unforeseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unforeseen.append(context))
+    source.put(1, 2, 3)
+    await asyncio.gather(*(received(source.start(1, wait_seconds)) for _ in range(3)))
+    source.reserves.clear()
+    leaving = source.start(1, wait_seconds)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await source.receiver.idle()
+    assert source.reserves == []
+    gc.collect()
+    assert unforeseen == []
+    source.put(4)
+    assert await received(source.start(1, wait_seconds)) == [4]
 
 
 async def test_polls_end_when_nothing_is_there() -> None:

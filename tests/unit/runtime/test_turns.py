@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -108,3 +109,39 @@ async def test_work_in_the_background_leaves_turns_to_others() -> None:
     beside.cancel()
     pieces = [at for at, what in enumerate(seen) if what == "piece"]
     assert all("other" in seen[one:next_] for one, next_ in pairwise(pieces))
+
+
+async def came_back(expected: int, latest: float, arrivals: dict[int, int]) -> tuple[int, int]:
+    """How many had come back at the end of the wait, and in which turn that was. ``arrivals``: who comes, by turn."""
+    here, turn, waiting = 0, 0, True
+
+    async def arrive() -> None:
+        nonlocal here, turn
+        while waiting:
+            turn += 1
+            here += arrivals.get(turn, 0)
+            await asyncio.sleep(0)
+
+    arriving = asyncio.create_task(arrive())
+    await turns.returned(lambda: here, expected, latest)
+    waiting = False
+    await arriving
+    return here, turn
+
+
+async def test_those_who_come_back_are_waited_for() -> None:
+    for arrivals in ({1: 5}, {1: 1, 3: 2, 9: 2}, dict.fromkeys(range(6, 31, 6), 1)):
+        here, turn = await came_back(5, math.inf, arrivals)
+        assert (here, turn) == (5, max(arrivals)), arrivals
+
+
+async def test_who_does_not_come_back_is_not_waited_for() -> None:
+    here, turn = await came_back(5, math.inf, {2: 3})
+    assert here == 3
+    assert turn <= 12
+    assert await came_back(0, math.inf, {}) == (0, 0)
+
+
+async def test_those_who_come_back_slowly_are_waited_for_until_a_time() -> None:
+    here, _ = await came_back(10**9, asyncio.get_running_loop().time() + 0.02, dict.fromkeys(range(10**5), 1))
+    assert 0 < here < 10**5
