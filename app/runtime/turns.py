@@ -30,6 +30,9 @@ LARGE_BYTES = 32_768
 RETURN_SECONDS = 0.02
 """How long after an answer its callers are waited for at most."""
 
+_ENOUGH = 256
+"""So many callers share a call well enough."""
+
 _EMPTY_TURNS = 8
 """So many turns without another caller end the wait for those that were answered. An idle loop makes 8 turns in about
 50 µs."""
@@ -103,9 +106,10 @@ async def next_turn() -> None:
 async def returned(count: Callable[[], int], expected: int, latest: float) -> None:
     """Wait for callers that come back after an answer, so that one call to the broker serves all of them.
 
-    ``count``: how many wait now. The wait ends when they are as many as ``expected``, when several turns bring nobody,
-    or at ``latest``, by the loop's clock.
+    ``count``: how many wait now. The wait ends when they are as many as ``expected`` or simply many, when several turns
+    bring nobody, or at ``latest``, by the loop's clock.
     """
+    expected = min(expected, _ENOUGH)
     clock = asyncio.get_running_loop().time
     waiting, empty = count(), 0
     while waiting < expected and empty < _EMPTY_TURNS and clock() < latest:
