@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import re
 import tempfile
@@ -284,14 +285,14 @@ async def mixed(server: Server, rate: float, clients: int, seconds: float) -> No
     for name, counted in (("overloaded queue", large.counted), ("small queue", small.counted)):
         asked = len(counted.accepted) + len(counted.refused)
         print(
-            f"    {name}: {_goodput(counted)}, {len(counted.accepted) / asked:.0%} of {asked:,}; "
+            f"    {name}: {_goodput(counted)}, {len(counted.accepted) / max(asked, 1):.0%} of {asked:,}; "
             f"accepted {_percentiles(counted.accepted)}; refused {_percentiles(counted.refused)}"
         )
     counts = consumers.counts
     print(
         f"    consumers: {counts['received'] / (seconds + 1):,.0f} messages/s, {counts['429']} of "
         f"{counts.total() - counts['received']:,} calls refused\n    /livez: {_percentiles(latencies)}, "
-        f"{max(latencies) * 1e3:.0f} ms at most"
+        f"{max(latencies, default=math.inf) * 1e3:.0f} ms at most"
     )
 
 
