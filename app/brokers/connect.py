@@ -16,6 +16,10 @@ own time-out, and the attempt goes on for the next call."""
 _FIRST_PAUSE_SECONDS = 0.2
 _LAST_PAUSE_SECONDS = 5.0
 
+_LATE_LOOKS = 20
+_LATE_SECONDS = 0.05
+"""How often, and how far apart, an open connection is looked at after a new one was answered."""
+
 Connection = TypeVar("Connection")
 
 
@@ -107,13 +111,23 @@ async def replaced(
 ) -> None:
     """Connect anew, because an open connection gave no answer.
 
-    When the broker accepts a new connection and nothing has arrived on the old one meanwhile, the peer of the old one
-    has vanished: ``replace`` it. Otherwise ``discard`` the new one, because the end of a connection may end its leases.
-    ``heard`` counts what arrives on the old connection. ``connect`` bounds its own time. Raises no BabelgateError.
+    When the broker accepts a new connection and nothing has arrived on the old one meanwhile, nor in the second after,
+    the peer of the old one has vanished: ``replace`` it. Otherwise ``discard`` the new one, because the end of a
+    connection may end its leases. ``heard`` counts what arrives on the old connection. ``connect`` bounds its own time.
+    Raises no BabelgateError.
     """
     before = heard()
     try:
         made = await connect()
     except BabelgateError:
         return
-    (replace if heard() == before else discard)(made)
+    end = discard
+    try:
+        # A broker that goes on after a pause may answer the new connection first.
+        for _ in range(_LATE_LOOKS):
+            if heard() != before:
+                return
+            await asyncio.sleep(_LATE_SECONDS)
+        end = replace
+    finally:
+        end(made)

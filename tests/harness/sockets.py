@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
@@ -21,6 +23,13 @@ class Reply:
     headers: dict[str, str]
     body: bytes
     interim: tuple[int, ...] = ()
+
+
+class Secured(NamedTuple):
+    """The settings of a server, and the context of its clients where it has TLS."""
+
+    environ: dict[str, str]
+    context: ssl.SSLContext | None
 
 
 class Connection:
@@ -89,9 +98,9 @@ class Connection:
 
 
 @contextmanager
-def serving(config: uvicorn.Config) -> Iterator[tuple[str, int]]:
-    """Run ``config`` on a free port of the loopback address in a thread; yields (host, port)."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+def serving(config: uvicorn.Config, listener: socket.socket | None = None) -> Iterator[tuple[str, int]]:
+    """Run ``config`` in a thread, on ``listener`` or a free port of the loopback address; yields (host, port)."""
+    with listener or socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

@@ -101,7 +101,7 @@ class Traffic:
         self._lease = lease_seconds
         self._spare = spare_seconds
         self._publishing = True
-        self._last_delivery = 0.0
+        self._last_delivery = asyncio.get_running_loop().time()
 
     async def run(self, count: int, publishers: int = 48, consumers: int = 12) -> None:
         """Publish ``count`` numbers, each tried once, and consume until nothing comes any more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import ssl
 
 import httpx
 import pytest
@@ -11,7 +12,8 @@ import yaml
 
 from app.config import settings
 from app.server.wiring import build_app
-from tests.harness.sockets import Connection
+from tests.harness.local import certify
+from tests.harness.sockets import Connection, Secured
 
 
 @pytest.fixture
@@ -31,6 +33,18 @@ async def serve(tmp_path):
             return app
 
         yield start
+
+
+@pytest.fixture(scope="module", params=["plain", "tls"])
+def secured(request, tmp_path_factory):
+    """A server with TLS, and one without."""
+    state = tmp_path_factory.mktemp("state")
+    environ = {"BABELGATE_STATE_DIR": str(state)}
+    if request.param == "plain":
+        return Secured(environ, None)
+    certify(state)
+    environ |= {"BABELGATE_TLS_CERT": f"{state}/server.crt", "BABELGATE_TLS_KEY": f"{state}/server.key"}
+    return Secured(environ, ssl.create_default_context(cafile=str(state / "ca.crt")))
 
 
 @pytest.fixture

@@ -9,17 +9,14 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from app.config import settings
 from app.server.server import uvicorn_config
 from app.server.wiring import build_app
-from tests.harness.local import certify
-from tests.harness.sockets import serving
+from tests.harness.sockets import Secured, serving
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: closing sends a RST."""
@@ -69,23 +66,6 @@ class Application:
         self.answered.set()
 
 
-@pytest.fixture(scope="module", params=["plain", "tls"])
-def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    """The settings of a server, with TLS and without."""
-    state = tmp_path_factory.mktemp("state")
-    environ = {"BABELGATE_STATE_DIR": str(state)}
-    if request.param == "tls":
-        certify(state)
-        environ |= {"BABELGATE_TLS_CERT": f"{state}/server.crt", "BABELGATE_TLS_KEY": f"{state}/server.key"}
-    yield environ
-
-
-def context(environ: dict[str, str]) -> ssl.SSLContext | None:
-    if "BABELGATE_TLS_CERT" not in environ:
-        return None
-    return ssl.create_default_context(cafile=f"{Path(environ['BABELGATE_TLS_CERT']).parent}/ca.crt")
-
-
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [f"{record.name}: {record.getMessage()}" for record in caplog.records if record.levelno >= logging.WARNING]
 
@@ -93,23 +73,23 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.parametrize("close", [b"", b"connection: close\r\n"], ids=["kept", "closed"])
 @pytest.mark.parametrize("size", [10, 300_000])
 def test_while_the_answer_is_written(
-    secured: dict[str, str], caplog: pytest.LogCaptureFixture, size: int, close: bytes
+    secured: Secured, caplog: pytest.LogCaptureFixture, size: int, close: bytes
 ) -> None:
     application = Application()
-    with serving(uvicorn_config(lambda: application, settings.load(None, secured))) as address:
-        client = application.client = Client(address, context(secured))
+    with serving(uvicorn_config(lambda: application, settings.load(None, secured.environ))) as address:
+        client = application.client = Client(address, secured.context)
         client.send(b"GET /%d HTTP/1.1\r\nhost: h\r\n%s\r\n" % (size, close))
         assert application.answered.wait(10)
     assert told(caplog) == []
 
 
-def test_long_polls(secured: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_long_polls(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
     """Many at once, reset while they wait, and about the time when they end."""
-    found = settings.load(None, secured)
+    found = settings.load(None, secured.environ)
     body = b'{"wait_seconds": 0.3}'
     head = b"POST /queues/q/messages:receive HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
     with serving(uvicorn_config(partial(build_app, found), found)) as address:
-        clients = [Client(address, context(secured)) for _ in range(CLIENTS)]
+        clients = [Client(address, secured.context) for _ in range(CLIENTS)]
         for client in clients:
             client.send(head + b"content-length: %d\r\n\r\n" % len(body) + body)
         resets = [threading.Timer(random.uniform(0, 0.5), client.reset) for client in clients]

@@ -109,6 +109,38 @@ async def test_a_silent_connection_is_replaced_when_a_new_one_is_answered(arriva
     assert ends == [(expected, "new")]
 
 
+async def test_a_connection_that_is_answered_after_the_new_one_stays() -> None:
+    heard = iter([7, 7, 7, 8])
+    ends: list[tuple[str, str]] = []
+
+    async def connect() -> str:
+        return "new"
+
+    await replaced(
+        lambda: next(heard),
+        connect,
+        lambda made: ends.append(("replaced", made)),
+        lambda made: ends.append(("discarded", made)),
+    )
+    assert ends == [("discarded", "new")]
+
+
+async def test_the_new_connection_is_discarded_when_the_caller_gives_up() -> None:
+    connected = asyncio.Event()
+    discarded: list[str] = []
+
+    async def connect() -> str:
+        connected.set()
+        return "new"
+
+    replacing = asyncio.ensure_future(replaced(lambda: 7, connect, pytest.fail, discarded.append))
+    await connected.wait()
+    replacing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replacing
+    assert discarded == ["new"]
+
+
 async def test_a_silent_connection_stays_when_no_new_one_is_answered() -> None:
     ends: list[str] = []
 
