@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import importlib.util
 import math
 import os
 import resource
@@ -30,7 +29,6 @@ from app.errors import ConfigError
 from app.gateway.route_warnings import unused
 from app.gateway.routing import Route
 from app.observe import logs
-from app.server.acceptor import Acceptor
 from app.server.healthcheck import reachable
 from app.server.lifecycle import GracefulStop
 from app.server.protocol import GatewayProtocol
@@ -76,12 +74,12 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     gc.enable()
     if settings.workers > 1:
         with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
-            config = uvicorn_config(partial(create_app, settings, directory), settings, listener)
+            config = uvicorn_config(partial(create_app, settings, directory), settings)
             supervisor = Multiprocess(config, [listener])
             supervisor.run()
         failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
         return int(failed)
-    config = uvicorn_config(partial(create_app, settings), settings, listener)
+    config = uvicorn_config(partial(create_app, settings), settings)
     server = uvicorn.Server(config)
     try:
         server.run([listener])
@@ -106,17 +104,14 @@ def create_app(settings: Settings, workers_directory: Path | None = None) -> ASG
     return GracefulStop(app, app.gateway, settings)
 
 
-def uvicorn_config(
-    app: ASGIApp | Callable[[], ASGIApp], settings: Settings, listener: socket.socket | None = None
-) -> uvicorn.Config:
-    """The configuration with which uvicorn runs the application factory ``app``, on ``listener`` if it is given one."""
-    # uvicorn calls this once per connection. Workers need it to be picklable, which a local class is not.
-    protocol = partial(GatewayProtocol, patience=_patience(settings))
+def uvicorn_config(app: ASGIApp | Callable[[], ASGIApp], settings: Settings) -> uvicorn.Config:
+    """The configuration with which uvicorn runs the application factory ``app``."""
     return uvicorn.Config(
         app,
         factory=True,
-        loop="uvloop" if importlib.util.find_spec("uvloop") else "asyncio",
-        http=cast(type[asyncio.Protocol], protocol if listener is None else Acceptor(listener, protocol)),
+        loop="app.server.accept:ServerLoop",
+        # uvicorn calls this once per connection. Workers need it to be picklable, which a local class is not.
+        http=cast(type[asyncio.Protocol], partial(GatewayProtocol, patience=_patience(settings))),
         ws="none",
         interface="asgi3",
         lifespan="on",
@@ -171,7 +166,6 @@ def _listen(settings: Settings) -> socket.socket:
         hint = _LISTEN_HINTS.get(error.errno or 0, "")
         raise ConfigError(key="host", reason=f"cannot listen on {settings.host}:{settings.port}: {why}{hint}") from None
     listener.set_inheritable(True)
-    listener.setblocking(False)
     return listener
 
 

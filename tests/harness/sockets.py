@@ -98,9 +98,9 @@ class Connection:
 
 
 @contextmanager
-def serving(config: uvicorn.Config, listener: socket.socket | None = None) -> Iterator[tuple[str, int]]:
-    """Run ``config`` in a thread, on ``listener`` or a free port of the loopback address; yields (host, port)."""
-    with listener or socket.create_server(("127.0.0.1", 0)) as listener:
+def serving(config: uvicorn.Config) -> Iterator[tuple[str, int]]:
+    """Run ``config`` on a free port of the loopback address in a thread; yields (host, port)."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()

@@ -15,7 +15,7 @@ from app.server.server import uvicorn_config
 from tests.harness.sockets import Connection, Secured, serving
 
 WAITING = 200
-"""The event loop by itself accepts one of them in a turn."""
+"""libuv accepts one of them in a turn."""
 
 TURNS = 60
 
@@ -54,10 +54,8 @@ class Application:
 
 def test_they_are_accepted_in_a_few_turns_that_are_long(tmp_path):
     application = Application(WAITING + 1)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=WAITING)
-    listener.setblocking(False)
     loaded = settings.load(None, {"BABELGATE_STATE_DIR": str(tmp_path)})
-    with serving(uvicorn_config(lambda: application, loaded, listener), listener) as address:
+    with serving(uvicorn_config(lambda: application, loaded)) as address:
         clients = [Connection(*address, timeout_seconds=60)]
         clients[0].send(REQUEST)
         assert application.asked.wait(60)
@@ -74,11 +72,7 @@ def test_they_are_accepted_in_a_few_turns_that_are_long(tmp_path):
 async def test_all_are_served_and_who_hangs_up_is_no_error(secured: Secured, caplog: pytest.LogCaptureFixture) -> None:
     """With TLS, some hang up before the handshake has ended."""
     application = Application(WAITING // 2 + 1)
-    listener = socket.create_server(("127.0.0.1", 0), backlog=WAITING)
-    listener.setblocking(False)
-    with serving(
-        uvicorn_config(lambda: application, settings.load(None, secured.environ), listener), listener
-    ) as address:
+    with serving(uvicorn_config(lambda: application, settings.load(None, secured.environ))) as address:
 
         async def asked() -> bytes:
             reader, writer = await asyncio.open_connection(*address, ssl=secured.context)

@@ -1,0 +1,110 @@
+"""The event loop of the server. It accepts all connections that wait, and shares them evenly among workers.
+
+libuv accepts one connection in each turn of the event loop (https://github.com/libuv/libuv/pull/3696). Turns are long
+in overload, so that thousands of connections would wait for seconds. Workers accept from one socket, and the one that
+is awake would take most of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import multiprocessing
+import socket
+from collections.abc import Callable
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Any
+
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
+from app.runtime.background import BackgroundTasks
+
+if TYPE_CHECKING or importlib.util.find_spec("uvloop") is None:
+    from asyncio import SelectorEventLoop as BaseLoop
+else:
+    from uvloop import Loop as BaseLoop
+
+MOST = 256
+"""Maximum connections accepted in one turn: some 10 ms of work."""
+REST_SECONDS = 0.001
+"""How long a worker leaves further connections to the others, after it has accepted some."""
+RETRY_SECONDS = 1.0
+"""The pause when the process has no file descriptor for a connection, which waits."""
+
+_throttled = LogThrottle(get_logger("babelgate.server"))
+
+
+class ServerLoop(BaseLoop):
+    """The event loop of a process: one of several workers, or the only one."""
+
+    async def create_server(self, protocol_factory: Any, *where: Any, sock: Any = None, **options: Any) -> Any:
+        """Like asyncio's. A server on ``sock`` accepts as a :class:`Listener` does."""
+        if sock is None:
+            return await super().create_server(protocol_factory, *where, **options)
+        sock.listen(options.get("backlog", socket.SOMAXCONN))
+        shared = multiprocessing.parent_process() is not None
+        return Listener(sock, protocol_factory, options.get("ssl"), shared=shared)
+
+
+class Listener:
+    """Accepts connections from ``listening`` until it is closed. ``shared``: other processes accept from it, too.
+
+    Then each takes one connection, leaves the next ones to the others for a millisecond, and takes one more each time,
+    as long as more are waiting.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        protocol_factory: Callable[[], asyncio.Protocol],
+        tls: SSLContext | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
+        listening.setblocking(False)
+        self._listening = listening
+        self._protocol_factory = protocol_factory
+        self._tls = tls
+        self._first = self._most = 1 if shared else MOST
+        self._opening: BackgroundTasks[Any] = BackgroundTasks()
+        self._resting: asyncio.TimerHandle | None = None
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(listening, self._accept)
+
+    def close(self) -> None:
+        """Accept no more connections, and close the socket."""
+        if self._resting is not None:
+            self._resting.cancel()
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+
+    async def wait_closed(self) -> None:
+        """Nothing: the connections are not the listener's."""
+
+    def _accept(self) -> None:
+        for count in range(self._most):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                self._most = self._first
+                self._rest(REST_SECONDS if count and self._first < MOST else 0)
+                return
+            except OSError as error:
+                _throttled.warning("connections wait: they cannot be accepted", error=error)
+                self._rest(RETRY_SECONDS)
+                return
+            opened = self._loop.connect_accepted_socket(self._protocol_factory, connection, ssl=self._tls)
+            # A client that ends the TLS handshake is no failure of the server.
+            self._opening.start(opened).add_done_callback(lambda task: task.cancelled() or task.exception())
+        self._most = min(self._most + 1, MOST)
+        self._rest(REST_SECONDS if self._first < MOST else 0)
+
+    def _rest(self, seconds: float) -> None:
+        """Look for connections again in so many seconds; 0: when there are any."""
+        if seconds:
+            if self._resting is None:
+                self._loop.remove_reader(self._listening)
+            self._resting = self._loop.call_later(seconds, self._accept)
+        elif self._resting is not None:
+            self._resting = None
+            self._loop.add_reader(self._listening, self._accept)
