@@ -38,15 +38,15 @@ class ServerLoop(BaseLoop):
     """The event loop of a process: one of several workers, or the only one."""
 
     async def create_server(self, protocol_factory: Any, *where: Any, sock: Any = None, **options: Any) -> Any:
-        """Like asyncio's. A server on ``sock`` accepts as a :class:`Listener` does."""
+        """Like asyncio's. A server on ``sock`` accepts by an :class:`Acceptor`."""
         if sock is None:
             return await super().create_server(protocol_factory, *where, **options)
         sock.listen(options.get("backlog", socket.SOMAXCONN))
         shared = multiprocessing.parent_process() is not None
-        return Listener(sock, protocol_factory, options.get("ssl"), shared=shared)
+        return Acceptor(sock, protocol_factory, options.get("ssl"), shared=shared)
 
 
-class Listener:
+class Acceptor:
     """Accepts connections from ``listening`` until it is closed. ``shared``: other processes accept from it, too.
 
     Then each takes one connection, leaves the next ones to the others for a millisecond, and takes one more each time,
@@ -79,7 +79,7 @@ class Listener:
         self._listening.close()
 
     async def wait_closed(self) -> None:
-        """Nothing: the connections are not the listener's."""
+        """Nothing: the connections are not the acceptor's."""
 
     def _accept(self) -> None:
         for count in range(self._most):

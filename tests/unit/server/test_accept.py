@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from app.server.accept import MOST, Listener, ServerLoop
+from app.server.accept import MOST, Acceptor, ServerLoop
 from tests.harness.world import until
 
 CLIENTS = 200
@@ -43,10 +43,10 @@ def clients(listening: socket.socket) -> Iterator[list[socket.socket]]:
 
 
 @asynccontextmanager
-async def listener(listening: socket.socket, shared: bool = False) -> AsyncIterator[list[asyncio.Transport]]:
-    """The connections that a listener has accepted."""
+async def acceptor(listening: socket.socket, shared: bool = False) -> AsyncIterator[list[asyncio.Transport]]:
+    """The connections that an acceptor has accepted."""
     found: list[asyncio.Transport] = []
-    made = Listener(listening, lambda: Accepted(found), shared=shared)
+    made = Acceptor(listening, lambda: Accepted(found), shared=shared)
     try:
         yield found
     finally:
@@ -67,7 +67,7 @@ async def grown(count: int, *lists: list[asyncio.Transport]) -> None:
 
 def test_the_only_process_accepts_all_in_a_turn(listening: socket.socket, clients: list[socket.socket]) -> None:
     async def accept() -> int:
-        async with listener(listening) as found:
+        async with acceptor(listening) as found:
             # The first turn begins to watch the socket, and a later one tells the protocols.
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -79,7 +79,7 @@ def test_the_only_process_accepts_all_in_a_turn(listening: socket.socket, client
 
 def test_two_processes_share_evenly(listening: socket.socket, clients: list[socket.socket]) -> None:
     async def accept() -> tuple[int, int]:
-        async with listener(listening.dup(), shared=True) as one, listener(listening.dup(), shared=True) as two:
+        async with acceptor(listening.dup(), shared=True) as one, acceptor(listening.dup(), shared=True) as two:
             await grown(CLIENTS, one, two)
             return len(one), len(two)
 
@@ -89,7 +89,7 @@ def test_two_processes_share_evenly(listening: socket.socket, clients: list[sock
 
 def test_a_worker_accepts_again_after_it_has_left_connections_to_others(listening: socket.socket) -> None:
     async def accept() -> None:
-        async with listener(listening, shared=True) as found:
+        async with acceptor(listening, shared=True) as found:
             for count in range(1, 4):
                 with socket.create_connection(listening.getsockname()):
                     await grown(count, found)
@@ -123,7 +123,7 @@ def test_connections_wait_for_file_descriptors(
 
     async def accept() -> None:
         # A fault that the system cannot be made to show.
-        async with listener(cast(socket.socket, exhausted)) as found:
+        async with acceptor(cast(socket.socket, exhausted)) as found:
             await grown(CLIENTS, found)
 
     with asyncio.Runner(loop_factory=ServerLoop) as runner:
@@ -133,7 +133,7 @@ def test_connections_wait_for_file_descriptors(
 
 def test_a_closed_one_accepts_nothing_more(listening: socket.socket) -> None:
     async def close() -> None:
-        async with listener(listening, shared=True) as found:
+        async with acceptor(listening, shared=True) as found:
             client = socket.create_connection(listening.getsockname())
             await grown(1, found)
         with client, pytest.raises(ConnectionRefusedError):
