@@ -35,6 +35,10 @@ _GATHERING = 0.1
 _LEAST_GATHERING_SECONDS = 0.001
 """The least such wait: timers are no finer."""
 
+_ANSWERED = 256
+"""Calls that get their results in one turn of the event loop: with thousands of callers a turn would be long, and what
+is done for each of them, until its answer is written, would not stay in the processor's caches."""
+
 _Call = tuple[Item, "asyncio.Future[Result | BabelgateError]", float]
 """The item, the future of its result, and the loop time at which it was submitted."""
 
@@ -149,9 +153,15 @@ class Batcher(Generic[Item, Result]):
                 self._ended = clock()
                 self._batch_seconds = self._ended - self._began
                 self._expected = min(count + len(self._pending), self._max_items)
-                for (_, future, _), result in zip(batch, results, strict=True):
-                    if not future.done():
-                        future.set_result(result)
+                # What has its result does not expire any more.
+                self._in_flight = []
+                for start in range(0, count, _ANSWERED):
+                    if start:
+                        await asyncio.sleep(0)
+                    some = slice(start, start + _ANSWERED)
+                    for (_, future, _), result in zip(batch[some], results[some], strict=True):
+                        if not future.done():
+                            future.set_result(result)
         finally:
             self._task = None
             self._in_flight = []

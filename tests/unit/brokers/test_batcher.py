@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -144,6 +145,36 @@ async def test_a_batch_has_its_limit() -> None:
     coalescer = Batcher(flusher, 2)
     assert await asyncio.gather(*(coalescer.submit(n) for n in range(5))) == [0, 2, 4, 6, 8]
     assert flusher.batches == [[0, 1], [2, 3], [4]]
+
+
+async def test_a_large_batch_is_answered_in_several_turns() -> None:
+    coalescer = Batcher(Flusher(), 1_000)
+    calls = [coalescer.submit(n) for n in range(600)]
+    answered = [0]
+    while answered[-1] < len(calls):
+        await asyncio.sleep(0)
+        done = sum(call.done() for call in calls)
+        if done > answered[-1]:
+            answered.append(done)
+    assert answered == [0, 256, 512, 600]
+    assert [call.result() for call in calls] == [2 * n for n in range(600)]
+
+
+def busy() -> None:
+    """Longer than the budget of a call, which is over when the event loop looks at its timers again."""
+    time.sleep(0.1)
+
+
+async def test_what_was_done_does_not_expire_before_its_caller_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batcher, "GRACE_SECONDS", 0)
+    monkeypatch.setattr(batcher, "_ANSWERED", 1)
+
+    async def flush(items: list[int]) -> Sequence[int]:
+        busy()
+        return items
+
+    coalescer = Batcher(flush, 100, budget=Budget("broker", 0.05))
+    assert await asyncio.gather(*(coalescer.submit(n) for n in range(3))) == [0, 1, 2]
 
 
 async def test_an_error_of_the_whole_batch_is_the_result_of_each() -> None:
