@@ -65,6 +65,7 @@ class Acceptor:
         self._listening = listening
         self._protocol_factory = protocol_factory
         self._tls = tls
+        self._rest_seconds = REST_SECONDS if shared else 0
         self._first = self._most = 1 if shared else MOST
         self._opening: BackgroundTasks[Any] = BackgroundTasks()
         self._resting: asyncio.TimerHandle | None = None
@@ -87,7 +88,7 @@ class Acceptor:
                 connection, _ = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 self._most = self._first
-                self._rest(REST_SECONDS if count and self._first < MOST else 0)
+                self._rest(self._rest_seconds if count else 0)
                 return
             except OSError as error:
                 _throttled.warning("connections wait: they cannot be accepted", error=error)
@@ -97,7 +98,7 @@ class Acceptor:
             # A client that ends the TLS handshake is no failure of the server.
             self._opening.start(opened).add_done_callback(lambda task: task.cancelled() or task.exception())
         self._most = min(self._most + 1, MOST)
-        self._rest(REST_SECONDS if self._first < MOST else 0)
+        self._rest(self._rest_seconds)
 
     def _rest(self, seconds: float) -> None:
         """Look for connections again in so many seconds; 0: when there are any."""
