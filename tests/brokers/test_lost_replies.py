@@ -146,10 +146,13 @@ async def test_a_settle_that_is_repeated_by_its_client_acts_once(world: World, b
     assert [type(outcome) for outcome in await settle(message)] == [OutcomeUnknown]
     between.drop_replies = False
     await recovered(process)
-    if kinds(await settle(message)) == [LeaseLost] and not world.broker.outlives_restarts:
-        # A connection without replies has ended, and its leases with it. What was not settled before is there again.
-        for message in await process.ready(1, 2):
-            assert await settle(message) == [None]
+    outcomes = await settle(message)
+    if not world.broker.outlives_restarts:
+        # A connection without replies ends, and its leases with it, some time later on a busy machine. What was not
+        # settled before is there again.
+        while kinds(outcomes) == [LeaseLost] and (messages := await process.ready(1, 2)):
+            outcomes = await settle(messages[0])
+            assert kinds(outcomes)[0] in (None, LeaseLost)
     # Where a retry or a dead letter is a copy, the copy whose confirm was lost may exist beside the repeated one.
     retries = (1,) if process.capabilities.native_release else (1, 2)
     natively = process.gateway.router.route(world.queue).dead_letters_natively

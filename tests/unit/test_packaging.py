@@ -21,9 +21,9 @@ from tests.architecture.sources import ROOT, belongs, binding_family, imports, m
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 
-# Used without an import statement: uvicorn loads the first by name, the page of the API reads the second's files, and
-# httpx asks the third in which loop it runs.
-INDIRECT = {"uvloop", "fastapi-swagger", "sniffio"}
+# Used without an import statement: the page of the API reads the first's files, and httpx asks the second in which loop
+# it runs.
+INDIRECT = {"fastapi-swagger", "sniffio"}
 
 # Whose extra a module may import, beside the bindings.
 OWN_EXTRA = {
