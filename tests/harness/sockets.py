@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import uvicorn
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Send
 
 
 @dataclass(frozen=True)
@@ -111,14 +111,19 @@ def serving(config: uvicorn.Config) -> Iterator[tuple[str, int]]:
             thread.join()
 
 
+async def lifespan(receive: Receive, send: Send) -> None:
+    """Start and end, without work, as the lifespan of an application asks for it."""
+    for kind in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{kind}.complete"})
+
+
 def echo() -> ASGIApp:
     """An application that answers with the request's method, path and body, the body last."""
 
     async def app(scope, receive, send):
         if scope["type"] == "lifespan":
-            for kind in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{kind}.complete"})
+            await lifespan(receive, send)
             return
         body = b""
         more = True

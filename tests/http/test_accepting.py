@@ -12,7 +12,7 @@ import pytest
 
 from app.config import settings
 from app.server.server import uvicorn_config
-from tests.harness.sockets import Connection, Secured, serving
+from tests.harness.sockets import Connection, Secured, lifespan, serving
 
 WAITING = 200
 """libuv accepts one of them in a turn."""
@@ -33,9 +33,7 @@ class Application:
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
-            for kind in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{kind}.complete"})
+            await lifespan(receive, send)
             return
         if not self.asked.is_set():
             self.asked.set()

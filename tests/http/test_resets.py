@@ -16,7 +16,7 @@ import pytest
 from app.config import settings
 from app.server.server import uvicorn_config
 from app.server.wiring import build_app
-from tests.harness.sockets import Secured, serving
+from tests.harness.sockets import Secured, lifespan, serving
 
 RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: closing sends a RST."""
@@ -48,9 +48,7 @@ class Application:
 
     async def __call__(self, scope, receive, send):
         if scope["type"] == "lifespan":
-            for kind in ("startup", "shutdown"):
-                await receive()
-                await send({"type": f"lifespan.{kind}.complete"})
+            await lifespan(receive, send)
             return
         # Not in the turn in which the request came: then the event loop reads nothing before it writes.
         await asyncio.sleep(0.05)
