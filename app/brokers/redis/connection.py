@@ -1,14 +1,13 @@
 """Pipelines the commands of concurrent callers over one connection: replies come back in the order of the commands.
 
-redis-py connects, authenticates, speaks TLS and RESP; hiredis packs the commands. The client of redis-py is not used:
-it repeats commands whose reply was lost, and uses one connection and one write for each concurrent call.
+redis-py connects, authenticates and speaks TLS; from then on the connection's transport is ours, and hiredis packs the
+commands and parses the replies. The client of redis-py is not used: it repeats commands whose reply was lost, and uses
+one connection and one write for each concurrent call.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import math
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +22,16 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from app.brokers.bounded import GRACE_SECONDS
 from app.brokers.redis.errors import is_read_only, translate
 from app.errors import BrokerUnavailable, OutcomeUnknown
 
 _CLOSE_SECONDS = 0.5
+
+_UNDO_SECONDS = 0.5
+"""How long a silent connection is kept for late replies."""
 
 Late = Callable[[Any], object]
 """Called with a reply, or an error reply, for which nobody waits any more."""
@@ -37,7 +40,11 @@ Late = Callable[[Any], object]
 _REPLIES = (ResponseError, BusyLoadingError, AuthenticationError, AuthorizationError)
 
 
-class PipelinedConnection:
+_INCOMPLETE = object()
+"""What the parser returns while a reply is not complete."""
+
+
+class PipelinedConnection(asyncio.Protocol):
     """An established connection. A broken one stays broken; :class:`app.brokers.redis.server.Server` opens another.
 
     A command without a reply fails after ``reply_seconds``; the connection is broken when no reply at all came for that
@@ -51,33 +58,43 @@ class PipelinedConnection:
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._unsent: list[bytes] = []
-        self._unwritten = 0
+        self._paused = False
         self._awaited: deque[tuple[asyncio.Future[Any], float, Late | None]] = deque()
-        self._writer: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._progress = 0.0
         self._suspect = False
         self.alive = True
-        self._reader = self._loop.create_task(self._read())
+        self._replies = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=connection._parser.parse_error, notEnoughData=_INCOMPLETE
+        )
+        assert connection._writer is not None
+        transport = connection._writer.transport
+        self._transport = transport
+        self._streams = transport.get_protocol()
+        """redis-py's protocol. It waits for the end of the connection when it disconnects."""
+        transport.set_protocol(self)
 
     def send(self, *command: Any, late: Late | None = None) -> asyncio.Future[Any]:
         """A future of the reply; an error reply is a result, not an exception.
 
         Fails with BrokerUnavailable when the command was never written, with OutcomeUnknown when it may have been.
-        Cancelling the future leaves the connection in order. ``late`` gets a reply that comes after either.
+        Cancelling the future leaves the connection in order. ``late`` gets a reply that comes after either, and must
+        undo what it brings: a command with it that has no reply in time fails with BrokerUnavailable.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if not self.alive:
             future.set_exception(BrokerUnavailable(broker=self._broker, reason="the connection is closed"))
             return future
-        self._unsent.append(hiredis.pack_command(command))
+        packed = hiredis.pack_command(command)
+        if not self._unsent:
+            # One write for all commands of the same turn of the event loop.
+            self._loop.call_soon(self._write)
+        self._unsent.append(packed)
         now = self._loop.time()
         if not self._awaited:
             self._progress = now
-        self._unwritten += 1
         self._awaited.append((future, now, late))
-        if self._writer is None:
-            self._writer = self._loop.create_task(self._write())
         if self._watch is None:
             self._watch = self._loop.call_later(self._reply_seconds, self._look)
         return future
@@ -85,84 +102,97 @@ class PipelinedConnection:
     async def close(self) -> None:
         """Close the connection; commands without a reply fail."""
         self._break("the connection was closed")
-        await asyncio.gather(*(task for task in (self._reader, self._writer) if task), return_exceptions=True)
+        assert self._closing is not None
+        await asyncio.wait((self._closing,))
 
-    async def _write(self) -> None:
+    def data_received(self, data: bytes) -> None:
+        """Give each reply to the oldest command."""
+        awaited, gets = self._awaited, self._replies.gets
         try:
-            while self._unsent:
-                # One write for all commands of the same turn of the event loop.
-                packed, self._unsent = self._unsent, []
-                self._unwritten = 0
-                await self._connection.send_packed_command(packed, check_health=False)
-        except (RedisError, OSError, RuntimeError) as error:
-            # RuntimeError: uvloop does not write to a connection that was lost in this turn of the loop.
-            self._break(str(error))
-        finally:
-            self._writer = None
-
-    async def _read(self) -> None:
-        read, awaited = self._connection.read_response, self._awaited
-        try:
-            while True:
-                try:
-                    reply = await read(timeout=math.inf, disconnect_on_error=False)
-                except _REPLIES as error:
-                    reply = error
-                    if is_read_only(error):
+            self._replies.feed(data)
+            while (reply := gets()) is not _INCOMPLETE:
+                if isinstance(reply, RedisError):
+                    if isinstance(reply, RedisConnectionError) and not isinstance(reply, _REPLIES):
+                        raise reply
+                    if is_read_only(reply):
                         self.alive = False
                 if not awaited:
                     raise InvalidResponse("a reply without a command")
                 future, _, late = awaited.popleft()
-                self._progress = self._loop.time()
                 if not future.done():
                     future.set_result(reply)
                 elif late is not None:
                     late(reply)
-                if not self.alive and not awaited:
-                    self._break("the server is a replica")
-                    return
-        except (RedisError, OSError) as error:
+                self._progress = self._loop.time()
+            if not self.alive and not awaited:
+                self._break("the server is a replica")
+        except RedisError as error:
             self._break(str(error))
-        finally:
-            await _disconnect(self._connection)
+
+    def pause_writing(self) -> None:
+        """Commands wait: the server reads too slowly."""
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        """Write the commands that have waited."""
+        self._paused = False
+        self._write()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Commands without a reply fail."""
+        self._streams.connection_lost(exc)
+        self._break(str(exc) if exc else "the server closed the connection")
+
+    def _write(self) -> None:
+        if self._paused or not self._unsent:
+            return
+        if self._transport.is_closing():
+            self._break("the connection is lost")
+            return
+        unsent, self._unsent = self._unsent, []
+        self._transport.writelines(unsent)
 
     def _look(self) -> None:
-        """Fail commands without a reply for ``reply_seconds``; break a connection without any reply for that long."""
+        """Fail commands without a reply for ``reply_seconds``; break a connection without any reply for that long.
+
+        Where a late reply could be undone, it has a moment to come.
+        """
         self._watch = None
-        now, reason = self._loop.time(), f"no reply within {self._reply_seconds:g} s"
-        oldest = next((sent for future, sent, _ in self._awaited if not future.done()), None)
-        if oldest is None and not self._awaited:
+        if not self._awaited:
             return
-        waited = now - (self._progress if oldest is None else oldest)
-        late = waited >= self._reply_seconds
-        if late and self._suspect:
-            if now - self._progress >= self._reply_seconds:
+        now, bound = self._loop.time(), self._reply_seconds
+        silent = now - self._progress
+        waited = max((now - sent for future, sent, _ in self._awaited if not future.done()), default=silent)
+        if waited >= bound and self._suspect:
+            reason, undoable = f"no reply within {bound:g} s", False
+            for future, sent, late in self._awaited:
+                if now - sent < bound:
+                    break
+                undoable |= late is not None
+                if not future.done():
+                    kind = OutcomeUnknown if late is None else BrokerUnavailable
+                    future.set_exception(kind(broker=self._broker, reason=reason))
+            if silent >= (bound + _UNDO_SECONDS if undoable else bound):
                 self._break(reason)
                 return
-            for future, sent, _ in self._awaited:
-                if now - sent < self._reply_seconds:
-                    break
-                if not future.done():
-                    future.set_exception(OutcomeUnknown(broker=self._broker, reason=reason))
         # The first time, this process may have stood still, with the reply unread in the socket.
-        self._suspect = late
-        self._watch = self._loop.call_later(max(self._reply_seconds - waited, GRACE_SECONDS), self._look)
+        self._suspect = waited >= bound
+        self._watch = self._loop.call_later(max(bound - waited, GRACE_SECONDS), self._look)
 
     def _break(self, reason: str) -> None:
         self.alive = False
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        written = len(self._awaited) - self._unwritten
+        written = len(self._awaited) - len(self._unsent)
         for position, (future, *_) in enumerate(self._awaited):
             if not future.done():
                 kind = OutcomeUnknown if position < written else BrokerUnavailable
                 future.set_exception(kind(broker=self._broker, reason=reason))
         self._awaited.clear()
         self._unsent.clear()
-        for task in (self._reader, self._writer):
-            if task is not None and task is not asyncio.current_task(self._loop):
-                task.cancel()
+        if self._closing is None:
+            self._closing = self._loop.create_task(_disconnect(self._connection))
 
 
 async def connect(
@@ -186,6 +216,10 @@ async def connect(
 
 async def _disconnect(connection: AbstractConnection) -> None:
     """Disconnect and wait for it: under TLS the socket stays open until the server has answered the close notify."""
-    with contextlib.suppress(TimeoutError):
+    writer = connection._writer
+    try:
         async with asyncio.timeout(_CLOSE_SECONDS):
             await connection.disconnect()
+    except TimeoutError:
+        if writer is not None:
+            writer.transport.abort()

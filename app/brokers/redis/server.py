@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError
 
-from app.brokers.bounded import GRACE_SECONDS, finished
+from app.brokers.bounded import finished
 from app.brokers.connect import CONNECT_SECONDS, SharedConnect
 from app.brokers.errors import nothing_written
 from app.brokers.options import TIMEOUT_SECONDS
@@ -179,9 +179,7 @@ class Server:
 
     async def _run(self, wanted: Script, *arguments: Any, late: Late | None = None) -> Any:
         until = self._until()
-        # With `late` it fails before the connection would be given up.
-        first = None if late is None else until - GRACE_SECONDS
-        reply = await self._reply(first, b"EVALSHA", wanted.sha, *arguments, late=late)
+        reply = await self._reply(None, b"EVALSHA", wanted.sha, *arguments, late=late)
         if isinstance(reply, NoScriptError):
             reply = await self._reply(until, b"EVAL", wanted.source, *arguments, late=late)
         return self._checked(reply)

@@ -67,6 +67,29 @@ def blocked(plain: redis.Redis) -> int:
     return info["blocked_clients"]
 
 
+@contextlib.asynccontextmanager
+async def answering(*pieces: bytes) -> AsyncIterator[PipelinedConnection]:
+    """A connection to a server that answers the first commands with ``pieces``."""
+    gone = asyncio.Event()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"PING\r\n")
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+        while await reader.read(1000):
+            pass
+        writer.close()
+        gone.set()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        line = await dial("cache", connector(f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}", {})(), 60, 60)
+        yield line
+        await line.close()
+        await gone.wait()
+
+
 class TestALostReply:
     async def test_a_publish_is_written_once(
         self, one: RedisBinding, native: NativeQueue, between: Proxy, plain: redis.Redis, queue: str
@@ -194,6 +217,50 @@ class TestTheLine:
         assert peeked[-1] == b"last" and set(peeked) >= {b"%d" % number for number in range(1, 20, 2)}
         assert between.connections == 1
 
+    async def test_a_reply_in_pieces(self) -> None:
+        async with answering(b"$5\r\nhe", b"llo\r", b"\n+PO", b"NG\r\n:1\r\n") as line:
+            replies = [line.send(b"PING") for _ in range(3)]
+            assert await asyncio.gather(*replies) == [b"hello", b"PONG", 1]
+
+    @pytest.mark.parametrize("noise", [b"+TOO MUCH\r\n", b"no reply at all\r\n"], ids=["unasked", "malformed"])
+    async def test_an_answer_that_cannot_be_one_breaks_it(self, noise: bytes) -> None:
+        async with answering(b"+PONG\r\n" + noise) as line:
+            assert await line.send(b"PING") == b"PONG"
+            await eventually(lambda: not line.alive)
+            with pytest.raises(BrokerUnavailable):
+                await line.send(b"PING")
+
+    @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
+    async def test_a_server_that_does_not_read(self, server: RedisServer, secure: RedisServer, tls: bool) -> None:
+        """What fits in no buffer waits here, and is known to be unwritten when the connection ends."""
+        one = secure if tls else server
+        options = {"ssl_ca_certs": str(secure.ca_file)} if tls else {}
+        line = await dial("cache", connector(one.url(), options)(), 60, 60)
+        assert await line.send(b"PING") == b"PONG"
+        large = b"x" * 4_000_000
+        one.pause()
+        try:
+            replies = []
+            for _ in range(8):
+                replies.append(line.send(b"ECHO", large))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+        finally:
+            one.resume()
+        assert await asyncio.gather(*replies) == [large] * 8
+        one.pause()
+        try:
+            replies = []
+            for _ in range(8):
+                replies.append(line.send(b"ECHO", large))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+            await line.close()
+        finally:
+            one.resume()
+        kinds = [type(error) for error in await asyncio.gather(*replies, return_exceptions=True)]
+        assert kinds[0] is OutcomeUnknown and kinds[-1] is BrokerUnavailable
+
     async def test_large_publishes_are_several_commands(
         self, one: RedisBinding, native: NativeQueue, between: Proxy
     ) -> None:
@@ -222,7 +289,7 @@ class TestTheLine:
             one = await dial("main", raw, 60, 60)
             assert raw._writer is not None
             raw._writer.transport.abort()
-            with pytest.raises(OutcomeUnknown):
+            with pytest.raises(BrokerUnavailable):
                 await one.send(b"PING")
             assert not one.alive
             await one.close()

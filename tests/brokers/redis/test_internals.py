@@ -11,23 +11,22 @@ import pytest
 from redis import backoff, exceptions
 from redis.asyncio import connection, retry
 
+from app.brokers.redis.url import connector
+from tests.brokers.redis.harness import RedisServer
+
+pytestmark = pytest.mark.redis
 PARTS = [
     (connection, "AbstractConnection", "connection.py and server.py name its type"),
     (connection, "Connection", "url.py creates plain connections"),
     (connection, "SSLConnection", "url.py creates TLS connections"),
     (connection.AbstractConnection, "connect_check_health", "connection.py connects and authenticates"),
     (connection.AbstractConnection, "disconnect", "connection.py closes the socket"),
-    (connection.AbstractConnection, "pack_command", "connection.py encodes commands"),
-    (connection.AbstractConnection, "send_packed_command", "connection.py writes many commands at once"),
-    (connection.AbstractConnection, "read_response", "connection.py reads one reply after the other"),
     (retry, "Retry", "url.py switches repeated commands off"),
     (backoff, "NoBackoff", "url.py switches repeated commands off"),
     (exceptions, "InvalidResponse", "connection.py raises it for a reply without a command"),
 ]
 PARAMETERS: list[tuple[Callable[..., Any], list[str]]] = [
     (connection.AbstractConnection.connect_check_health, ["check_health"]),
-    (connection.AbstractConnection.send_packed_command, ["command", "check_health"]),
-    (connection.AbstractConnection.read_response, ["timeout", "disconnect_on_error"]),
     (
         connection.AbstractConnection.__init__,
         ["db", "username", "password", "protocol", "socket_timeout", "socket_connect_timeout", "retry", "driver_info"],
@@ -61,3 +60,12 @@ def test_the_extra_has_an_upper_bound() -> None:
 
     requirement = next(each for each in EXTRAS["redis"] if each.startswith("redis"))
     assert "<" in requirement, "a new major version of redis-py must pass these tests before it is allowed"
+
+
+async def test_an_established_connection_has_a_transport_and_a_parser_of_errors(server: RedisServer) -> None:
+    one = connector(server.url(), {})()
+    await one.connect_check_health(check_health=False)
+    assert one._writer is not None and hasattr(one._writer.transport, "set_protocol"), gone("_writer", "connection.py")
+    refused = one._parser.parse_error("NOSCRIPT none")
+    await one.disconnect()
+    assert isinstance(refused, exceptions.NoScriptError), gone("_parser.parse_error", "connection.py")
