@@ -1,8 +1,9 @@
 """One AMQP channel: aiormq opens, declares and closes; the frames of publish, get, deliver and settle are written here.
 
-aiormq spends a task and several queue hops on each publish, get and delivery. Its connection passes frames to a channel
-by ``channel.frames.put`` and writes the items of ``channel.write_queue``. This module replaces the first and uses the
-second, so that a batch is one write and its answers need no task each. See docs/adr/0014-amqp-frames.md.
+aiormq spends a task and several queue hops on each publish, get and delivery. The frames written here go to the
+connection's transport, a batch as one write, and their answers come from :mod:`app.brokers.rabbitmq.incoming`. aiormq
+passes the other frames of a channel to ``channel.frames.put``, which this module replaces to learn of consumers that
+the broker ends. See docs/adr/0014-amqp-frames.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pamqp.frame
-from aiormq.abc import AbstractConnection, ChannelFrame
+from aiormq.abc import AbstractConnection
 from aiormq.channel import Channel as RpcChannel
 from aiormq.exceptions import ChannelClosed
 from msgspec import Struct
@@ -23,10 +24,36 @@ from pamqp import commands as spec
 
 from app.brokers.rabbitmq import frames
 from app.brokers.rabbitmq.confirms import Batch, Confirms
-from app.brokers.rabbitmq.incoming import Arrival, FrameReader, arrival_of, properties_of, size_of
+from app.brokers.rabbitmq.incoming import (
+    ACK,
+    FLOW_OK,
+    GET_EMPTY,
+    NACK,
+    QOS_OK,
+    RETURN,
+    TAG,
+    Arrival,
+    FrameReader,
+    arrival_of,
+    properties_of,
+    size_of,
+)
 from app.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 
 _CLOSE_SECONDS = 2.0
+_TAKEN = frozenset(
+    {
+        spec.Basic.Deliver,
+        spec.Basic.GetOk,
+        spec.Basic.Return,
+        spec.Basic.Ack,
+        spec.Basic.Nack,
+        spec.Basic.GetEmpty,
+        spec.Basic.QosOk,
+        spec.Channel.FlowOk,
+    }
+)
+"""What :meth:`Channel.content_method` takes as long as the channel is open."""
 
 
 class ChannelMessage(Struct, frozen=True):
@@ -101,8 +128,6 @@ class Channel:
         self._header = b""
         self._parts: list[bytes] = []
         self._missing = 0
-        self._unwritten: list[bytes] = []
-        self._writing: asyncio.Task[None] | None = None
         rpc.frames = cast("asyncio.Queue[Any]", _FrameInterceptor(rpc.frames, self._take))
         reader.contents[self._number] = self
         rpc.closing.add_done_callback(self._ended)
@@ -171,9 +196,6 @@ class Channel:
         tag = f"babelgate-{os.urandom(6).hex()}"
         self._consumers[tag] = arrived, cancelled
         try:
-            if self._writing is not None:
-                # What follows must not overtake what is still to be written.
-                await asyncio.shield(self._writing)
             # In one round trip with the consumer, which it is for.
             self._write(self._frame(spec.Basic.Qos(prefetch_count=prefetch)))
             await self.rpc.rpc(spec.Basic.Consume(queue=queue, consumer_tag=tag))
@@ -215,39 +237,35 @@ class Channel:
             self._write(self._frame(spec.Channel.Flow(active=True)))
 
     def _take(self, frame: Any) -> bool:
-        """Process a frame of the hot path; return False for all others, which aiormq processes."""
+        """Process a frame that aiormq would not expect; return False for all others."""
         kind = type(frame)
-        if kind is spec.Basic.Ack:
-            self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=True)
-        elif kind is spec.Basic.Return:
-            self._method = frame
-        elif kind is spec.Basic.GetOk or kind is spec.Basic.Deliver:
-            # The channel is closing.
-            self._method = None
-        elif kind is spec.Basic.GetEmpty:
-            self._get_answered(None)
-        elif kind is spec.Channel.FlowOk:
-            barrier = self._barriers.popleft()
-            if not barrier.done():
-                barrier.set_result(None)
-        elif kind is spec.Basic.QosOk:
-            pass
-        elif kind is spec.Basic.Cancel:
+        if kind is spec.Basic.Cancel:
             _, cancelled = self._consumers.pop(frame.consumer_tag, (None, None))
             if cancelled is not None:
                 cancelled()
             return False
-        elif kind is spec.Basic.Nack:
-            self._confirms.confirmed(frame.delivery_tag, frame.multiple, taken=False)
-        else:
-            return False
-        return True
+        # The channel is closing.
+        return kind in _TAKEN
 
     def content_method(self, payload: bytes) -> bool:
         """See :class:`app.brokers.rabbitmq.incoming.ContentHandler`."""
         if self.rpc.is_closed:
             return False
-        self._method = arrival_of(payload)
+        kind = payload[:4]
+        if kind in (ACK, NACK):
+            tag, bits = TAG.unpack_from(payload, len(kind))
+            self._confirms.confirmed(tag, bool(bits & 1), taken=kind == ACK)
+        elif kind == GET_EMPTY:
+            self._get_answered(None)
+        elif kind == RETURN:
+            self._method = spec.Basic.Return()
+            self._method.unmarshal(payload[len(kind) :])
+        elif kind == FLOW_OK:
+            barrier = self._barriers.popleft()
+            if not barrier.done():
+                barrier.set_result(None)
+        elif kind != QOS_OK:
+            self._method = arrival_of(payload)
         return True
 
     def content_header(self, payload: bytes) -> None:
@@ -313,8 +331,6 @@ class Channel:
             pending.append(self._barrier)
         self._gets.clear()
         self._barriers.clear()
-        if self._writing is not None:
-            self._writing.cancel()
         for future in pending:
             if not future.done():
                 future.set_exception(gone)
@@ -328,22 +344,9 @@ class Channel:
         return pamqp.frame.marshal(method, self._number)
 
     def _write(self, payload: bytes) -> None:
-        """Pass ``payload`` to the connection, in order. While its queue is full, payloads are collected and joined."""
-        if self._writing is None:
-            with contextlib.suppress(asyncio.QueueFull):
-                self.rpc.write_queue.put_nowait(ChannelFrame(payload=payload, should_close=False))
-                return
-            self._writing = asyncio.get_running_loop().create_task(self._write_rest())
-        self._unwritten.append(payload)
-
-    async def _write_rest(self) -> None:
-        try:
-            while self._unwritten:
-                rest = b"".join(self._unwritten)
-                self._unwritten.clear()
-                await self.rpc.write_queue.put(ChannelFrame(payload=rest, should_close=False))
-        finally:
-            self._writing = None
+        # A connection that is closing ends the channel.
+        if not self._reader.transport.is_closing():
+            self._reader.transport.write(payload)
 
 
 class _FrameInterceptor:

@@ -1,6 +1,7 @@
 """The frames that arrive on an AMQP connection: the reader in front of aiormq.
 
-The three kinds of frames of a message go directly to its channel. The properties of a message are arbitrary: a text
+The three kinds of frames of a message go directly to its channel, and so do confirms and the answers to gets and
+barriers. The properties of a message are arbitrary: a text
 that is not UTF-8, or a time after the year 9999, would end the connection when aiormq decodes it, and, after
 redelivery, the next connection. :func:`properties_of` omits unreadable properties instead. The reader also keeps the
 broker's reasons for blocking publishers and for closing the connection. aiormq derives the liveness of the connection
@@ -11,7 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections import deque
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, cast
 
 from aiormq.connection import TCPTransportFactory, TLSTransportFactory, TransportFactory
@@ -27,6 +31,8 @@ FRAME = struct.Struct(">BHI")
 """Frame type, channel and size; the payload and the end byte follow."""
 METHOD, HEADER, BODY = 1, 2, 3
 END = b"\xce"
+_END = END[0]
+_PROTOCOL = ord("A")
 FRAME_OVERHEAD = 8
 """Bytes of a frame beside its payload (AMQP 0-9-1, section 4.2.3)."""
 PROPERTIES = [
@@ -37,13 +43,20 @@ PROPERTIES = [
 _HEARTBEAT = 8
 _ALIVE = FRAME.pack(_HEARTBEAT, 0, 0) + END
 _ALIVE_SECONDS = 1.0
-_READ_BYTES = 65_536
-_DELIVER, _GET_OK = b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x47"
+_DELIVER, _GET_OK, RETURN = b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x47", b"\x00\x3c\x00\x32"
+ACK, NACK, GET_EMPTY = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x48"
+QOS_OK, FLOW_OK = b"\x00\x3c\x00\x0b", b"\x00\x14\x00\x15"
+_TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK))
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
 _NO_FLAGS = b"\x00\x00"
+_USUAL = 256
+"""So many of the latest parts that most messages share are kept, decoded."""
+_USUAL_BYTES = 512
+"""Larger tables are not kept."""
 FIXED = 12
 """Bytes of a content header before its flags: class, weight, body size (AMQP 0-9-1, section 4.2.6.1)."""
-_TAG = struct.Struct(">QB")
+TAG = struct.Struct(">QB")
+"""A delivery tag, and bits."""
 _FLAGS = struct.Struct(">H")
 _MORE_FLAGS = 1
 _LENGTH = struct.Struct(">I")
@@ -80,18 +93,25 @@ def arrival_of(payload: bytes) -> Arrival:
     at, consumer = len(_DELIVER), None
     if payload.startswith(_DELIVER):
         consumer, at = _short_at(payload, at)
-    tag, bits = _TAG.unpack_from(payload, at)
-    exchange, at = _short_at(payload, at + _TAG.size)
-    key, at = _short_at(payload, at)
-    left = 0 if consumer is not None else int.from_bytes(payload[at : at + 4], "big")
+    tag, bits = TAG.unpack_from(payload, at)
+    exchange, key, left = _way_of(payload[at + TAG.size :])
     return Arrival(tag, bool(bits & 1), exchange, key, consumer, left)
 
 
+@lru_cache(_USUAL)
+def _way_of(data: bytes) -> tuple[str, str, int]:
+    """Exchange and routing key, and the count that follows after a get. They are the same for most messages."""
+    exchange, at = _short_at(data, 0)
+    key, at = _short_at(data, at)
+    return exchange, key, int.from_bytes(data[at : at + 4], "big")
+
+
 class ContentHandler(Protocol):
-    """Receives the messages of a channel."""
+    """Receives the messages of a channel, and the answers to what it writes."""
 
     def content_method(self, payload: bytes) -> bool:
-        """The method Deliver or GetOk of the next message, for :func:`arrival_of`. False: aiormq has to get it."""
+        """The method Deliver or GetOk of the next message, for :func:`arrival_of`, or Return; or an answer, such as
+        Ack. False: aiormq has to get it."""
 
     def content_header(self, payload: bytes) -> None:
         """The header of the next message: its body's size, and its properties, for :func:`properties_of`."""
@@ -100,94 +120,133 @@ class ContentHandler(Protocol):
         """A part of its body."""
 
 
-class FrameReader:
-    """Replaces the stream of aiormq, and passes on one frame after the other.
+class FrameReader(asyncio.Protocol):
+    """Replaces the stream of aiormq, and passes on what it does not take.
 
-    ``contents``: the receivers of message content by channel number; for other channels aiormq gets a header without
-    properties. ``blocked``: the broker's reason while it blocks publishers. ``closed``: its reason for closing the
-    connection. ``heard``: how often bytes have arrived.
+    ``transport``: that of the connection, to write to. ``contents``: the receivers of message content by channel
+    number; for other channels aiormq gets a header without properties. ``blocked``: the broker's reason while it blocks
+    publishers. ``closed``: its reason for closing the connection. ``heard``: how often bytes have arrived.
     """
 
-    def __init__(self, stream: asyncio.StreamReader) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self.transport = transport
         self.heard = 0
-        self._stream = stream
-        self._clock = asyncio.get_running_loop().time
-        self._passed_at = self._clock()
-        self._buffer = b""
-        """What has been read. The bytes before ``_at`` are done."""
-        self._at = 0
-        self._frame = b""
-        self._start = 0
         self.contents: dict[int, ContentHandler] = {}
         self.blocked: str | None = None
         self.closed: str | None = None
+        self._loop = asyncio.get_running_loop()
+        self._rest = b""
+        """The start of a frame."""
+        self._passed: deque[bytes] = deque()
+        """Frames for aiormq."""
+        self._passed_at = self._loop.time()
+        self._frame = b""
+        """The frame that aiormq reads. The bytes before ``_start`` are read."""
+        self._start = 0
+        self._reading: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+        """Why no more frames will come."""
+        self._streams = cast(asyncio.Protocol, transport.get_protocol())
+        """The protocol of aiormq's writer."""
+        transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Give each frame to its channel or to aiormq."""
+        self.heard += 1
+        try:
+            self._rest = self._read(self._rest + data if self._rest else data)
+        except Exception as error:
+            # As if aiormq had read the frame: it ends the connection.
+            self._end(error)
+            return
+        if self._passed:
+            self._passed_at = self._loop.time()
+            self._wake()
+        elif self._loop.time() - self._passed_at >= _ALIVE_SECONDS:
+            self._passed_at = self._loop.time()
+            self._passed.append(_ALIVE)
+            self._wake()
+
+    def eof_received(self) -> None:
+        """No more frames will come; the transport closes itself."""
+        self._end(asyncio.IncompleteReadError(self._rest, None))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """No more frames will come."""
+        self._streams.connection_lost(exc)
+        self._end(exc or asyncio.IncompleteReadError(self._rest, None))
+
+    def pause_writing(self) -> None:
+        """For aiormq's writer."""
+        self._streams.pause_writing()
+
+    def resume_writing(self) -> None:
+        """For aiormq's writer."""
+        self._streams.resume_writing()
 
     def at_eof(self) -> bool:
-        """Whether all frames have been read and no more will come."""
-        return self._at == len(self._buffer) and self._stream.at_eof()
+        """Whether aiormq has read all frames and no more will come."""
+        ended = isinstance(self._error, asyncio.IncompleteReadError) and not self._rest
+        return ended and not self._passed and self._start == len(self._frame)
 
     async def readexactly(self, count: int) -> bytes:
-        """The next ``count`` bytes, which lie in one frame. Raises asyncio.IncompleteReadError."""
+        """The next ``count`` bytes for aiormq, which lie in one frame. Raises asyncio.IncompleteReadError, and why the
+        connection was lost."""
         if self._start == len(self._frame):
-            self._frame, self._start = await self._next(), 0
+            while not self._passed:
+                if self._error is not None:
+                    raise self._error
+                self._reading = self._loop.create_future()
+                await self._reading
+            self._frame, self._start = self._passed.popleft(), 0
         start, self._start = self._start, self._start + count
         return self._frame[start : self._start]
 
-    async def _next(self) -> bytes:
-        while True:
-            await self._fill(FRAME_OVERHEAD)
-            if self._buffer.startswith(b"AMQP", self._at):
-                # A server of another protocol version answers with its protocol header instead of a frame.
-                return self._cut(FRAME_OVERHEAD)
-            kind, channel, size = FRAME.unpack_from(self._buffer, self._at)
-            await self._fill(FRAME_OVERHEAD + size)
-            head, payload, end = self._cut(FRAME.size), self._cut(size), self._cut(1)
-            content = self.contents.get(channel) if end == END else None
-            if content is None or not _takes(content, kind, payload):
-                self._passed_at = self._clock()
-                return self._passed(head, payload + end, kind, channel)
-            if kind == METHOD and self._clock() - self._passed_at >= _ALIVE_SECONDS:
-                self._passed_at = self._clock()
-                return _ALIVE
+    def _read(self, data: bytes) -> bytes:
+        """Give away the frames in ``data``; return what is left."""
+        at, end = 0, len(data)
+        while end - at >= FRAME_OVERHEAD:
+            kind, channel, size = FRAME.unpack_from(data, at)
+            # A server of another protocol version answers with its protocol header instead of a frame.
+            stop = at + FRAME_OVERHEAD + (size if kind != _PROTOCOL else 0)
+            if stop > end:
+                break
+            content = self.contents.get(channel)
+            if content is not None and data[stop - 1] == _END:
+                payload = data[at + FRAME.size : stop - 1]
+                if kind == BODY:
+                    content.content_body(payload)
+                elif kind == HEADER:
+                    content.content_header(payload)
+                elif kind != METHOD or payload[:4] not in _TAKEN or not content.content_method(payload):
+                    self._passed.append(data[at:stop])
+            else:
+                self._pass(data[at:stop], kind, channel)
+            at = stop
+        return data[at:]
 
-    async def _fill(self, count: int) -> None:
-        """Read until ``count`` bytes can be cut."""
-        while len(self._buffer) - self._at < count:
-            read = await self._stream.read(_READ_BYTES)
-            left = self._cut(len(self._buffer) - self._at)
-            if not read:
-                raise asyncio.IncompleteReadError(left, count)
-            self.heard += 1
-            self._buffer, self._at = left + read, 0
-
-    def _cut(self, count: int) -> bytes:
-        start, self._at = self._at, self._at + count
-        return self._buffer[start : self._at]
-
-    def _passed(self, head: bytes, rest: bytes, kind: int, channel: int) -> bytes:
-        """The frame for aiormq."""
+    def _pass(self, frame: bytes, kind: int, channel: int) -> None:
+        """Pass ``frame`` on to aiormq."""
         if kind == HEADER:
-            rest = rest[:FIXED] + _NO_FLAGS + rest[-1:]
-            head = FRAME.pack(kind, channel, len(rest) - 1)
+            rest = frame[FRAME.size :][:FIXED] + _NO_FLAGS
+            frame = FRAME.pack(kind, channel, len(rest)) + rest + frame[-1:]
         elif channel == 0 and kind == METHOD:
-            if rest.startswith(_BLOCKED):
-                self.blocked = _text(rest, 4) or "no reason given"
-            elif rest.startswith(_CLOSE):
-                self.closed = _text(rest, 6)
-            elif rest.startswith(_UNBLOCKED):
+            method = frame[FRAME.size :]
+            if method.startswith(_BLOCKED):
+                self.blocked = _text(method, 4) or "no reason given"
+            elif method.startswith(_CLOSE):
+                self.closed = _text(method, 6)
+            elif method.startswith(_UNBLOCKED):
                 self.blocked = None
-        return head + rest
+        self._passed.append(frame)
 
+    def _end(self, error: Exception) -> None:
+        self._error = self._error or error
+        self._wake()
 
-def _takes(content: ContentHandler, kind: int, payload: bytes) -> bool:
-    """Give a frame to its channel. False: it is no part of a message."""
-    if kind == BODY:
-        content.content_body(payload)
-    elif kind == HEADER:
-        content.content_header(payload)
-    else:
-        return kind == METHOD and payload.startswith((_DELIVER, _GET_OK)) and content.content_method(payload)
-    return True
+    def _wake(self) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
 
 
 def _text(payload: bytes, start: int) -> str:
@@ -209,8 +268,8 @@ class Transport(TransportFactory):
 
     async def create(self, url: URL, **kwargs: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The stream of frames, and the writer."""
-        stream, writer = await self._inner.create(url, **kwargs)
-        self.reader = FrameReader(stream)
+        _, writer = await self._inner.create(url, **kwargs)
+        self.reader = FrameReader(cast(asyncio.Transport, writer.transport))
         return cast(asyncio.StreamReader, self.reader), writer
 
 
@@ -240,16 +299,16 @@ def _ordinary(header: bytes) -> Basic.Properties:
     at = FIXED + _FLAGS.size
     if flags & _MORE_FLAGS:
         raise ValueError
-    for name, flag, kind in PROPERTIES:
-        if not flags & flag:
-            continue
+    for name, kind in _present(flags):
         value: Any
         if kind == "shortstr":
             end = at + 1 + header[at]
             value = header[at + 1 : end].decode()
         elif kind == "table":
             end = at + 4 + _LENGTH.unpack_from(header, at)[0]
-            value = _table_of(header, at + 4, end)
+            table = header[at + 4 : end]
+            # A copy, because its reader may change it.
+            value = dict(_table_of(table)) if len(table) <= _USUAL_BYTES else _table_of.__wrapped__(table)
         elif kind == "timestamp":
             end = at + 8
             seconds: int = _MOMENT.unpack_from(header, at)[0]
@@ -266,9 +325,17 @@ def _ordinary(header: bytes) -> Basic.Properties:
     return found
 
 
-def _table_of(data: bytes, at: int, end: int) -> dict[str, Any]:
-    """The table in ``data[at:end]``, with values of the types that publishers use most."""
+@lru_cache(_USUAL)
+def _present(flags: int) -> Sequence[tuple[str, str]]:
+    """The names and types of the properties that are there."""
+    return [(name, kind) for name, flag, kind in PROPERTIES if flags & flag]
+
+
+@lru_cache(_USUAL)
+def _table_of(data: bytes) -> Mapping[str, Any]:
+    """The table in ``data``, with values of the types that publishers use most. Most messages have the same."""
     table: dict[str, Any] = {}
+    at, end = 0, len(data)
     while at < end:
         start = at + 1
         at = start + data[at]

@@ -25,11 +25,27 @@ from app.brokers.rabbitmq.profile import AddressedMessage
 from tests.brokers.rabbitmq.support import FULL
 
 
-def fed(*frames: bytes) -> FrameReader:
-    stream = asyncio.StreamReader()
-    stream.feed_data(b"".join(frames))
-    stream.feed_eof()
-    return FrameReader(stream)
+class Wire(asyncio.Transport):
+    """A transport that keeps its protocol."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._protocol: asyncio.BaseProtocol = asyncio.Protocol()
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+
+def fed(*frames: bytes, **contents: Kept) -> FrameReader:
+    """A reader that has read ``frames``, and the end. ``contents``: by channel, as in ``channel_3``."""
+    reader = FrameReader(Wire())
+    reader.contents = {int(name.removeprefix("channel_")): kept for name, kept in contents.items()}
+    reader.data_received(b"".join(frames))
+    reader.eof_received()
+    return reader
 
 
 async def received(reader: FrameReader) -> list[tuple[int, Any]]:
@@ -38,18 +54,28 @@ async def received(reader: FrameReader) -> list[tuple[int, Any]]:
     return [(channel, frame) async for _, channel, frame in FrameReceiver(stream)]
 
 
+ANSWERS = (
+    incoming.ACK,
+    incoming.NACK,
+    incoming.GET_EMPTY,
+    incoming.QOS_OK,
+    incoming.FLOW_OK,
+    incoming.RETURN,
+)
+
+
 class Kept:
     """Records the messages of a channel. ``closing``: aiormq has to get their methods."""
 
     def __init__(self, closing: bool = False) -> None:
         self.closing = closing
-        self.methods: list[Arrival] = []
+        self.methods: list[Arrival | bytes] = []
         self.headers: list[bytes] = []
         self.bodies: list[bytes] = []
 
     def content_method(self, payload: bytes) -> bool:
         if not self.closing:
-            self.methods.append(arrival_of(payload))
+            self.methods.append(payload[:4] if payload[:4] in ANSWERS else arrival_of(payload))
         return not self.closing
 
     def content_header(self, payload: bytes) -> None:
@@ -65,22 +91,17 @@ DELIVERED = spec.Basic.Deliver(consumer_tag="c", delivery_tag=1 << 40, exchange=
 
 async def test_messages_go_to_their_channel_and_other_methods_pass() -> None:
     header = ContentHeader(body_size=8, properties=FULL)
-    reader, kept = (
-        fed(
-            *(
-                pamqp.frame.marshal(frame, 3)
-                for frame in (GOT, header, ContentBody(b"hel"), ContentBody(b"lo\xce\x00\xff"), spec.Basic.Ack(5))
-            ),
-            pamqp.frame.marshal(DELIVERED, 3),
-            pamqp.frame.marshal(ContentBody(b"of another"), 4),
-            pamqp.frame.marshal(Heartbeat(), 0),
-        ),
-        Kept(),
+    kept = Kept()
+    frames = (GOT, header, ContentBody(b"hel"), ContentBody(b"lo\xce\x00\xff"), spec.Basic.ConsumeOk("c"), DELIVERED)
+    reader = fed(
+        *(pamqp.frame.marshal(frame, 3) for frame in frames),
+        pamqp.frame.marshal(ContentBody(b"of another"), 4),
+        pamqp.frame.marshal(Heartbeat(), 0),
+        channel_3=kept,
     )
-    reader.contents[3] = kept
     passed = await received(reader)
     assert [(channel, type(frame)) for channel, frame in passed] == [
-        (3, spec.Basic.Ack),
+        (3, spec.Basic.ConsumeOk),
         (4, ContentBody),
         (0, Heartbeat),
     ]
@@ -90,34 +111,67 @@ async def test_messages_go_to_their_channel_and_other_methods_pass() -> None:
     assert kept.bodies == [b"hel", b"lo\xce\x00\xff"]
 
 
+async def test_answers_go_to_their_channel() -> None:
+    kept, returned = Kept(), spec.Basic.Return(312, "NO_ROUTE", "e", "k")
+    answers: tuple[Any, ...] = (
+        spec.Basic.Ack(5),
+        spec.Basic.Nack(6),
+        spec.Basic.GetEmpty(),
+        spec.Basic.QosOk(),
+        spec.Channel.FlowOk(True),
+        returned,
+    )
+    frames = [pamqp.frame.marshal(frame, 3) for frame in answers]
+    reader = fed(*frames, pamqp.frame.marshal(spec.Basic.Ack(5), 4), channel_3=kept)
+    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(4, spec.Basic.Ack)]
+    assert tuple(kept.methods) == ANSWERS
+
+
 async def test_a_channel_that_closes_leaves_the_methods_to_aiormq() -> None:
     frames: list[tuple[Any, int]] = [(GOT, 3), (ContentBody(b"hello"), 3), (Heartbeat(), 0)]
-    reader = fed(*(pamqp.frame.marshal(frame, channel) for frame, channel in frames))
-    reader.contents[3] = kept = Kept(closing=True)
+    kept = Kept(closing=True)
+    reader = fed(*(pamqp.frame.marshal(frame, channel) for frame, channel in frames), channel_3=kept)
     assert [type(frame) for _, frame in await received(reader)] == [spec.Basic.GetOk, Heartbeat]
     assert (kept.methods, kept.bodies) == ([], [b"hello"])
 
 
 async def test_aiormq_learns_from_messages_that_the_connection_lives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(incoming, "_ALIVE_SECONDS", 0)
-    reader = fed(*[pamqp.frame.marshal(DELIVERED, 3)] * 2)
-    reader.contents[3] = kept = Kept()
-    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(0, Heartbeat)] * 2
-    assert len(kept.methods) == 2
+    kept = Kept()
+    reader = fed(pamqp.frame.marshal(DELIVERED, 3), channel_3=kept)
+    assert [(channel, type(frame)) for channel, frame in await received(reader)] == [(0, Heartbeat)]
+    assert len(kept.methods) == 1
+
+
+async def test_what_a_channel_cannot_read_ends_the_connection_as_a_frame_that_aiormq_cannot_read() -> None:
+    short = struct.pack(">BHI", 1, 3, 4) + b"\x00\x3c\x00\x3c" + b"\xce"
+    reader = fed(short, channel_3=Kept())
+    with pytest.raises(IndexError):
+        await received(reader)
+
+
+async def test_a_lost_connection_says_why() -> None:
+    reader = FrameReader(Wire())
+    reading = asyncio.create_task(received(reader))
+    await asyncio.sleep(0)
+    reader.connection_lost(ConnectionResetError("reset"))
+    with pytest.raises(ConnectionError, match="reset"):
+        await reading
 
 
 async def test_frames_arrive_in_pieces_of_any_size() -> None:
-    stream = asyncio.StreamReader()
-    reader = FrameReader(stream)
+    reader = FrameReader(Wire())
     reader.contents[3] = kept = Kept()
     reading = asyncio.create_task(received(reader))
     body = bytes(range(256)) * 400
-    for octet in b"".join(pamqp.frame.marshal(each, 3) for each in (DELIVERED, ContentBody(body), spec.Basic.Ack(5))):
-        stream.feed_data(bytes((octet,)))
+    for octet in b"".join(
+        pamqp.frame.marshal(each, 3) for each in (DELIVERED, ContentBody(body), spec.Basic.ConsumeOk("c"))
+    ):
+        reader.data_received(bytes((octet,)))
         if octet % 16 == 0:
             await asyncio.sleep(0)
-    stream.feed_eof()
-    assert [type(frame) for _, frame in await reading] == [spec.Basic.Ack]
+    reader.eof_received()
+    assert [type(frame) for _, frame in await reading] == [spec.Basic.ConsumeOk]
     assert (len(kept.methods), kept.bodies) == (1, [body])
 
 
@@ -143,15 +197,14 @@ async def test_a_header_that_cannot_be_decoded_does_not_end_the_connection() -> 
 
 
 async def test_a_notice_that_the_broker_blocks_is_kept_until_it_is_lifted() -> None:
-    blocked = pamqp.frame.marshal(spec.Connection.Blocked(reason="low on memory"), 0)
-    reader = fed(blocked, pamqp.frame.marshal(spec.Connection.Unblocked(), 0))
-    stream: Any = reader
-    frames = FrameReceiver(stream)
+    reader = FrameReader(Wire())
     said = [reader.blocked]
-    for _ in range(2):
-        await frames.get_frame()
+    for notice in (spec.Connection.Blocked(reason="low on memory"), spec.Connection.Unblocked()):
+        reader.data_received(pamqp.frame.marshal(notice, 0))
         said.append(reader.blocked)
+    reader.eof_received()
     assert said == [None, "low on memory", None]
+    assert [type(frame) for _, frame in await received(reader)] == [spec.Connection.Blocked, spec.Connection.Unblocked]
 
 
 async def test_the_words_that_the_broker_closes_with_are_kept() -> None:

@@ -8,7 +8,6 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
-import aiormq.abc
 import aiormq.channel
 import aiormq.connection
 import pamqp.decode
@@ -46,7 +45,6 @@ CALLS: list[tuple[object, str, Call, str]] = [
     (aiormq.connection.TransportFactory, "create", Call(SELF, "url", anything=1), "incoming.Transport"),
     (aiormq.connection.TCPTransportFactory, "create", Call(SELF, "url", anything=1), "incoming.Transport"),
     (aiormq.connection.TLSTransportFactory, "create", Call(SELF, "url", anything=1), "incoming.Transport"),
-    (aiormq.abc, "ChannelFrame", Call(payload=1, should_close=1), "channel.Channel._write"),
     (aiormq.channel.Channel, "rpc", Call(SELF, "frame"), "channel.Channel.consume"),
     (aiormq.channel.Channel, "close", Call(SELF, "exception", timeout=1), "channel.Channel.close"),
     (aiormq.channel.Channel, "basic_qos", Call(SELF, prefetch_count=1), "channel.Channel.consume"),
@@ -151,7 +149,6 @@ ATTRIBUTES: list[tuple[str, Any, str]] = [
     ("frames.get", Callable, "channel._FrameInterceptor"),
     ("frames.put", Callable, "channel._FrameInterceptor"),
     ("frames.task_done", Callable, "channel._FrameInterceptor"),
-    ("write_queue", asyncio.Queue, "channel.Channel._write"),
 ]
 
 
@@ -168,10 +165,10 @@ async def test_a_channel_has_the_attributes_that_the_binding_uses(
 
 
 async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) -> None:
-    """aiormq must look up ``channel.frames`` for each frame, and write what is put into ``channel.write_queue``."""
+    """aiormq must read from the stream that its transport factory made."""
     batch = channel.publish([AddressedMessage("", "orders", Basic.Properties(), b"{}")])
     done, _ = await asyncio.wait({batch.done}, timeout=5)
-    assert done, "aiormq passes frames to a channel, or writes them, in another way: see app.brokers.rabbitmq.channel"
+    assert done, "aiormq reads frames in another way: see app.brokers.rabbitmq.incoming"
     await asyncio.wait_for(channel.barrier(), 5)
 
 
