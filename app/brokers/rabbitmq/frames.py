@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -49,25 +50,25 @@ _OCTETS = [bytes((octet,)) for octet in range(256)]
 
 def publish(message: AddressedMessage, channel: int, frame_max: int) -> bytes:
     """The frames that publish ``message``, mandatory. Raises ValueError or TypeError when AMQP cannot carry it."""
-    method = b"".join((_PUBLISH, short(message.exchange), short(message.routing_key), _MANDATORY))
+    method = _publish_method(message.exchange, message.routing_key, channel)
     body, given = message.body, message.given
     header = _CONTENT.pack(60, 0, len(body)) + (given if isinstance(given, bytes) else encoded_properties(given))
     room = frame_max - FRAME_OVERHEAD if frame_max else len(body)
     if frame_max and len(header) > room:
         # The broker would close the connection, with everything that is in flight on it.
         raise ValueError(f"the headers and properties have {len(header)} bytes, and at most {room} fit into a frame")
-    parts = [
-        FRAME.pack(METHOD, channel, len(method)),
-        method,
-        END,
-        FRAME.pack(HEADER, channel, len(header)),
-        header,
-        END,
-    ]
+    parts = [method, FRAME.pack(HEADER, channel, len(header)), header, END]
     for start in range(0, len(body), room or 1):
         part = body[start : start + room]
         parts += (FRAME.pack(BODY, channel, len(part)), part, END)
     return b"".join(parts)
+
+
+@lru_cache(1024)
+def _publish_method(exchange: str, routing_key: str, channel: int) -> bytes:
+    """The first frame of a publish; the latest ones are kept, because most messages go the same ways."""
+    method = b"".join((_PUBLISH, short(exchange), short(routing_key), _MANDATORY))
+    return FRAME.pack(METHOD, channel, len(method)) + method + END
 
 
 def projection(message: AddressedMessage, assigned: frozenset[str]) -> NativeWrite:

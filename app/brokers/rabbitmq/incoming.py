@@ -1,11 +1,11 @@
 """The frames that arrive on an AMQP connection: the reader in front of aiormq.
 
 The three kinds of frames of a message go directly to its channel, and so do confirms and the answers to gets and
-barriers. The properties of a message are arbitrary: a text
-that is not UTF-8, or a time after the year 9999, would end the connection when aiormq decodes it, and, after
-redelivery, the next connection. :func:`properties_of` omits unreadable properties instead. The reader also keeps the
-broker's reasons for blocking publishers and for closing the connection. aiormq derives the liveness of the connection
-from the frames that it gets, so it gets a heartbeat when it would get nothing else for a second.
+barriers. The properties of a message are arbitrary: a text that is not UTF-8, or a time after the year 9999, would end
+the connection when aiormq decodes it, and, after redelivery, the next connection. :func:`properties_of` omits
+unreadable properties instead. The reader also keeps the broker's reasons for blocking publishers and for closing the
+connection. aiormq derives the liveness of the connection from the frames that it gets, so it gets a heartbeat when it
+would get nothing else for a second.
 """
 
 from __future__ import annotations
