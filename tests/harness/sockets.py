@@ -6,6 +6,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,6 +105,9 @@ def serving(config: uvicorn.Config) -> Iterator[tuple[str, int]]:
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, args=([listener],))
         thread.start()
+        # An application is built in that thread; FastAPI changes the filters of warnings then, which all threads share.
+        while not server.started and thread.is_alive():
+            time.sleep(0.01)
         try:
             yield listener.getsockname()[:2]
         finally:
