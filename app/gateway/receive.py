@@ -201,7 +201,8 @@ class Receiver:
     async def _serve_waiting(self) -> None:
         try:
             while self._waiting:
-                await self._gather()
+                if self.waiters < self._expected:
+                    await self._gather()
                 if self._waiting:
                     await self._serve_head(self._waiting, SLICE_SECONDS)
         finally:
@@ -211,7 +212,8 @@ class Receiver:
         try:
             loop = asyncio.get_running_loop()
             while self._polling:
-                await self._gather()
+                if self.waiters < self._expected:
+                    await self._gather()
                 if not self._polling:
                     break
                 began = loop.time()

@@ -64,6 +64,16 @@ async def test_however_many_have_long_work_a_turn_holds_no_more_of_it() -> None:
     assert longest <= 2
 
 
+async def test_a_small_piece_alone_waits_for_no_turn() -> None:
+    others = asyncio.create_task(turns.mapped(lambda _: work(turns.SLICE_SECONDS), range(5)))
+    await asyncio.sleep(0)
+    with pytest.raises(StopIteration) as ended:
+        turns.mapped(str, [7], size=lambda _: turns.SMALL_BYTES).send(None)
+    assert ended.value.value == ["7"]
+    assert not others.done()
+    await others
+
+
 async def test_what_is_large_runs_in_a_thread() -> None:
     here = threading.current_thread().name
     assert await turns.run(work, 0.0, size=turns.LARGE_BYTES) == here
