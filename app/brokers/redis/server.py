@@ -44,11 +44,12 @@ _EVICTS = "maxmemory-policy {policy} may evict queues when memory runs out: noev
 
 
 class Script:
-    """One of the scripts in ``lua/``, after the parts that all of them share."""
+    """One of the scripts in ``lua/``, after the parts that it shares with others."""
 
     def __init__(self, name: str) -> None:
         folder = resources.files("app.brokers.redis") / "lua"
-        files = ("common", "list", "laravel", name)
+        layouts = ("list",) if name.startswith("list_") else ("list", "laravel")
+        files = ("common", *layouts, name)
         self.source = "".join((folder / f"{file}.lua").read_text("utf-8") for file in files).encode("utf-8")
         self.sha = hashlib.sha1(self.source, usedforsecurity=False).hexdigest().encode("ascii")
 

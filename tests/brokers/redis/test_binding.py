@@ -96,7 +96,7 @@ class TestLeases:
         deliveries = await one.reserve(native, 3, 0, 30)
         assert await one.ack(native, handles(deliveries)) == [None] * 3
         assert plain.keys(key(native, "*")) == [key(native, ":babelgate:settled").encode()]
-        assert 0 < plain.ttl(key(native, ":babelgate:settled")) <= 61
+        assert 0 < plain.ttl(key(native, ":babelgate:settled")) <= 121
 
     async def test_settling_twice_the_same_way_is_done_and_another_way_is_lost(
         self, one: RedisBinding, native: NativeQueue

@@ -30,6 +30,8 @@ local function score(micros)
   return string.format('%.17g', micros / 1000000)
 end
 
+local NOW = score(now)
+
 local function text(micros)
   return string.format('%.0f', micros)
 end
@@ -83,5 +85,14 @@ local function note(index, layout, q)
     redis.call('ZADD', index, written, layout.name .. ':' .. q)
   else
     redis.call('ZREM', index, layout.name .. ':' .. q)
+  end
+end
+
+-- The same after a reserve, whose first lease ends at `deadline`: an entry that is not later stays. Where it is too early,
+-- because its lease was settled, the queue is visited once for nothing.
+local function note_leases(index, layout, q, deadline)
+  local due = redis.call('ZSCORE', index, layout.name .. ':' .. q)
+  if not due or tonumber(due) > deadline / 1000000 then
+    note(index, layout, q)
   end
 end

@@ -6,7 +6,7 @@ for i = 4, #ARGV do
   local layout, q = string.match(ARGV[i], '^(%a+):(.*)$')
   pcall(note, index, LAYOUTS[layout], q)
 end
-for _, entry in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', score(now), 'LIMIT', 0, ARGV[2])) do
+for _, entry in ipairs(redis.call('ZRANGEBYSCORE', index, '-inf', NOW, 'LIMIT', 0, ARGV[2])) do
   local name, q = string.match(entry, '^(%a+):(.*)$')
   local layout = LAYOUTS[name]
   local ok = layout and pcall(function()

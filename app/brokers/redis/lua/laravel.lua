@@ -44,7 +44,7 @@ function laravel.counts()
 end
 
 local function migrate(q, from, batch)
-  local due = redis.call('ZRANGEBYSCORE', from, '-inf', score(now), 'LIMIT', 0, batch)
+  local due = redis.call('ZRANGEBYSCORE', from, '-inf', NOW, 'LIMIT', 0, batch)
   local tokens = {}
   for i = 1, #due do
     tokens[i] = 1

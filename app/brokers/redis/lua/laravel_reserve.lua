@@ -48,5 +48,5 @@ for i, job in ipairs(jobs) do
 end
 spread(leases, 'ZADD', q .. laravel.leases)
 redis.call('LPOP', q .. ':notify', #jobs)
-note(KEYS[2], laravel, q)
+note_leases(KEYS[2], laravel, q, deadline)
 return {text(deadline), jobs, ids, places, #left}

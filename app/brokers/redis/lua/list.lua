@@ -74,7 +74,7 @@ function list.expire(q, element)
 end
 
 function list.promote(q, batch)
-  local due = redis.call('ZRANGEBYSCORE', q .. list.delayed, '-inf', score(now), 'LIMIT', 0, batch)
+  local due = redis.call('ZRANGEBYSCORE', q .. list.delayed, '-inf', NOW, 'LIMIT', 0, batch)
   for _, member in ipairs(due) do
     redis.call('RPUSH', q, list.stored(member))
     redis.call('ZREM', q .. list.delayed, member)
@@ -85,7 +85,7 @@ end
 -- Moves the elements of expired leases, unchanged, to the end of the queue. A member that is no lease, or whose element
 -- is missing in <q>:processing, is only removed.
 function list.sweep(q, batch)
-  local expired = redis.call('ZRANGEBYSCORE', q .. list.leases, '-inf', score(now), 'LIMIT', 0, batch)
+  local expired = redis.call('ZRANGEBYSCORE', q .. list.leases, '-inf', NOW, 'LIMIT', 0, batch)
   local extended = #expired > 0 and redis.call('EXISTS', q .. ':babelgate:extended') == 1
   for _, member in ipairs(expired) do
     if #member >= 34 and string.byte(member, 33) == 58 then

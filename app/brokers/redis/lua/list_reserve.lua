@@ -24,5 +24,5 @@ if list.counts(q) then
     counts[i] = list.expired_count(q, element)
   end
 end
-note(KEYS[2], list, q)
+note_leases(KEYS[2], list, q, deadline)
 return {text(deadline), elements, counts}

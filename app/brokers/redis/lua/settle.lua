@@ -6,7 +6,7 @@ local q, layout, verb = KEYS[1], LAYOUTS[ARGV[2]], ARGV[3]
 local delay, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 local settled, back = q .. ':babelgate:settled', verb == 'back' or verb == 'late'
 layout.check(q)
-redis.call('ZREMRANGEBYSCORE', settled, '-inf', score(now))
+redis.call('ZREMRANGEBYSCORE', settled, '-inf', NOW)
 
 local target, push = q, 'RPUSH'
 if verb == 'dead' then
@@ -15,7 +15,7 @@ elseif back then
   push = 'LPUSH'
 end
 
-local counts, outcomes, tombstones, ended = layout.counts(q), {}, {}, {}
+local counts, outcomes, tombstones, ended, last = layout.counts(q), {}, {}, {}, now + TOMBSTONE
 for step = 1, count do
   -- In reverse order to the head, so that the first message is the first again.
   local i = back and count + 1 - step or step
@@ -45,6 +45,7 @@ for step = 1, count do
         end
       end
     end
+    last = math.max(last, deadline)
     tombstones[#tombstones + 1] = score(math.max(deadline, now + TOMBSTONE))
     tombstones[#tombstones + 1] = tombstone
     ended[tombstone] = true
@@ -56,8 +57,11 @@ end
 
 if #tombstones > 0 then
   spread(tombstones, 'ZADD', settled)
-  local last = redis.call('ZRANGE', settled, -1, -1, 'WITHSCORES')
-  redis.call('EXPIRE', settled, math.ceil(tonumber(last[2]) - now / 1000000))
+  -- For a minute more than needed, so that it is not set again by each call.
+  local lasts = math.ceil((last - now) / 1000000)
+  if redis.call('TTL', settled) < lasts then
+    redis.call('EXPIRE', settled, lasts + 60)
+  end
 end
 if delay > 0 then
   note(KEYS[2], layout, q)
