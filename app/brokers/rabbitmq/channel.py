@@ -32,6 +32,7 @@ from app.brokers.rabbitmq.incoming import (
     QOS_OK,
     RETURN,
     TAG,
+    TAKEN,
     Arrival,
     FrameReader,
     arrival_of,
@@ -41,19 +42,6 @@ from app.brokers.rabbitmq.incoming import (
 from app.brokers.rabbitmq.profile import AddressedMessage, NativeMessage
 
 _CLOSE_SECONDS = 2.0
-_TAKEN = frozenset(
-    {
-        spec.Basic.Deliver,
-        spec.Basic.GetOk,
-        spec.Basic.Return,
-        spec.Basic.Ack,
-        spec.Basic.Nack,
-        spec.Basic.GetEmpty,
-        spec.Basic.QosOk,
-        spec.Channel.FlowOk,
-    }
-)
-"""What :meth:`Channel.content_method` takes as long as the channel is open."""
 
 
 class ChannelMessage(Struct, frozen=True):
@@ -244,8 +232,9 @@ class Channel:
             if cancelled is not None:
                 cancelled()
             return False
-        # The channel is closing.
-        return kind in _TAKEN
+        # What `content_method` takes comes here while the channel is closing.
+        method: int = getattr(frame, "index", 0)
+        return method.to_bytes(4, "big") in TAKEN
 
     def content_method(self, payload: bytes) -> bool:
         """See :class:`app.brokers.rabbitmq.incoming.ContentHandler`."""

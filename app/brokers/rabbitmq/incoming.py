@@ -46,7 +46,8 @@ _ALIVE_SECONDS = 1.0
 _DELIVER, _GET_OK, RETURN = b"\x00\x3c\x00\x3c", b"\x00\x3c\x00\x47", b"\x00\x3c\x00\x32"
 ACK, NACK, GET_EMPTY = b"\x00\x3c\x00\x50", b"\x00\x3c\x00\x78", b"\x00\x3c\x00\x48"
 QOS_OK, FLOW_OK = b"\x00\x3c\x00\x0b", b"\x00\x14\x00\x15"
-_TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK))
+TAKEN = frozenset((_DELIVER, _GET_OK, RETURN, ACK, NACK, GET_EMPTY, QOS_OK, FLOW_OK))
+"""The methods that a channel takes: class and method (AMQP 0-9-1, section 4.2.4)."""
 _CLOSE, _BLOCKED, _UNBLOCKED = b"\x00\x0a\x00\x32", b"\x00\x0a\x00\x3c", b"\x00\x0a\x00\x3d"
 _NO_FLAGS = b"\x00\x00"
 _USUAL = 256
@@ -152,6 +153,9 @@ class FrameReader(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give each frame to its channel or to aiormq."""
+        if self._error is not None:
+            # Where the next frame begins is not known any more.
+            return
         self.heard += 1
         try:
             self._rest = self._read(self._rest + data if self._rest else data)
@@ -218,7 +222,7 @@ class FrameReader(asyncio.Protocol):
                     content.content_body(payload)
                 elif kind == HEADER:
                     content.content_header(payload)
-                elif kind != METHOD or payload[:4] not in _TAKEN or not content.content_method(payload):
+                elif kind != METHOD or payload[:4] not in TAKEN or not content.content_method(payload):
                     self._passed.append(data[at:stop])
             else:
                 self._pass(data[at:stop], kind, channel)

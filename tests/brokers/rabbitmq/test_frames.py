@@ -150,6 +150,16 @@ async def test_what_a_channel_cannot_read_ends_the_connection_as_a_frame_that_ai
         await received(reader)
 
 
+async def test_nothing_is_read_after_what_cannot_be_read() -> None:
+    reader, kept = FrameReader(Wire()), Kept()
+    reader.contents[3] = kept
+    reader.data_received(struct.pack(">BHI", 1, 3, 4) + b"\x00\x3c\x00\x3c" + b"\xce")
+    reader.data_received(pamqp.frame.marshal(spec.Basic.Ack(5), 3))
+    assert kept.methods == []
+    with pytest.raises(IndexError):
+        await received(reader)
+
+
 async def test_a_lost_connection_says_why() -> None:
     reader = FrameReader(Wire())
     reading = asyncio.create_task(received(reader))

@@ -172,6 +172,11 @@ async def test_a_confirm_takes_the_way_around_aiormq(channel: channels.Channel) 
     await asyncio.wait_for(channel.barrier(), 5)
 
 
+def test_methods_have_the_index_that_the_wire_has() -> None:
+    for method in (Basic.Ack(5), Basic.GetEmpty(), Channel.FlowOk(True)):
+        assert method.index.to_bytes(4, "big") == pamqp.frame.marshal(method, 1)[7:11], "see channel.Channel._take"
+
+
 def test_properties_have_flags_by_name() -> None:
     names = Basic.Properties.attributes()
     assert set(names) == set(Basic.Properties.flags), "pamqp's Basic.Properties changed: see frames._PROPERTIES"
