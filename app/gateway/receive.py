@@ -201,8 +201,7 @@ class Receiver:
     async def _serve_waiting(self) -> None:
         try:
             while self._waiting:
-                if self.waiters < self._expected:
-                    await self._gather()
+                await self._gather()
                 if self._waiting:
                     await self._serve_head(self._waiting, SLICE_SECONDS)
         finally:
@@ -212,8 +211,7 @@ class Receiver:
         try:
             loop = asyncio.get_running_loop()
             while self._polling:
-                if self.waiters < self._expected:
-                    await self._gather()
+                await self._gather()
                 if not self._polling:
                     break
                 began = loop.time()

@@ -123,8 +123,8 @@ async def mapped(
 ) -> list[Result]:
     """The results of ``function`` for ``items``, in order; ``size``: the bytes of an item. Else like :func:`run`."""
     items = list(items)
-    if len(items) == 1 and 0 < size(items[0]) <= SMALL_BYTES:
-        return [function(items[0])]
+    if len(items) == 1:
+        return [await run(function, items[0], size=size(items[0]))]
     if max(map(size, items), default=0) <= LARGE_BYTES:
         return await _in_turns(function, items)
     results: list[Result] = []
