@@ -238,23 +238,24 @@ class TestTheLine:
         line = await dial("cache", connector(one.url(), options)(), 60, 60)
         assert await line.send(b"PING") == b"PONG"
         large = b"x" * 4_000_000
-        one.pause()
-        try:
+
+        async def sent() -> list[asyncio.Future[Any]]:
             replies = []
             for _ in range(8):
                 replies.append(line.send(b"ECHO", large))
                 await asyncio.sleep(0)
                 await asyncio.sleep(0)
+            return replies
+
+        one.pause()
+        try:
+            replies = await sent()
         finally:
             one.resume()
         assert await asyncio.gather(*replies) == [large] * 8
         one.pause()
         try:
-            replies = []
-            for _ in range(8):
-                replies.append(line.send(b"ECHO", large))
-                await asyncio.sleep(0)
-                await asyncio.sleep(0)
+            replies = await sent()
             await line.close()
         finally:
             one.resume()
