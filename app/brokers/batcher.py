@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from itertools import islice
+from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
 
 from app.brokers.errors import failure_for_each
@@ -27,6 +28,23 @@ class Budget(NamedTuple):
 
     broker: str
     seconds: float
+
+
+class Circuit:
+    """Whether calls to ``broker`` are sent. They are refused while the circuit is open, for the ``reason``."""
+
+    __slots__ = ("broker", "is_open", "reason")
+
+    def __init__(self, broker: str) -> None:
+        self.broker = broker
+        self.is_open = False
+        self.reason = ""
+
+    def refusal(self) -> BrokerUnavailable:
+        """The error of a call that is not sent."""
+        return BrokerUnavailable(
+            self.broker, f"{self.reason}; the circuit is open until a ping is answered", retry_after=1
+        )
 
 
 _GATHERING = 0.1
@@ -57,17 +75,17 @@ class Batcher(Generic[Item, Result]):
         flush: Callable[[list[Item]], Awaitable[Sequence[Result]]],
         max_items: int,
         max_wait_seconds: float = math.inf,
-        size: Callable[[Item], int] = lambda item: 0,
+        sizes: Callable[[Sequence[Item]], Sequence[int]] = lambda items: (),
         budget: Budget | None = None,
-        refusal: Callable[[], BabelgateError | None] = lambda: None,
+        circuit: Circuit | None = None,
     ) -> None:
         """``max_items``: most items of a batch. ``max_wait_seconds``: calls that would wait longer for their batch are
-        refused. ``size``: the bytes of an item; a batch has at most BATCH_BYTES unless a single item has more.
-        ``budget``: the time-out of a call; None: no time-out. ``refusal``: the error with which to refuse a call at
-        once, if there is one.
+        refused. ``sizes``: the bytes of each item; a batch has at most BATCH_BYTES unless a single item has more.
+        ``budget``: the time-out of a call; None: no time-out. ``circuit``: calls are refused while it is open.
         """
+        self._loop = asyncio.get_running_loop()
         self._flush = flush
-        self._size = size
+        self._sizes = sizes
         self._max_items = max_items
         self._max_wait_seconds = max_wait_seconds
         self._batch_seconds = 0.0
@@ -77,7 +95,7 @@ class Batcher(Generic[Item, Result]):
         """How many calls the next batch has once the callers of the last one are back."""
         self._gathering: asyncio.Future[None] | None = None
         self._budget = budget
-        self._refusal = refusal
+        self._circuit = circuit
         self._pending: list[_Call[Item, Result]] = []
         self._in_flight: list[_Call[Item, Result]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -96,20 +114,20 @@ class Batcher(Generic[Item, Result]):
             return False
         took = self._batch_seconds
         if self._task is not None:
-            took = max(took, self._task.get_loop().time() - self._began)
+            took = max(took, self._loop.time() - self._began)
         return waiting / self._max_items * took > self._max_wait_seconds
 
     def submit(self, item: Item) -> asyncio.Future[Result | BabelgateError]:
-        """The future of the item's result. An error of the whole batch is a result, too. Raises Overloaded, or the
-        refusal.
+        """The future of the item's result. An error of the whole batch is a result, too. Raises Overloaded, and
+        BrokerUnavailable while the circuit is open.
 
         Cancelling the future does not remove the item from its batch.
         """
-        if (refusal := self._refusal()) is not None:
-            raise refusal
+        if self._circuit is not None and self._circuit.is_open:
+            raise self._circuit.refusal()
         if len(self._pending) > self._max_items and self.crowded:
             raise Overloaded(reason=f"{len(self._pending)} calls on this queue are already waiting for its broker")
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         future: asyncio.Future[Result | BabelgateError] = loop.create_future()
         now = loop.time()
         self._pending.append((item, future, now))
@@ -128,7 +146,7 @@ class Batcher(Generic[Item, Result]):
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        clock = asyncio.get_running_loop().time
+        clock = self._loop.time
         try:
             while self._pending:
                 if len(self._pending) < self._expected:
@@ -168,20 +186,19 @@ class Batcher(Generic[Item, Result]):
 
     async def _gather(self) -> None:
         """Wait a moment for the callers of the last batch."""
-        loop = asyncio.get_running_loop()
         latest = self._ended + turns.RETURN_SECONDS
         await turns.returned(lambda: len(self._pending), self._expected, latest)
-        left = min(self._ended + self._batch_seconds * _GATHERING, latest) - loop.time()
+        left = min(self._ended + self._batch_seconds * _GATHERING, latest) - self._loop.time()
         if left < _LEAST_GATHERING_SECONDS or len(self._pending) >= self._expected:
             return
-        self._gathering = loop.create_future()
+        self._gathering = self._loop.create_future()
         await asyncio.wait((self._gathering,), timeout=left)
         self._gathering = None
 
     def _expire(self) -> None:
         """End the calls past their budget. Of a call that is not in a batch yet nothing was written."""
         self._timer = None
-        budget, loop = self._budget, asyncio.get_running_loop()
+        budget, loop = self._budget, self._loop
         assert budget is not None
         latest = loop.time() - budget.seconds - GRACE_SECONDS
         for _, future, since in self._in_flight:
@@ -199,12 +216,11 @@ class Batcher(Generic[Item, Result]):
 
     def _fitting(self) -> int:
         """Number of waiting calls that form the next batch."""
-        left = BATCH_BYTES
-        for count, (item, _, _) in enumerate(islice(self._pending, self._max_items)):
-            left -= self._size(item)
-            if left < 0:
-                return max(count, 1)
-        return min(len(self._pending), self._max_items)
+        waiting = self._pending[: self._max_items]
+        sizes = self._sizes([item for item, _, _ in waiting])
+        if sum(sizes) <= BATCH_BYTES:
+            return len(waiting)
+        return max(bisect_right(list(accumulate(sizes)), BATCH_BYTES), 1)
 
 
 def _fail(futures: Sequence[asyncio.Future[Result]], error: Exception) -> None:

@@ -15,20 +15,21 @@ Result = TypeVar("Result")
 
 
 def batches(
-    items: Iterable[Item], max_count: int, max_bytes: float = math.inf, size: Callable[[Item], int] = lambda item: 0
+    items: Iterable[Item], max_count: int, max_bytes: float = math.inf, sizes: Sequence[int] = ()
 ) -> Iterator[list[Item]]:
     """``items``, in order, in batches of at most ``max_count`` items and ``max_bytes`` bytes.
 
-    ``size``: the bytes of an item. An item of more than ``max_bytes`` is a batch of its own.
+    ``sizes``: the bytes of each item; without them only the count is bounded. An item of more than ``max_bytes`` is a
+    batch of its own.
     """
-    if max_bytes == math.inf and isinstance(items, Sequence):
+    items = list(items)
+    if sum(sizes) <= max_bytes:
         for at in range(0, len(items), max_count):
-            yield list(items[at : at + max_count])
+            yield items[at : at + max_count]
         return
     batch: list[Item] = []
     total = 0
-    for item in items:
-        length = size(item)
+    for item, length in zip(items, sizes, strict=True):
         if batch and (len(batch) == max_count or total + length > max_bytes):
             yield batch
             batch, total = [], 0

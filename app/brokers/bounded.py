@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from app.errors import BrokerError, BrokerUnavailable
+from app.runtime.background import error_seen
 
 PING_SECONDS = 2.0
 WARNINGS_SECONDS = 2.0
@@ -38,7 +39,7 @@ async def within(
     neither waits until the cancelled call has ended.
     """
     task = asyncio.ensure_future(call)
-    task.add_done_callback(_retrieve)
+    task.add_done_callback(error_seen)
     try:
         if await finished(task, seconds - GRACE_SECONDS):
             return task.result()
@@ -52,9 +53,3 @@ async def signalled(event: asyncio.Event, seconds: float) -> None:
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the error of a cancelled call as seen, so that the event loop does not log it."""
-    if not task.cancelled():
-        task.exception()

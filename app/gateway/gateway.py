@@ -317,8 +317,8 @@ class Gateway:
         runtime = self._runtime(caller, Right.LISTEN, queue)
         lease_seconds = runtime.route.lease_seconds(lease_seconds)
         self.broker_usage[runtime.route.broker].check()
-        if (refusal := runtime.refusal()) is not None:
-            raise refusal
+        if runtime.circuit.is_open:
+            raise runtime.circuit.refusal()
         return runtime, lease_seconds
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:

@@ -101,7 +101,7 @@ class Gauges:
             (name,): float(self._gateway.admission.publishing(name)) for name in self._gateway.bindings
         }
         circuits: dict[Labels, Value] = {
-            (name,): float(self._gateway.outages.is_open(name)) for name in self._gateway.bindings
+            (name,): float(circuit.is_open) for name, circuit in self._gateway.outages.circuits.items()
         }
         return {
             LEASES_IN_FLIGHT.otel: dict(leases),

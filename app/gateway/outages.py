@@ -14,10 +14,11 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
+from app.brokers.batcher import Circuit
 from app.brokers.binding import Binding
 from app.errors import BrokerError, BrokerUnavailable, OutcomeUnknown
 from app.observe.logs import get_logger
-from app.runtime.background import BackgroundTasks
+from app.runtime.background import BackgroundTasks, error_seen
 
 PING_EVERY_SECONDS = 1.0
 """How often a lost broker is pinged that answers pings."""
@@ -32,13 +33,11 @@ log = get_logger("babelgate.outages")
 
 
 class _Outage:
-    __slots__ = ("answers_since", "calls", "open", "reason", "reminded_at", "since")
+    __slots__ = ("answers_since", "calls", "reminded_at", "since")
 
     def __init__(self, since: float) -> None:
         self.since = self.reminded_at = since
         self.calls = 0
-        self.open = False
-        self.reason = ""
         self.answers_since: float | None = None
         """Time of the first answered ping since the last failed call or ping."""
 
@@ -47,6 +46,8 @@ class Outages:
     """The lost brokers of one process. ``clock``: seconds."""
 
     def __init__(self, bindings: Mapping[str, Binding], clock: Callable[[], float] = time.monotonic) -> None:
+        self.circuits: Mapping[str, Circuit] = {broker: Circuit(broker) for broker in bindings}
+        """Of each broker."""
         self._bindings = bindings
         self._clock = clock
         self._lost: dict[str, _Outage] = {}
@@ -69,41 +70,29 @@ class Outages:
             outage = self._lost[broker] = _Outage(self._clock())
             log.warning("broker lost", broker=broker, reason=error.reason)
             self._watching.start(self._watch(broker))
-        outage.reason = error.reason
+        self.circuits[broker].reason = error.reason
         outage.answers_since = None
-
-    def is_open(self, broker: str) -> bool:
-        """Whether the circuit of ``broker`` is open, so that no call is sent to it."""
-        outage = self._lost.get(broker)
-        return outage is not None and outage.open
-
-    def refusal(self, broker: str) -> BrokerUnavailable | None:
-        """The error of a call to ``broker`` that is not sent because the circuit is open; None when it may be sent."""
-        outage = self._lost.get(broker)
-        if outage is None or not outage.open:
-            return None
-        reason = f"{outage.reason}; the circuit is open, and a ping is sent every {PROBE_EVERY_SECONDS} s"
-        return BrokerUnavailable(broker, reason, retry_after=1)
 
     async def check(self, broker: str) -> bool:
         """Ping a lost broker, and open or close its circuit; return whether it is back."""
-        outage, binding = self._lost.get(broker), self._bindings[broker]
+        outage, binding, circuit = self._lost.get(broker), self._bindings[broker], self.circuits[broker]
         if outage is None:
             return True
         ping = asyncio.ensure_future(binding.ping())
+        ping.add_done_callback(error_seen)
         try:
             in_time, _ = await asyncio.wait((ping,), timeout=binding.timeout_seconds)
             if not in_time:
-                outage.open = True
+                circuit.is_open = True
                 outage.answers_since = None
             await ping
         except Exception as error:
             outage.answers_since = None
-            outage.open = True
-            outage.reason = getattr(error, "reason", type(error).__name__)
+            circuit.is_open = True
+            circuit.reason = getattr(error, "reason", type(error).__name__)
         else:
             if in_time:
-                outage.open = False
+                circuit.is_open = False
                 outage.answers_since = self._clock() if outage.answers_since is None else outage.answers_since
         finally:
             ping.cancel()
@@ -117,7 +106,7 @@ class Outages:
             outage.reminded_at = now
             seconds = round(now - outage.since, 1)
             log.warning(
-                "broker still lost", broker=broker, seconds=seconds, failed_calls=outage.calls, reason=outage.reason
+                "broker still lost", broker=broker, seconds=seconds, failed_calls=outage.calls, reason=circuit.reason
             )
         return False
 
@@ -130,4 +119,4 @@ class Outages:
         while True:
             if await self.check(broker):
                 return
-            await asyncio.sleep(PROBE_EVERY_SECONDS if self.is_open(broker) else PING_EVERY_SECONDS)
+            await asyncio.sleep(PROBE_EVERY_SECONDS if self.circuits[broker].is_open else PING_EVERY_SECONDS)

@@ -79,7 +79,7 @@ class Overview:
                 self._urls.get(name, ""),
                 name in self._required,
                 self.routes_to(name),
-                self._outages.is_open(name),
+                self._outages.circuits[name].is_open,
             )
             for name, binding in self._bindings.items()
             if name in names

@@ -117,7 +117,8 @@ class Publisher:
                 ready = [
                     (index, replace(pending, outgoing=span.carrying(pending.outgoing))) for index, pending in ready
                 ]
-            for chunk in batches(ready, runtime.route.capabilities.max_batch, BATCH_BYTES, _size):
+            sizes = [len(pending.envelope.body) for _, pending in ready]
+            for chunk in batches(ready, runtime.route.capabilities.max_batch, BATCH_BYTES, sizes):
                 await self._publish_batch(runtime, chunk, results)
             span.ended(result for index, _ in ready if isinstance(result := results[index], BabelgateError))
         return [result for result in results if result is not None]
@@ -190,10 +191,6 @@ class Publisher:
             outcomes = failure_for_each(error, len(chunk))
         for (index, pending), outcome in zip(chunk, outcomes, strict=True):
             results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
-
-
-def _size(ready: _Ready) -> int:
-    return len(ready[1].envelope.body)
 
 
 def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:

@@ -93,18 +93,17 @@ class QueueRuntime:
 
         self._keys = keys
         self._outages = outages
-        self.refusal = partial(outages.refusal, route.broker)
-        """The error of calls that are not sent because the broker's circuit is open; None when they are sent."""
+        self.circuit = outages.circuits[route.broker]
         self._publishing: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
         self._once = IdempotentPublisher(route, keys, self._send, send_once)
         budget = Budget(route.broker, binding.timeout_seconds)
         self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
-            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _size_of, budget, self.refusal
+            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _sizes_of, budget, self.circuit
         )
         self.keyed_publisher: Batcher[PendingPublish, Published] = Batcher(
-            self.publish_keyed, max_batch, PUBLISH_SECONDS, _size_of, budget, self.refusal
+            self.publish_keyed, max_batch, PUBLISH_SECONDS, _sizes_of, budget, self.circuit
         )
-        self.acker: Batcher[Lease, Outcome] = Batcher(ack, max_batch, budget=budget, refusal=self.refusal)
+        self.acker: Batcher[Lease, Outcome] = Batcher(ack, max_batch, budget=budget, circuit=self.circuit)
         inspector = Inspector(route, self.lease_manager, limits, clock, observe)
         self.receiver = Receiver(reserve, inspector.inspect, partial(deliverer.hand_out, route), self.give_back)
 
@@ -169,10 +168,10 @@ class QueueRuntime:
 
         Raises BrokerUnavailable while the broker's circuit is open; but an extend may need no broker.
         """
-        if operation != "extend" and (refusal := self.refusal()) is not None:
+        if self.circuit.is_open and operation != "extend":
             if asyncio.iscoroutine(call):
                 call.close()
-            raise refusal
+            raise self.circuit.refusal()
         began = time.monotonic()
         results: Sequence[KeyedResult] = ()
         error: str | None = None
@@ -315,5 +314,5 @@ def agreed(option: str, parameter: str, given: Given, member: Given | None) -> G
     return given
 
 
-def _size_of(pending: PendingPublish) -> int:
-    return len(pending.envelope.body)
+def _sizes_of(pendings: Sequence[PendingPublish]) -> Sequence[int]:
+    return [len(pending.envelope.body) for pending in pendings]

@@ -97,6 +97,7 @@ class Receiver:
     """
 
     def __init__(self, reserve: Reserve, inspect: Inspect, hand_out: HandOut, give_back: GiveBack) -> None:
+        self._loop = asyncio.get_running_loop()
         self._reserve = reserve
         self._inspect = inspect
         self._hand_out = hand_out
@@ -143,7 +144,7 @@ class Receiver:
     def begin(self, limit: int, wait_seconds: float, lease_seconds: float) -> Waiter:
         """Begin a receive. Its future has the result of :meth:`receive`, or its error, unless it :meth:`leaves
         <leave>` before."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         waiter = Waiter(limit, lease_seconds, loop.time(), loop.create_future())
         if wait_seconds > 0 and not self._stopped:
             self._waiting[waiter] = None
@@ -181,7 +182,7 @@ class Receiver:
     def _end_wait(self, waiter: Waiter) -> None:
         """End the wait: empty if the broker has just confirmed that the queue is empty, else with a poll."""
         self._remove(waiter)
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         if self._empty_at >= max(waiter.since, now - FRESH_SECONDS):
             waiter.resolve([])
         else:
@@ -190,7 +191,7 @@ class Receiver:
     def _poll(self, waiter: Waiter) -> None:
         self._polling[waiter] = None
         if self._poll_task is None:
-            self._poll_task = asyncio.get_running_loop().create_task(self._serve_polling())
+            self._poll_task = self._loop.create_task(self._serve_polling())
 
     def _remove(self, waiter: Waiter) -> None:
         if waiter.timer is not None:
@@ -209,12 +210,11 @@ class Receiver:
 
     async def _serve_polling(self) -> None:
         try:
-            loop = asyncio.get_running_loop()
             while self._polling:
                 await self._gather()
                 if not self._polling:
                     break
-                began = loop.time()
+                began = self._loop.time()
                 group = await self._serve_head(self._polling, 0)
                 left = [waiter for waiter in group if waiter in self._polling]
                 # A reserve is bounded in size: only one that served no waiter shows that the queue is empty.
@@ -228,7 +228,8 @@ class Receiver:
 
     async def _gather(self) -> None:
         """Wait a moment for the receives that the last reserve served."""
-        await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
+        if self.waiters < self._expected:
+            await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""
@@ -257,7 +258,7 @@ class Receiver:
             left = self._serve(waiters, ready, lease_seconds)
             # Where messages are scarce, there is nothing to share.
             self._expected = 0 if group[-1] in waiters else before
-            self._served_at = asyncio.get_running_loop().time()
+            self._served_at = self._loop.time()
             if left:
                 left = self._serve(self._polling if waiters is self._waiting else self._waiting, left, lease_seconds)
         except Exception as error:
@@ -360,7 +361,7 @@ class Inspector:
         policy = self._route.policy
         if attempts >= policy.max_attempts:
             return LEASE_EXPIRED if delivery.expired or delivery.expired_before else ATTEMPTS_EXHAUSTED
-        if policy.has_expired(received.created_at, self._clock()):
+        if policy.ttl_seconds is not None and policy.has_expired(received.created_at, self._clock()):
             return "message expired"
         return None
 

@@ -163,9 +163,8 @@ class Redrive:
         return selected
 
     async def _send(self, selected: Sequence[ReadyLetter]) -> None:
-        for slice_ in batches(
-            selected, self._target.capabilities.max_batch, BATCH_BYTES, lambda each: each.letter.size
-        ):
+        sizes = [each.letter.size for each in selected]
+        for slice_ in batches(selected, self._target.capabilities.max_batch, BATCH_BYTES, sizes):
             sent, refused = await send(self._source, self._target, slice_, self._observe)
             for each, error in refused:
                 self._fail(each.letter.letter_id, each.letter.summary.id, error.problem_code, error.detail)

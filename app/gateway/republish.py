@@ -83,7 +83,7 @@ async def _replace_all(
 ) -> Sequence[Outcome]:
     """Replace each of ``originals`` with its ``copy``, in native batches."""
     outcomes: list[Outcome] = []
-    for chunk in batches(originals, route.capabilities.max_batch, BATCH_BYTES, _size):
+    for chunk in batches(originals, route.capabilities.max_batch, BATCH_BYTES, [_size(each) for each in originals]):
         copies = await turns.mapped(copy, chunk, size=_size)
         try:
             outcomes += await _replace(route, [held for held, _ in chunk], copies, to_dead=to_dead)

@@ -19,14 +19,14 @@ from msgspec import Struct
 
 from app.errors import BabelgateError
 from app.gateway.admission import Permit
-from app.gateway.authorization import Right
-from app.gateway.gateway import Gateway
+from app.gateway.authorization import Caller, Right
+from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Message
 from app.gateway.receive import Receiver
 from app.http.auth import Auth
 from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, answer_of, encoded
-from app.http.exchange import JSON, PART_BYTES, head_lines, json_list, log, request_id_of
-from app.http.heads import RequestTarget
+from app.http.exchange import JSON, PART_BYTES, json_list, log
+from app.http.heads import RequestTarget, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, problem
 from app.http.publish import UNUSUAL
@@ -35,6 +35,10 @@ from app.http.traced import GONE
 from app.observe.tracing.trace import BAGGAGE, TRACEPARENT
 from app.runtime import turns
 from app.runtime.background import BackgroundTasks
+
+_MAX_CALLERS = 1_000
+_MAX_CALLER_BYTES = 1_000
+"""Bounds of the memory for callers that were admitted."""
 
 DIRECT = "babelgate.direct"
 """The key of the process's DirectEndpoints in the lifespan's state, which the server passes to its connections."""
@@ -45,7 +49,9 @@ MAX_BODY_BYTES = 8_192
 _JSON_TYPES = frozenset(
     {JSON, *(b"application/json;%bcharset=%b" % each for each in product((b"", b" "), (b"utf-8", b"UTF-8")))}
 )
-_UNUSUAL = UNUSUAL | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
+_OF_PAGES = frozenset({b"origin", b"sec-fetch-site"})
+"""A request with one of them may come from a web page: the application decides whether it is admitted."""
+_UNUSUAL = UNUSUAL | _OF_PAGES | {b"content-encoding", b"expect", b"transfer-encoding", TRACEPARENT, BAGGAGE}
 
 _PUBLISH, _RECEIVE, _ACK = "messages", "messages:receive", "messages:ack"
 _TEMPLATES = {verb: f"/queues/{{queue}}/{verb}" for verb in (_PUBLISH, _RECEIVE, _ACK)}
@@ -83,6 +89,9 @@ class DirectRequest(Protocol):
         """Call ``call`` when the client disconnects, also after the answer."""
 
 
+_Endpoint = Callable[[DirectRequest, bytes, Access, float], bytes | None]
+
+
 class DirectEndpoints:
     """The endpoints of one process."""
 
@@ -92,10 +101,12 @@ class DirectEndpoints:
         self._prefix = prefix.rstrip("/")
         self._auth = auth
         self._observe = observe
-        self._endpoints: Mapping[str, Callable[[DirectRequest, bytes, float], bytes | None]] = {
-            _PUBLISH: self._publish,
-            _RECEIVE: self._receive,
-            _ACK: self._ack,
+        self._callers: dict[tuple[bytes | None, bytes | None], Caller] = {}
+        """The callers that were admitted, by the fields authorization and host, on which this depended."""
+        self._endpoints: Mapping[str, tuple[Right, _Endpoint]] = {
+            _PUBLISH: (Right.SEND, self._publish),
+            _RECEIVE: (Right.LISTEN, self._receive),
+            _ACK: (Right.LISTEN, self._ack),
         }
 
     def takes(self, method: bytes, verb: str, query: bytes, fields: Mapping[bytes, bytes]) -> bool:
@@ -116,16 +127,26 @@ class DirectEndpoints:
         path, queue, verb = request.target.path, request.target.queue, request.target.verb
         if len(body) > MAX_BODY_BYTES or path.removeprefix(self._prefix) != f"/queues/{queue}/{verb}":
             return body
+        began = time.perf_counter()
+        right, endpoint = self._endpoints[verb]
+        fields = request.fields
         try:
-            return self._endpoints[verb](request, body, time.perf_counter())
+            caller = self._callers.get((fields.get(b"authorization"), fields.get(b"host"))) or self._admitted(fields)
+            return endpoint(request, body, self._gateway.access(caller, right, queue), began)
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("request not served directly")
             return body
 
-    def _publish(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
+    def _admitted(self, fields: Mapping[bytes, bytes]) -> Caller:
+        caller = self._auth.admit(fields)
+        key = fields.get(b"authorization"), fields.get(b"host")
+        if len(self._callers) < _MAX_CALLERS and sum(len(value or b"") for value in key) <= _MAX_CALLER_BYTES:
+            self._callers[key] = caller
+        return caller
+
+    def _publish(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
         gateway = self._gateway
-        access = gateway.access(self._auth.admit(request.fields), Right.SEND, request.target.queue)
         permit = gateway.admission.publish(access.route.broker, len(body))
         try:
             begun = gateway.begin_publish(access, body)
@@ -139,17 +160,16 @@ class DirectEndpoints:
         outcome.add_done_callback(_Answer(self._observe, request, began, 201, _encode(receipt), permit))
         return None
 
-    def _receive(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
+    def _receive(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
         gateway, query = self._gateway, request.target.query
         if (query and body) or ENVELOPE in request.fields.get(b"accept", b""):
             return body
-        access = gateway.access(self._auth.admit(request.fields), Right.LISTEN, request.target.queue)
-        parameters = _DEFAULTS
+        parameters, lease_seconds = _DEFAULTS, None
         if body or query:
             parameters = from_body(body, ReceiveRequest) if body else from_query(query, ReceiveRequest)
+            lease_seconds = given(parameters.lease_seconds)
         permit = gateway.admission.receive(access.route.broker)
         try:
-            lease_seconds = given(parameters.lease_seconds)
             begun = gateway.begin_receive(access, parameters.max_messages, parameters.wait_seconds, lease_seconds)
         except BaseException:
             permit.release()
@@ -162,9 +182,8 @@ class DirectEndpoints:
         waiter.future.add_done_callback(_Delivery(self._observe, request, began, permit, receiver))
         return None
 
-    def _ack(self, request: DirectRequest, body: bytes, began: float) -> bytes | None:
+    def _ack(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:
         gateway = self._gateway
-        access = gateway.access(self._auth.admit(request.fields), Right.LISTEN, request.target.queue)
         try:
             tokens = _decode_ack(body).ack_tokens
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-import re
-import secrets
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import BabelgateError
 from app.gateway.authorization import Caller
-from app.http.heads import check_repeated
+from app.http.heads import check_repeated, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
 from app.http.traced import RequestTrace
@@ -21,7 +18,6 @@ from app.observe.logs import get_logger
 from app.observe.tracing.trace import TRACEPARENT
 
 JSON = b"application/json"
-MAX_REQUEST_ID = 128
 DISCARDED_BYTES = 64 * 1024 * 1024
 DISCARDED_SECONDS = 5
 PART_BYTES = 262_144
@@ -29,12 +25,6 @@ PART_BYTES = 262_144
 
 WHOLE = "babelgate.whole"
 """The name of the ASGI extension that the gateway's own server offers: a :class:`Whole`."""
-
-_PROCESS = secrets.token_hex(8).encode()
-_count = itertools.count(1)
-_VISIBLE = frozenset(range(0x21, 0x7F))
-_CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
-"""What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 
 log = get_logger("babelgate.http")
 
@@ -238,17 +228,6 @@ class Exchange:
         await self.send({"type": "http.response.body", "body": b""})
 
 
-def head_lines(content_type: bytes, length: int, request_id: bytes, headers: RawHeaders | None = None) -> bytes:
-    """The lines of an answer's head, with those of ``headers``. Raises RuntimeError for a control character in one of
-    their values."""
-    usual = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % (content_type, length, request_id)
-    if not headers:
-        return usual
-    if _CONTROL.search(b"".join([value for _, value in headers])):
-        raise RuntimeError("Invalid HTTP header value.")
-    return usual + b"".join([b"%b: %b\r\n" % field for field in headers])
-
-
 def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
     """A JSON document: ``head``, ``texts`` with commas between them, and ``tail``."""
 
@@ -275,14 +254,6 @@ async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
     for part in parts:
         await send({"type": "http.response.body", "body": part, "more_body": True})
         await asyncio.sleep(0)
-
-
-def request_id_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """The request's own id, if it has a usable one; else a new one."""
-    given = fields.get(b"x-request-id")
-    if given is not None and 0 < len(given) <= MAX_REQUEST_ID and _VISIBLE.issuperset(given):
-        return given
-    return b"%b-%x" % (_PROCESS, next(_count))
 
 
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:

@@ -1,8 +1,12 @@
-"""Checks of request heads, for all paths: a head that two programs could read differently is refused."""
+"""Heads: checks those of requests, and writes those of answers. A head that two programs could read differently is
+refused."""
 
 from __future__ import annotations
 
+import itertools
 import re
+import secrets
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -24,6 +28,12 @@ _SINGLE = frozenset(
     }
 )
 """Fields that may occur only once: authentication, or the reading of the body, depends on each."""
+MAX_REQUEST_ID = 128
+_PROCESS = secrets.token_hex(8).encode()
+_count = itertools.count(1)
+_VISIBLE = frozenset(range(0x21, 0x7F))
+_CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
+"""What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
 _MAX_REMEMBERED = 256
 """Maximum bytes of a target whose parts are remembered."""
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
@@ -105,6 +115,25 @@ def without_upgrade(method: bytes, target: bytes, version: str, headers: RawHead
             value = b", ".join(kept)
         lines.append(name + b": " + value)
     return b"\r\n".join(lines) + b"\r\n\r\n"
+
+
+def request_id_of(fields: Mapping[bytes, bytes]) -> bytes:
+    """The request's own id, if it has a usable one; else a new one."""
+    given = fields.get(b"x-request-id")
+    if given is not None and 0 < len(given) <= MAX_REQUEST_ID and _VISIBLE.issuperset(given):
+        return given
+    return b"%b-%x" % (_PROCESS, next(_count))
+
+
+def head_lines(content_type: bytes, length: int, request_id: bytes, headers: RawHeaders | None = None) -> bytes:
+    """The lines of an answer's head, with those of ``headers``. Raises RuntimeError for a control character in one of
+    their values."""
+    usual = b"content-type: %b\r\ncontent-length: %d\r\nx-request-id: %b\r\n" % (content_type, length, request_id)
+    if not headers:
+        return usual
+    if _CONTROL.search(b"".join([value for _, value in headers])):
+        raise RuntimeError("Invalid HTTP header value.")
+    return usual + b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
 @lru_cache(maxsize=16)

@@ -9,6 +9,12 @@ from typing import Any, Generic, TypeVar
 Result = TypeVar("Result")
 
 
+def error_seen(task: asyncio.Future[Any]) -> None:
+    """Mark the error of a task that has ended as seen, so that the event loop does not log it: a callback of tasks."""
+    if not task.cancelled():
+        task.exception()
+
+
 class BackgroundTasks(Generic[Result]):
     """The running tasks of one owner: each stays referenced until it ends, and all can be cancelled together.
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
-from app.runtime.background import BackgroundTasks
+from app.runtime.background import BackgroundTasks, error_seen
 
 if TYPE_CHECKING or importlib.util.find_spec("uvloop") is None:
     from asyncio import SelectorEventLoop as BaseLoop
@@ -96,7 +96,7 @@ class Acceptor:
                 return
             opened = self._loop.connect_accepted_socket(self._protocol_factory, connection, ssl=self._tls)
             # A client that ends the TLS handshake is no failure of the server.
-            self._opening.start(opened).add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._opening.start(opened).add_done_callback(error_seen)
         self._most = min(self._most + 1, MOST)
         self._rest(self._rest_seconds)
 

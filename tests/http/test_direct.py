@@ -110,9 +110,20 @@ def application(configured):
         yield served
 
 
-def post(path, body=DRAFT, headers=JSON, token="all", version="1.1"):
+@pytest.fixture
+def anyones(tmp_path):
+    """A server without credentials."""
+    path = tmp_path / "babelgate.yaml"
+    path.write_text(yaml.safe_dump({"state_dir": str(tmp_path)}))
+    found = settings.load(path, {})
+    served = Served(found)
+    with serving(uvicorn_config(served.build, found)) as served.address:
+        yield served
+
+
+def post(path, body=DRAFT, headers=JSON, token="all", version="1.1", host="localhost"):
     size = f"Content-Length: {len(body)}\r\n"
-    head = f"POST {path} HTTP/{version}\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{headers}{size}\r\n"
+    head = f"POST {path} HTTP/{version}\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}{size}\r\n"
     return head.encode() + body
 
 
@@ -168,6 +179,7 @@ PUBLISHES = {
     "an idempotency key": (400, None, post("/queues/q/messages", headers=JSON + "Idempotency-Key: a b\r\n")),
     "broker properties": (201, None, post("/queues/q/messages", headers=JSON + "BrokerProperties: {}\r\n")),
     "a trace": (201, None, post("/queues/q/messages", headers=f"{JSON}traceparent: {TRACEPARENT}\r\n")),
+    "an origin": (201, None, post("/queues/q/messages", headers=JSON + "Origin: https://another.example\r\n")),
     "a coding": (201, None, post("/queues/q/messages", headers=JSON + "Content-Encoding: identity\r\n")),
     "an ack of what is no token": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":["x"]}')),
     "an ack of nothing": (400, False, post("/queues/q/messages:ack", b'{"ack_tokens":[]}')),
@@ -188,6 +200,24 @@ def test_both_ways_have_the_same_answers(direct, application, name):
     assert answers[0][0] == status, answers[0]
     assert direct.directly == ([] if served_directly is None else [served_directly])
     assert direct.publishing == application.publishing == 0
+
+
+def test_who_was_admitted_is_remembered_with_what_it_depended_on(direct, anyones):
+    """A program from here opens neither to web pages nor to other hosts; a token opens to no other token."""
+    path = "/queues/q/messages"
+    foreign = [f"{JSON}Origin: https://evil.example\r\n", f"{JSON}Sec-Fetch-Site: cross-site\r\n"]
+    for _ in range(2):
+        assert answer(anyones, post(path))[0] == 201
+        assert [answer(anyones, post(path, headers=each))[0] for each in foreign] == [403, 403]
+        assert answer(anyones, post(path, host="evil.example"))[0] == 403
+        assert [answer(direct, post(path, token=each))[0] for each in ("all", "al", "alll", "read")] == [
+            201,
+            401,
+            401,
+            403,
+        ]
+        assert answer(direct, post(f"{path}:receive", b"", token="read"))[0] == 403
+        assert answer(direct, post("/queues/direct-q/messages:receive", b"", token="read"))[0] == 200
 
 
 @pytest.mark.parametrize("verb", ["messages", "messages:ack"])

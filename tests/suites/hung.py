@@ -139,7 +139,7 @@ class TestHung:
 
         async def is_refused() -> bool:
             await ended([process.publish({"n": "hung"})])
-            return process.gateway.outages.is_open(binding.name)
+            return process.gateway.outages.circuits[binding.name].is_open
 
         async with world.broker.hung():
             (pinged,) = await ended([binding.ping()])

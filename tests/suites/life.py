@@ -26,7 +26,7 @@ async def came_back(process: Process) -> None:
             await process.stats()
         except BrokerUnavailable:
             return False
-        return not process.gateway.outages.is_open(process.gateway.router.route(process.queue).broker)
+        return not process.gateway.outages.circuits[process.gateway.router.route(process.queue).broker].is_open
 
     await until(answers)
 

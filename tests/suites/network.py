@@ -151,8 +151,7 @@ class TestSlow:
         assert await process.ack(*messages) == [None] * 10
         assert await process.ready(1) == []
         assert between.sent.count(b"once") == 1
-        outages = process.gateway.outages
-        assert not outages.is_open(distant.broker.name) and outages.refusal(distant.broker.name) is None
+        assert not process.gateway.outages.circuits[distant.broker.name].is_open
 
     async def test_slower_than_a_call_may_be(self, distant: World, between: Proxy, neighbour: Broker) -> None:
         """The circuit opens, and closes when the broker is as fast as before. Another broker notices nothing."""
@@ -165,7 +164,7 @@ class TestSlow:
 
         async def is_open() -> bool:
             await ledger.publish()
-            return outages.is_open(broker)
+            return outages.circuits[broker].is_open
 
         await until(is_open)
         results = await asyncio.gather(process.receive(), process.receive(wait=1), return_exceptions=True)
@@ -174,7 +173,7 @@ class TestSlow:
         assert isinstance(outcome, NO_ANSWER)
         await other.publish({"n": 1})
         assert await other.ack(await other.one()) == [None]
-        assert outages.is_open(broker), "no ping is answered in the time of a call"
+        assert outages.circuits[broker].is_open, "no ping is answered in the time of a call"
         between.latency_seconds = 0
         await came_back(process)
         await until(ledger.publish)

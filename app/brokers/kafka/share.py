@@ -28,6 +28,7 @@ from app.brokers.kafka.url import KafkaSettings
 from app.errors import BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
+from app.runtime.background import error_seen
 
 _SPARE_SECONDS = 0.1
 _RECHECK_SECONDS = 0.02
@@ -189,7 +190,7 @@ class ShareConsumer:
         if probe is None or self._probed_at < since or (probe.done() and (probe.cancelled() or probe.exception())):
             self._probed_at = loop.time()
             probe = self._probe = asyncio.ensure_future(self._admin.probe(self._timeout_seconds))
-            probe.add_done_callback(lambda done: done.cancelled() or done.exception())
+            probe.add_done_callback(error_seen)
         await asyncio.shield(probe)
 
     # Settling

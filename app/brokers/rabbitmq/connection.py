@@ -22,7 +22,7 @@ from app.brokers.rabbitmq.incoming import FrameReader, Transport
 from app.brokers.rabbitmq.url import ConnectionParameters
 from app.errors import BrokerUnavailable
 from app.observe.logs import get_logger
-from app.runtime.background import BackgroundTasks
+from app.runtime.background import BackgroundTasks, error_seen
 
 _CLOSE_SECONDS = 4.0
 _GRACE_SECONDS = 0.5
@@ -95,7 +95,7 @@ class AmqpConnection:
         assert self._reader is not None
         opening = asyncio.create_task(self._open_channel(connection, self._reader, confirms))
         # Its error is marked as seen, also where the caller was cancelled and does not see it.
-        opening.add_done_callback(lambda opened: opened.cancelled() or opened.exception())
+        opening.add_done_callback(error_seen)
         try:
             # After a pause of this process, the first wait ends although the answer has arrived; the second reads it.
             for _ in range(2):

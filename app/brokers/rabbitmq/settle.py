@@ -70,7 +70,9 @@ class ChannelSettler:
                 answers.append((waiting, receiving))
         if answers:
             self._written_at = asyncio.get_running_loop().time()
-        reasons = await asyncio.gather(*(_unanswered(receiving, self._timeout_seconds) for _, receiving in answers))
+        asked = [_unanswered(receiving, self._timeout_seconds) for _, receiving in answers]
+        # Mostly one, which needs no task.
+        reasons = [await asked[0]] if len(asked) == 1 else await asyncio.gather(*asked)
         for (positions, _), reason in zip(answers, reasons, strict=True):
             if reason is not None:
                 for position in positions:

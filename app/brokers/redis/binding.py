@@ -210,12 +210,13 @@ class RedisBinding:
         Raises BrokerUnavailable when the server does not answer in time. Messages that it reserves later are given
         back.
         """
-        target, loop = _queue(queue), asyncio.get_running_loop()
+        target = _queue(queue)
         self._due_items.start()
         self._due_items.waited(target)
         if wait_seconds <= 0:
             return await self._reserve(target, limit, lease_seconds)
-        call = self._reserve_until(target, limit, loop.time() + wait_seconds, lease_seconds)
+        until = asyncio.get_running_loop().time() + wait_seconds
+        call = self._reserve_until(target, limit, until, lease_seconds)
         return await within(wait_seconds + self.timeout_seconds, self.name, call)
 
     async def _reserve_until(

@@ -55,7 +55,9 @@ class DueItems:
 
     def due_in(self, seconds: float) -> None:
         """Note that this process has added a message or lease that is due in ``seconds``."""
-        loop = asyncio.get_running_loop()
+        if self._task is None:
+            return
+        loop = self._task.get_loop()
         moment = loop.time() + max(seconds, _SHORTEST_SECONDS)
         self._soonest = min(self._soonest, moment)
         if self._timer is not None and moment < self._fires_at:

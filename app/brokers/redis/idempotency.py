@@ -36,7 +36,7 @@ class RedisKeys:
     ) -> Sequence[ClaimResult]:
         """One script call; more only past MAX_COMMAND_BYTES."""
         target = queue.options_as(RedisQueue)
-        cut = batches(messages, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, lambda each: len(each[0].body))
+        cut = batches(messages, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, [len(message.body) for message, _ in messages])
         return await send_batches(list(cut), lambda batch: self._publish(target, batch, terms))
 
     async def _publish(

@@ -63,7 +63,8 @@ def script(name: str) -> Script:
 class Server:
     """One Redis database. Connects when needed, and never repeats a command that may have been executed.
 
-    A command, connecting included, takes at most ``timeout_seconds``, 0.1 s of grace and 0.5 s to disconnect.
+    A command, connecting included, takes at most ``timeout_seconds``, 0.1 s of grace and 0.5 s to disconnect; a script
+    that the server does not know takes two.
     ``now`` is the time that scripts use, in seconds as text; empty stands for the server's own clock.
     """
 
@@ -85,7 +86,7 @@ class Server:
 
     async def call(self, *command: Any) -> Any:
         """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation."""
-        return self._checked(await self._reply(None, *command))
+        return self._checked(await self._reply(*command))
 
     async def read(self, *command: Any) -> Any:
         """Like :meth:`call`, for a command that writes nothing: a lost reply is BrokerUnavailable."""
@@ -179,10 +180,9 @@ class Server:
             return None
 
     async def _run(self, wanted: Script, *arguments: Any, late: Late | None = None) -> Any:
-        until = self._until()
-        reply = await self._reply(None, b"EVALSHA", wanted.sha, *arguments, late=late)
+        reply = await self._reply(b"EVALSHA", wanted.sha, *arguments, late=late)
         if isinstance(reply, NoScriptError):
-            reply = await self._reply(until, b"EVAL", wanted.source, *arguments, late=late)
+            reply = await self._reply(b"EVAL", wanted.source, *arguments, late=late)
         return self._checked(reply)
 
     def _checked(self, reply: Any) -> Any:
@@ -190,24 +190,20 @@ class Server:
             raise translate(reply, self._broker) from reply
         return reply
 
-    def _until(self) -> float:
-        return asyncio.get_running_loop().time() + self._timeout_seconds
-
-    async def _reply(self, until: float | None, *command: Any, late: Late | None = None) -> Any:
-        """The reply, which may be an error reply, by the loop's time ``until``; None: within ``timeout_seconds``."""
+    async def _reply(self, *command: Any, late: Late | None = None) -> Any:
+        """The reply within ``timeout_seconds``; it may be an error reply."""
         connection = self._shared
-        if connection is None or not connection.alive:
-            until = self._until() if until is None else until
-            try:
-                async with asyncio.timeout_at(until):
-                    connection = await self._connecting.connected()
-            except TimeoutError:
-                reason = f"no connection within {self._timeout_seconds:g} s"
-                raise BrokerUnavailable(broker=self._broker, reason=reason) from None
-        reply = connection.send(*command, late=late)
-        if until is None:
+        if connection is not None and connection.alive:
             # The connection bounds this itself.
-            return await reply
+            return await connection.send(*command, late=late)
+        until = asyncio.get_running_loop().time() + self._timeout_seconds
+        try:
+            async with asyncio.timeout_at(until):
+                connection = await self._connecting.connected()
+        except TimeoutError:
+            reason = f"no connection within {self._timeout_seconds:g} s"
+            raise BrokerUnavailable(broker=self._broker, reason=reason) from None
+        reply = connection.send(*command, late=late)
         if not await _came(reply, until):
             kind = OutcomeUnknown if late is None else BrokerUnavailable
             raise kind(broker=self._broker, reason=f"no reply within {self._timeout_seconds:g} s")

@@ -128,7 +128,7 @@ class SqliteBinding:
     async def publish(self, queue: NativeQueue, messages: Sequence[Outgoing]) -> Sequence[Outcome]:
         if len(messages) == 1:
             return await self._submit(PublishJob(queue.name, messages))
-        cut = parts(messages, lambda message: len(message.body))
+        cut = parts(messages, [len(message.body) for message in messages])
         if len(cut) == 1:
             return await self._submit(PublishJob(queue.name, cut[0]))
         return await send_batches(cut, lambda part: self._submit(PublishJob(queue.name, part)))
@@ -140,13 +140,17 @@ class SqliteBinding:
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
+        limit = min(limit, UNIT_MESSAGES)
+        if wait_seconds <= 0:
+            job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
+            return await self._answered(job, self.timeout_seconds)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
             waiters = self._started()[2]
             waiter = waiters.add(queue.name)
             try:
-                job = ReserveJob(queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
+                job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
                 deliveries = await self._answered(job, max(deadline - loop.time(), 0) + self.timeout_seconds)
                 if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
                     return deliveries

@@ -34,7 +34,7 @@ class SqliteKeys:
         self, queue: NativeQueue, messages: Sequence[tuple[Outgoing, KeyClaim | None]], terms: Terms
     ) -> Sequence[ClaimResult]:
         """A message and its key share a transaction, usually with others."""
-        cut = parts(messages, lambda each: len(each[0].body))
+        cut = parts(messages, [len(message.body) for message, _ in messages])
         return await send_batches(
             cut, lambda part: self._submit(PublishOnceJob(queue.name, part, terms=terms, broker=self._broker))
         )

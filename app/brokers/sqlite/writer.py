@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby
 from queue import Empty, SimpleQueue
@@ -210,9 +210,9 @@ class Writer:
         self._committed(ready, due)
 
 
-def parts(items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0) -> list[list[Item]]:
-    """``items`` in batches that fit one job; ``size``: the bytes of an item."""
-    return list(batches(items, UNIT_MESSAGES, UNIT_BYTES, size))
+def parts(items: Iterable[Item], sizes: Sequence[int] = ()) -> list[list[Item]]:
+    """``items`` in batches that fit one job; ``sizes``: the bytes of each."""
+    return list(batches(items, UNIT_MESSAGES, UNIT_BYTES, sizes))
 
 
 def _units(jobs: list[WriterJob]) -> deque[list[WriterJob]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from app.brokers.batching import batches, send_batches
@@ -86,7 +85,7 @@ async def publish(
     if queue.fifo:
         await _send_in_order(client.broker, ready, send, max_bytes, outcomes)
         return outcomes
-    parts = list(batches(ready, MAX_ENTRIES, max_bytes, attrgetter("size")))
+    parts = list(batches(ready, MAX_ENTRIES, max_bytes, [each.size for each in ready]))
     for each, outcome in zip(ready, await send_batches(parts, send, MAX_CALLS), strict=True):
         outcomes[each.position] = outcome
     return outcomes
@@ -101,7 +100,7 @@ async def _send_in_order(
         groups.setdefault(each.entry["MessageGroupId"], deque()).append(each)
     while groups:
         heads = [waiting.popleft() for waiting in groups.values()]
-        parts = list(batches(heads, MAX_ENTRIES, max_bytes, attrgetter("size")))
+        parts = list(batches(heads, MAX_ENTRIES, max_bytes, [each.size for each in heads]))
         results = await send_batches(parts, send, MAX_CALLS)
         for head, outcome in zip(heads, results, strict=True):
             outcomes[head.position] = outcome

@@ -313,7 +313,7 @@ def test_a_batch_that_hangs_counts_while_it_does() -> None:
 
 async def test_a_batch_of_large_items_is_cut_short() -> None:
     flusher = Flusher()
-    coalescer = Batcher(flusher, 100, size=lambda item: item)
+    coalescer = Batcher(flusher, 100, sizes=lambda items: items)
     sizes = [BATCH_BYTES, 1, BATCH_BYTES // 2, BATCH_BYTES // 2, 3 * BATCH_BYTES, 1]
     assert await asyncio.gather(*(coalescer.submit(size) for size in sizes)) == [size * 2 for size in sizes]
     assert flusher.batches == [sizes[:1], sizes[1:3], sizes[3:4], sizes[4:5], sizes[5:]]

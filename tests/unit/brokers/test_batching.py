@@ -19,7 +19,7 @@ SIZES = st.lists(st.integers(0, 50), max_size=60)
 @given(SIZES, st.integers(1, 20), st.integers(1, 100))
 def test_order_limits_and_every_item(sizes: list[int], max_count: int, max_bytes: int) -> None:
     items = list(enumerate(sizes))
-    cut = list(batches(iter(items), max_count, max_bytes, lambda item: item[1]))
+    cut = list(batches(iter(items), max_count, max_bytes, sizes))
     assert [item for batch in cut for item in batch] == items
     for batch in cut:
         assert 0 < len(batch) <= max_count
@@ -28,13 +28,13 @@ def test_order_limits_and_every_item(sizes: list[int], max_count: int, max_bytes
 
 @given(SIZES, st.integers(1, 20), st.integers(1, 100))
 def test_no_two_neighbours_would_fit_in_one(sizes: list[int], max_count: int, max_bytes: int) -> None:
-    cut = list(batches(sizes, max_count, max_bytes, int))
+    cut = list(batches(sizes, max_count, max_bytes, sizes))
     for before, after in itertools.pairwise(cut):
         assert len(before) == max_count or sum(before) + after[0] > max_bytes
 
 
 def test_an_item_over_the_limit_travels_alone() -> None:
-    assert list(batches([1, 99, 1, 1], 10, 10, int)) == [[1], [99], [1, 1]]
+    assert list(batches([1, 99, 1, 1], 10, 10, [1, 99, 1, 1])) == [[1], [99], [1, 1]]
 
 
 def test_a_limit_of_items_only() -> None:

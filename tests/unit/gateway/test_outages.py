@@ -116,22 +116,25 @@ async def test_it_looks_by_itself(bench: Bench) -> None:
 
 
 async def test_the_circuit_opens_when_a_ping_fails_too(bench: Bench) -> None:
+    circuit = bench.outages.circuits["memory"]
+    opened = []
     bench.outages.call_ended("memory", DOWN)
-    assert bench.outages.refusal("memory") is None, "one call that failed is no outage of all queues"
+    opened.append(circuit.is_open)
     await bench.pings(answered=False)
-    refusal = bench.outages.refusal("memory")
-    assert refusal is not None and bench.outages.is_open("memory")
+    opened.append(circuit.is_open)
+    refusal = circuit.refusal()
     assert "connection refused; the circuit is open" in str(refusal) and refusal.retryable
-    assert bench.outages.refusal("another") is None
+    assert refusal.broker == "memory"
     await bench.pings(answered=True)
-    assert bench.outages.refusal("memory") is None, "the first answer closes it"
+    opened.append(circuit.is_open)
+    assert opened == [False, True, False], "not for one call that failed, and until the first answer"
 
 
 async def test_errors_of_one_queue_do_not_open_the_circuit(bench: Bench) -> None:
     for _ in range(20):
         bench.outages.call_ended("memory", DOWN)
         await bench.pings(answered=True)
-        assert not bench.outages.is_open("memory")
+        assert not bench.outages.circuits["memory"].is_open
 
 
 async def test_a_ping_without_an_answer_in_the_time_of_a_call_opens_the_circuit(bench: Bench) -> None:
@@ -140,13 +143,13 @@ async def test_a_ping_without_an_answer_in_the_time_of_a_call_opens_the_circuit(
     answer = bench.binding.gates["ping"] = asyncio.Event()
     bench.outages.lost("memory", UNKNOWN)
     looking = asyncio.create_task(bench.outages.check("memory"))
-    await eventually(lambda: bench.outages.is_open("memory"))
+    await eventually(lambda: bench.outages.circuits["memory"].is_open)
     answer.set()
     assert not await looking
-    assert bench.outages.is_open("memory")
+    assert bench.outages.circuits["memory"].is_open
     bench.binding.timeout_seconds = 60
     assert not await bench.pings(answered=True)
-    assert not bench.outages.is_open("memory"), "this one was answered in time"
+    assert not bench.outages.circuits["memory"].is_open, "this one was answered in time"
 
 
 async def test_a_ping_ends_with_the_watch(bench: Bench) -> None:

@@ -186,7 +186,7 @@ def test_a_declared_number_of_attempts_replaces_that_of_the_body() -> None:
     ],
 )
 def test_chunks_of_large_items_are_short(weights: list[int], sizes: list[int]) -> None:
-    parts = list(batches(weights, 3, BATCH_BYTES, lambda weight: weight))
+    parts = list(batches(weights, 3, BATCH_BYTES, weights))
     assert [len(part) for part in parts] == sizes
     assert [weight for part in parts for weight in part] == weights
 

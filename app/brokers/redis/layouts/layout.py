@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -143,6 +143,7 @@ class RedisQueue:
         return self.layout.name.encode("ascii") + b":" + self.key
 
 
-def bounded(positions: Iterable[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
+def bounded(positions: Sequence[int], messages: Sequence[Outgoing]) -> Iterator[list[int]]:
     """``positions`` in batches of at most MAX_COMMAND_BYTES and MAX_COMMAND_MESSAGES."""
-    return batches(positions, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, lambda position: len(messages[position].body))
+    sizes = [len(messages[position].body) for position in positions]
+    return batches(positions, MAX_COMMAND_MESSAGES, MAX_COMMAND_BYTES, sizes)
