@@ -28,7 +28,7 @@ _UNCONFIRMED = Unconfirmed("no confirm")
 
 class Batch:
     """The messages of one write. ``results``: of each, None once it is confirmed; Unconfirmed until then; or its error.
-    ``done``: when all have a result."""
+    ``done``: when all have a result, or nobody waits for them any more."""
 
     __slots__ = ("_left", "done", "results")
 
@@ -37,11 +37,23 @@ class Batch:
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._left = count
 
+    async def wait(self, until: float) -> None:
+        """Wait until all messages have a result, at most until the loop's time ``until``."""
+        timer = self.done.get_loop().call_at(until, self._end)
+        try:
+            await self.done
+        finally:
+            timer.cancel()
+
     def settle(self, position: int, result: Exception | None) -> None:
         """Set the result of a message, once."""
         self.results[position] = result
         self._left -= 1
-        if not self._left and not self.done.done():
+        if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        if not self.done.done():
             self.done.set_result(None)
 
 

@@ -83,9 +83,8 @@ class ConfirmedPublisher:
                     outcomes[index] = translate(self._connection.broker, error, written=False)
         if not written and messages:
             raise next(outcome for outcome in outcomes if outcome is not None)
-        if written:
-            left = max(until - asyncio.get_running_loop().time(), 0)
-            await asyncio.wait([batch.done for _, batch in written], timeout=left)
+        for _, batch in written:
+            await batch.wait(until)
         for chosen, batch in written:
             # A copy, because a late confirm may change them meanwhile.
             for index, failure in zip(chosen, tuple(batch.results), strict=True):

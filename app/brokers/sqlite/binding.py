@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from app.brokers import cursor as cursors
@@ -23,7 +22,7 @@ from app.brokers.binding import (
     Peeked,
     QueueStats,
 )
-from app.brokers.bounded import OPEN_SECONDS, PING_SECONDS
+from app.brokers.bounded import GRACE_SECONDS, OPEN_SECONDS, PING_SECONDS
 from app.brokers.capabilities import BrokerCapabilities
 from app.brokers.options import OptionMap
 from app.brokers.projection import NativeWrite
@@ -46,7 +45,7 @@ from app.brokers.sqlite.url import database_file
 from app.brokers.sqlite.waiters import Waiters
 from app.brokers.sqlite.writer import UNIT_MESSAGES, Writer, parts
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.errors import BabelgateError, BrokerError, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
 
 CAPABILITIES = BrokerCapabilities(
@@ -106,7 +105,7 @@ class SqliteBinding:
         return CAPABILITIES
 
     async def open(self) -> None:
-        await self._answered(SweepJob(""), OPEN_SECONDS)
+        await self._answered(SweepJob(""), OPEN_SECONDS, BrokerUnavailable)
 
     async def close(self) -> None:
         """Waiting reserves return empty. Leases stay: any other process can settle them, and they expire."""
@@ -118,7 +117,7 @@ class SqliteBinding:
             await writer.stop(_CLOSE_SECONDS)
 
     async def ping(self) -> None:
-        await self._answered(SweepJob(""), PING_SECONDS)
+        await self._answered(SweepJob(""), PING_SECONDS, BrokerUnavailable)
 
     async def warnings(self) -> Sequence[str]:
         if self._file.synchronous == "full":
@@ -143,7 +142,7 @@ class SqliteBinding:
         limit = min(limit, UNIT_MESSAGES)
         if wait_seconds <= 0:
             job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
-            return await self._answered(job, self.timeout_seconds)
+            return await self._answered(job, self.timeout_seconds, BrokerUnavailable)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
@@ -151,7 +150,8 @@ class SqliteBinding:
             waiter = waiters.add(queue.name)
             try:
                 job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
-                deliveries = await self._answered(job, max(deadline - loop.time(), 0) + self.timeout_seconds)
+                patience = max(deadline - loop.time(), 0) + self.timeout_seconds
+                deliveries = await self._answered(job, patience, BrokerUnavailable)
                 if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
                     return deliveries
             finally:
@@ -226,36 +226,40 @@ class SqliteBinding:
     async def _submit(self, job: WriterJob) -> list[Any]:
         """The results of a job that writes. Raises OutcomeUnknown after ``timeout_seconds`` and a grace, during which
         the writer can still report that other processes kept the file locked."""
-        answer = self._queued(job)
-        try:
-            await asyncio.wait([answer], timeout=self.timeout_seconds + _BUSY_GRACE_SECONDS)
-        finally:
-            # The writer drops a cancelled job that it has not begun.
-            answer.cancel()
-        if answer.cancelled():
-            raise OutcomeUnknown(self.name, f"no answer within {self.timeout_seconds:g} s")
-        return answer.result()
+        return await self._answered(job, self.timeout_seconds + _BUSY_GRACE_SECONDS, OutcomeUnknown)
 
     async def _all(self, jobs: Sequence[WriterJob]) -> list[Any]:
         if len(jobs) == 1:
             return await self._submit(jobs[0])
         return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
 
-    async def _answered(self, job: WriterJob, within_seconds: float) -> list[Any]:
-        answer = self._queued(job)
-        try:
-            await asyncio.wait([answer], timeout=within_seconds)
-            if not answer.done():
-                raise BrokerUnavailable(self.name, f"no answer within {within_seconds:g} s")
-        except (asyncio.CancelledError, BrokerUnavailable):
-            answer.add_done_callback(partial(self._unwanted, job))
-            raise
-        return answer.result()
+    async def _answered(self, job: WriterJob, seconds: float, late: type[BrokerError]) -> list[Any]:
+        """The results of a job; raises ``late`` after ``seconds`` and a grace.
 
-    def _unwanted(self, job: WriterJob, answer: asyncio.Future[list[Any]]) -> None:
+        The writer drops a job whose caller has gone before it was begun.
+        """
+        answer = self._queued(job)
+        loop = answer.get_loop()
+        # At the first timer this process may have stood still, and the results are there.
+        timer = loop.call_later(seconds, loop.call_later, GRACE_SECONDS, self._expire, answer, seconds, late)
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            # The results may have come in the same turn of the event loop.
+            if not answer.cancelled() and answer.exception() is None:
+                self._give_back(job)
+            raise
+        finally:
+            timer.cancel()
+
+    def _expire(self, answer: asyncio.Future[list[Any]], seconds: float, late: type[BrokerError]) -> None:
+        if not answer.done():
+            answer.set_exception(late(self.name, f"no answer within {seconds:g} s"))
+
+    def _give_back(self, job: WriterJob) -> None:
         """Give back messages that were reserved for a caller that has gone."""
-        if not answer.cancelled() and answer.exception() is None and isinstance(job, ReserveJob) and self._running:
-            self._queued(ReleaseJob(job.queue, [parse(delivery.handle) for delivery in answer.result()]))
+        if isinstance(job, ReserveJob) and job.results and self._running:
+            self._queued(ReleaseJob(job.queue, [parse(delivery.handle) for delivery in job.results]))
 
     async def _purged(self, job: Callable[[int | None], WriterJob]) -> int:
         total = 0
@@ -271,11 +275,13 @@ class SqliteBinding:
         (next_due,) = await self._submit(SweepJob(""))
         return next_due
 
-    def _committed(self, ready: set[str], due: int | None) -> None:
+    def _committed(self, ready: set[str], due: int | None, unwanted: Sequence[WriterJob]) -> None:
         if self._running is not None:
             _, _, waiters = self._running
             waiters.wake(ready)
             waiters.due(due)
+            for job in unwanted:
+                self._give_back(job)
 
 
 async def _happens(waiter: asyncio.Future[None], within_seconds: float) -> bool:

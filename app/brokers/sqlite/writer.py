@@ -35,8 +35,9 @@ UNIT_BYTES = 1 << 20
 
 Item = TypeVar("Item")
 
-Committed = Callable[[set[str], int | None], None]
-"""Called on the event loop after each commit: queues with messages newly ready, the earliest new due time (Unix ms)."""
+Committed = Callable[[set[str], int | None, Sequence[WriterJob]], None]
+"""Called on the event loop after each commit: queues with messages newly ready, the earliest new due time (Unix ms),
+and the jobs that were done although their callers had gone."""
 
 
 class Writer:
@@ -91,7 +92,7 @@ class Writer:
     def _take(self, waiting: list[WriterJob], job: WriterJob | None) -> int:
         if job is None:
             self._stopping = True
-        elif job.future is None or not job.future.cancelled():
+        elif job.future is None or not job.future.done():
             waiting.append(job)
             return job.size
         return 0
@@ -200,14 +201,16 @@ class Writer:
             self._loop.call_soon_threadsafe(self._resolve, jobs, ready, due)
 
     def _resolve(self, jobs: list[WriterJob], ready: set[str], due: int | None) -> None:
+        unwanted: list[WriterJob] = []
         for job in jobs:
             if job.future is None or job.future.done():
-                continue  # its caller has gone
-            if job.error is not None:
+                if job.error is None:
+                    unwanted.append(job)
+            elif job.error is not None:
                 job.future.set_exception(job.error)
             else:
                 job.future.set_result(job.results)
-        self._committed(ready, due)
+        self._committed(ready, due, unwanted)
 
 
 def parts(items: Iterable[Item], sizes: Sequence[int] = ()) -> list[list[Item]]:
