@@ -8,7 +8,7 @@ from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.model import Message
 from app.gateway.receive import ReadyDelivery
 from app.gateway.routing import Route
-from app.observe.events import Event, Observe
+from app.observe.events import Event, Facts, Observe
 
 
 class Deliverer:
@@ -21,17 +21,16 @@ class Deliverer:
 
     def hand_out(self, route: Route, deliveries: Sequence[ReadyDelivery], lease_seconds: float) -> list[Message]:
         """The messages of deliveries, at least one, whose leases have this duration."""
-        messages = [self._sealed(route, each) for each in deliveries]
+        messages: list[Message] = []
+        facts: list[Facts] = []
+        bodies: list[bytes] = []
+        for each in deliveries:
+            messages.append(self._sealed(route, each))
+            facts.append(each.facts)
+            bodies.append(each.delivery.body)
+        count, queue, broker = len(messages), route.queue, route.broker
         self._observe(
-            Event(
-                "delivered",
-                route.queue,
-                route.broker,
-                len(messages),
-                messages=[each.facts for each in deliveries],
-                bodies=[each.delivery.body for each in deliveries],
-                lease_seconds=lease_seconds,
-            )
+            Event("delivered", queue, broker, count, messages=facts, bodies=bodies, lease_seconds=lease_seconds)
         )
         return messages
 

@@ -189,7 +189,8 @@ class QueueRuntime:
             count = len(results) if count is None else count
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
             # The error that the call raised, or else its first result.
-            self._outages.call_ended(self.route.broker, outcome)
+            if isinstance(outcome, BabelgateError):
+                self._outages.call_ended(self.route.broker, outcome)
 
     def outgoing(
         self,
@@ -259,17 +260,17 @@ class QueueRuntime:
 
     def _report(self, pendings: Sequence[PendingPublish], results: Sequence[Published]) -> None:
         """Report the accepted messages, before their callers continue and also if a caller has gone."""
-        accepted = [pending for pending, result in zip(pendings, results, strict=True) if result is None]
-        if not accepted:
-            return
-        sent = [(pending.envelope, pending.outgoing.headers.get("traceparent")) for pending in accepted]
-        facts = [
-            Facts(each.attempts, each.id, each.trace_id, each.job, each.created_at, each.lang, len(each.body), context)
-            for each, context in sent
-        ]
-        bodies = [each.body for each, _ in sent]
+        facts: list[Facts] = []
+        bodies: list[bytes] = []
+        for pending, result in zip(pendings, results, strict=True):
+            if result is not None:
+                continue
+            it, context = pending.envelope, pending.outgoing.headers.get("traceparent")
+            facts.append(Facts(it.attempts, it.id, it.trace_id, it.job, it.created_at, it.lang, len(it.body), context))
+            bodies.append(it.body)
         route = self.route
-        self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
+        if facts:
+            self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
 
     def report_settled(
         self, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -18,7 +18,7 @@ from app.brokers.errors import nothing_written
 from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.redis.connection import Late, PipelinedConnection, connect
 from app.brokers.redis.errors import translate
-from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.errors import BrokerError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
 
 SLICE_SECONDS = 1.0
 """The longest single wait for an element."""
@@ -84,9 +84,16 @@ class Server:
         self.version: str | None = None
         """Of the server at the last connection; None when INFO is forbidden."""
 
-    async def call(self, *command: Any) -> Any:
-        """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation."""
-        return self._checked(await self._reply(*command))
+    async def call(self, *command: Any, late: Late | None = None) -> Any:
+        """The reply. Raises BrokerUnavailable or OutcomeUnknown, and for an error reply its translation. ``late``: see
+        :meth:`run`."""
+        connection = self._shared
+        if connection is not None and connection.alive:
+            # The connection bounds this itself.
+            reply = await connection.send(*command, late=late)
+        else:
+            reply = await self._first(command, late)
+        return self._checked(reply) if isinstance(reply, Exception) else reply
 
     async def read(self, *command: Any) -> Any:
         """Like :meth:`call`, for a command that writes nothing: a lost reply is BrokerUnavailable."""
@@ -180,22 +187,20 @@ class Server:
             return None
 
     async def _run(self, wanted: Script, *arguments: Any, late: Late | None = None) -> Any:
-        reply = await self._reply(b"EVALSHA", wanted.sha, *arguments, late=late)
-        if isinstance(reply, NoScriptError):
-            reply = await self._reply(b"EVAL", wanted.source, *arguments, late=late)
-        return self._checked(reply)
+        try:
+            return await self.call(b"EVALSHA", wanted.sha, *arguments, late=late)
+        except BrokerError as error:
+            if not isinstance(error.__cause__, NoScriptError):
+                raise
+        return await self.call(b"EVAL", wanted.source, *arguments, late=late)
 
     def _checked(self, reply: Any) -> Any:
         if isinstance(reply, Exception):
             raise translate(reply, self._broker) from reply
         return reply
 
-    async def _reply(self, *command: Any, late: Late | None = None) -> Any:
-        """The reply within ``timeout_seconds``; it may be an error reply."""
-        connection = self._shared
-        if connection is not None and connection.alive:
-            # The connection bounds this itself.
-            return await connection.send(*command, late=late)
+    async def _first(self, command: Sequence[Any], late: Late | None) -> Any:
+        """Connect, and return the reply, which may be an error reply; all within ``timeout_seconds``."""
         until = asyncio.get_running_loop().time() + self._timeout_seconds
         try:
             async with asyncio.timeout_at(until):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from app.brokers.batching import batches
@@ -113,7 +114,7 @@ class Layout(Protocol):
         """Body and headers of an element of the queue or of its dead letters."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RedisQueue:
     """A queue with a route's options. ``key``: its ready list, from which the other keys are derived.
 
@@ -137,7 +138,7 @@ class RedisQueue:
         """The list of its dead letters."""
         return self.key + b".dlq"
 
-    @property
+    @cached_property
     def entry(self) -> bytes:
         """Its name in the index."""
         return self.layout.name.encode("ascii") + b":" + self.key

@@ -55,7 +55,7 @@ class ListLayout:
 
     def element(self, message: Outgoing) -> bytes:
         """The body, or a frame around it. Foreign bytes have none, because their readers know no frames."""
-        return frame(message.body, message.headers) if message.is_envelope else message.body
+        return frame(message.body, message.headers) if message.headers and message.is_envelope else message.body
 
     def delayed(self, queue: RedisQueue, message: Outgoing) -> bytes:
         """The element with a random prefix, so that equal bodies do not become one member."""
