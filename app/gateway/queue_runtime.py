@@ -189,8 +189,7 @@ class QueueRuntime:
             count = len(results) if count is None else count
             self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
             # The error that the call raised, or else its first result.
-            if isinstance(outcome, BabelgateError):
-                self._outages.call_ended(self.route.broker, outcome)
+            self._outages.call_ended(self.route.broker, outcome)
 
     def outgoing(
         self,

@@ -228,8 +228,7 @@ class Receiver:
 
     async def _gather(self) -> None:
         """Wait a moment for the receives that the last reserve served."""
-        if self.waiters < self._expected:
-            await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
+        await turns.returned(lambda: self.waiters, self._expected, self._served_at + turns.RETURN_SECONDS)
 
     async def _serve_head(self, waiters: _Waiters, wait_seconds: float) -> list[Waiter]:
         """Reserve once for the first waiter and those with the same lease duration; return these waiters."""

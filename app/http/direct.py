@@ -89,6 +89,9 @@ class DirectRequest(Protocol):
         """Call ``call`` when the client disconnects, also after the answer."""
 
 
+_CallerKey = tuple[bytes | None, bytes | None]
+"""The fields ``authorization`` and ``host``, on which alone it depends who the caller is."""
+
 _Endpoint = Callable[[DirectRequest, bytes, Access, float], bytes | None]
 
 
@@ -101,8 +104,7 @@ class DirectEndpoints:
         self._prefix = prefix.rstrip("/")
         self._auth = auth
         self._observe = observe
-        self._callers: dict[tuple[bytes | None, bytes | None], Caller] = {}
-        """The callers that were admitted, by the fields authorization and host, on which this depended."""
+        self._callers: dict[_CallerKey, Caller] = {}
         self._endpoints: Mapping[str, tuple[Right, _Endpoint]] = {
             _PUBLISH: (Right.SEND, self._publish),
             _RECEIVE: (Right.LISTEN, self._receive),
@@ -131,16 +133,16 @@ class DirectEndpoints:
         right, endpoint = self._endpoints[verb]
         fields = request.fields
         try:
-            caller = self._callers.get((fields.get(b"authorization"), fields.get(b"host"))) or self._admitted(fields)
+            key = fields.get(b"authorization"), fields.get(b"host")
+            caller = self._callers.get(key) or self._admitted(key, fields)
             return endpoint(request, body, self._gateway.access(caller, right, queue), began)
         except Exception as error:
             if not isinstance(error, BabelgateError):
                 log.exception("request not served directly")
             return body
 
-    def _admitted(self, fields: Mapping[bytes, bytes]) -> Caller:
+    def _admitted(self, key: _CallerKey, fields: Mapping[bytes, bytes]) -> Caller:
         caller = self._auth.admit(fields)
-        key = fields.get(b"authorization"), fields.get(b"host")
         if len(self._callers) < _MAX_CALLERS and sum(len(value or b"") for value in key) <= _MAX_CALLER_BYTES:
             self._callers[key] = caller
         return caller

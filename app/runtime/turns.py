@@ -110,9 +110,8 @@ async def returned(count: Callable[[], int], expected: int, latest: float) -> No
     bring nobody, or at ``latest``, by the loop's clock.
     """
     expected = min(expected, _ENOUGH)
-    clock = asyncio.get_running_loop().time
     waiting, empty = count(), 0
-    while waiting < expected and empty < _EMPTY_TURNS and clock() < latest:
+    while waiting < expected and empty < _EMPTY_TURNS and asyncio.get_running_loop().time() < latest:
         await asyncio.sleep(0)
         before, waiting = waiting, count()
         empty = 0 if waiting > before else empty + 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from app.brokers import cursor as cursors
@@ -105,7 +106,7 @@ class SqliteBinding:
         return CAPABILITIES
 
     async def open(self) -> None:
-        await self._answered(SweepJob(""), OPEN_SECONDS, BrokerUnavailable)
+        await self._answered(SweepJob(""), OPEN_SECONDS)
 
     async def close(self) -> None:
         """Waiting reserves return empty. Leases stay: any other process can settle them, and they expire."""
@@ -117,7 +118,7 @@ class SqliteBinding:
             await writer.stop(_CLOSE_SECONDS)
 
     async def ping(self) -> None:
-        await self._answered(SweepJob(""), PING_SECONDS, BrokerUnavailable)
+        await self._answered(SweepJob(""), PING_SECONDS)
 
     async def warnings(self) -> Sequence[str]:
         if self._file.synchronous == "full":
@@ -139,19 +140,16 @@ class SqliteBinding:
     async def reserve(
         self, queue: NativeQueue, limit: int, wait_seconds: float, lease_seconds: float
     ) -> Sequence[Delivery]:
-        limit = min(limit, UNIT_MESSAGES)
+        job = partial(ReserveJob, queue.name, limit=min(limit, UNIT_MESSAGES), lease_seconds=lease_seconds)
         if wait_seconds <= 0:
-            job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
-            return await self._answered(job, self.timeout_seconds, BrokerUnavailable)
+            return await self._answered(job(), self.timeout_seconds)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + wait_seconds
         while True:
             waiters = self._started()[2]
             waiter = waiters.add(queue.name)
             try:
-                job = ReserveJob(queue.name, limit=limit, lease_seconds=lease_seconds)
-                patience = max(deadline - loop.time(), 0) + self.timeout_seconds
-                deliveries = await self._answered(job, patience, BrokerUnavailable)
+                deliveries = await self._answered(job(), max(deadline - loop.time(), 0) + self.timeout_seconds)
                 if deliveries or not await _happens(waiter, deadline - loop.time()) or self._running is None:
                     return deliveries
             finally:
@@ -233,7 +231,7 @@ class SqliteBinding:
             return await self._submit(jobs[0])
         return [result for results in await asyncio.gather(*map(self._submit, jobs)) for result in results]
 
-    async def _answered(self, job: WriterJob, seconds: float, late: type[BrokerError]) -> list[Any]:
+    async def _answered(self, job: WriterJob, seconds: float, late: type[BrokerError] = BrokerUnavailable) -> list[Any]:
         """The results of a job; raises ``late`` after ``seconds`` and a grace.
 
         The writer drops a job whose caller has gone before it was begun.

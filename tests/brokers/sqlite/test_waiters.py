@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.brokers.sqlite.file import SQL
+from app.errors import BrokerUnavailable, OutcomeUnknown
 from tests.brokers.sqlite.support import Line, another_process, finished, opened, tell, told
 
 LONG = 20.0
@@ -108,6 +110,57 @@ async def test_a_cancelled_reserve_holds_nothing(line: Line) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [delivery.body for delivery in await line.reserve(wait=LONG)] == [b"a"]
+
+
+@pytest.fixture
+async def held(tmp_path: Path, queue: str) -> AsyncIterator[tuple[Line, threading.Event, threading.Event]]:
+    """A queue with a message, whose next commit sets the first event and waits for the second."""
+    arrived, free = threading.Event(), threading.Event()
+    armed: list[bool] = []
+
+    def seen(statement: str) -> None:
+        if statement == "COMMIT" and armed:
+            arrived.set()
+            free.wait()
+
+    async with opened(tmp_path / "q.db", prepared=lambda connection: connection.set_trace_callback(seen)) as binding:
+        binding.timeout_seconds = LONG
+        line = Line(binding, queue)
+        await line.publish(b"a")
+        armed.append(True)
+        try:
+            yield line, arrived, free
+        finally:
+            free.set()
+
+
+async def test_what_is_reserved_for_a_caller_that_has_gone_is_given_back(
+    held: tuple[Line, threading.Event, threading.Event],
+) -> None:
+    line, arrived, free = held
+    task = asyncio.create_task(line.reserve())
+    assert await asyncio.to_thread(arrived.wait, LONG)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    free.set()
+    assert [delivery.body for delivery in await line.reserve(wait=LONG)] == [b"a"]
+
+
+async def test_what_is_reserved_too_late_is_given_back_and_what_was_not_begun_is_dropped(
+    held: tuple[Line, threading.Event, threading.Event],
+) -> None:
+    line, arrived, free = held
+    line.binding.timeout_seconds = 0.01
+    while not arrived.is_set():
+        with pytest.raises(BrokerUnavailable):
+            await line.reserve()
+    with pytest.raises(OutcomeUnknown):
+        await line.publish(b"nobody waits for it")
+    line.binding.timeout_seconds = LONG
+    free.set()
+    assert [delivery.body for delivery in await line.reserve(wait=LONG)] == [b"a"]
+    assert await line.bodies() == []
 
 
 async def test_a_change_elsewhere_costs_a_hundred_waits_next_to_nothing(tmp_path: Path) -> None:

@@ -128,8 +128,6 @@ class ListLayout:
 
 def frame(body: bytes, headers: Mapping[str, str]) -> bytes:
     """The element for ``body`` with ``headers``: a frame, or the body itself when no header has a name and a value."""
-    if not headers:
-        return body
     kept = {name: value for name, value in headers.items() if name and value}
     if not kept:
         return body
