@@ -1,0 +1,87 @@
+"""The hostile loads of ``python -m tests.bench.hostile``.
+
+A case is one line of ``LOADS``. Its functions are called in another process: they are module functions, or partials of
+them.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+import httpx
+
+from tests.harness.hostile_requests import CASES
+
+Run = Callable[[int, float], Counter[str]]
+"""Sends the load to a port for so many seconds, and returns the number of answers by status."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """A hostile load. ``prepare(port)`` runs before anything is measured."""
+
+    name: str
+    run: Run
+    prepare: Callable[[int], None] | None = None
+
+
+Sender = Callable[[httpx.Client, str], str]
+"""Sends one hostile request to a queue, and returns the status of its answer."""
+
+
+def repeat(send: Sender, senders: int, port: int, seconds: float) -> Counter[str]:
+    """Send over and over from so many connections at once, each to a queue of its own."""
+    answers: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+
+    def loop(number: int) -> None:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+            while time.monotonic() < until:
+                try:
+                    answers[send(client, f"hostile-{number}")] += 1
+                except httpx.TransportError as error:
+                    answers[type(error).__name__] += 1
+
+    threads = [threading.Thread(target=loop, args=(number,)) for number in range(senders)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def _request(name: str, client: httpx.Client, queue: str) -> str:
+    """One request of the corpus by its name."""
+    case = next(case for case in CASES if case.name == name)
+    return str(case.run(client, queue).status)
+
+
+def _leave(name: str, client: httpx.Client, queue: str) -> str:
+    """The same by a client that hangs up a twentieth of a second after its last byte."""
+    with suppress(httpx.TimeoutException):
+        client.timeout = httpx.Timeout(10, read=0.05)
+        return _request(name, client, queue)
+    return "left"
+
+
+def _of_the_corpus(pattern: str) -> Sequence[str]:
+    return [case.name for case in CASES if re.match(pattern, case.name)]
+
+
+LOADS = [
+    *(
+        Load(f"uploads: {name}", partial(repeat, partial(_request, name), 4))
+        for name in _of_the_corpus("NDJSON|array|publish|validate")
+    ),
+    *(
+        Load(f"uploads: left, {name}", partial(repeat, partial(_leave, name), 4))
+        for name in _of_the_corpus("NDJSON.*gzip|array: 10,000")
+    ),
+]
