@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
-from functools import lru_cache
 
 from app.errors import Forbidden
+from app.gateway.names import Pattern, check_queue_name
 
 
 class Right(StrEnum):
@@ -21,44 +20,34 @@ class Right(StrEnum):
     __hash__ = str.__hash__
 
 
-@lru_cache(maxsize=1024)
-def pattern(text: str) -> re.Pattern[str]:
-    """The compiled form of a queue pattern: ``*`` stands for any run of characters, the rest for itself."""
-    return re.compile(".*".join(re.escape(part) for part in text.split("*")))
-
-
 class Caller:
     """The holder of a credential: a name for logs, and rights per queue pattern."""
 
-    __slots__ = ("_cache", "_grants", "_rights", "name")
+    __slots__ = ("_grants", "_rights", "name")
 
     def __init__(self, name: str, rights: Mapping[str, frozenset[Right]]) -> None:
         self.name = name
         self._rights = dict(rights)
-        self._grants = tuple((pattern(queue), granted) for queue, granted in rights.items())
-        self._cache: dict[str, frozenset[Right]] = {}
+        self._grants = tuple((Pattern(queue), granted) for queue, granted in rights.items())
 
     def rights(self, queue: str) -> frozenset[Right]:
-        """All rights on ``queue``: the union of the patterns that match it."""
-        found = self._cache.get(queue)
-        if found is None:
-            found = frozenset().union(*(granted for match, granted in self._grants if match.fullmatch(queue)))
-            if len(self._cache) >= 10_000:
-                self._cache.clear()
-            self._cache[queue] = found
-        return found
+        """All rights on ``queue``, a name or a pattern: the union of the patterns that match it."""
+        # Not remembered: a gateway remembers what was granted, and what is refused can have any number of names.
+        return frozenset().union(*(granted for pattern, granted in self._grants if pattern.matches(queue)))
 
     def patterns(self, right: Right) -> list[str]:
         """The queue names and patterns that ``right`` was granted on."""
         return [queue for queue, granted in self._rights.items() if right in granted]
 
     def require(self, right: Right, queue: str) -> None:
-        """Raise Forbidden without ``right`` on ``queue``."""
-        if right not in (self._cache.get(queue) or self.rights(queue)):
+        """Raise InvalidParameter for an illegal name, Forbidden without ``right`` on ``queue``."""
+        check_queue_name(queue)
+        if right not in self.rights(queue):
             raise Forbidden(reason=f"This needs the right {right.value!r} on the queue {queue!r}.")
 
     def require_any(self, queue: str) -> None:
-        """Raise Forbidden without some right on ``queue``."""
+        """Raise InvalidParameter for an illegal name, Forbidden without some right on ``queue``."""
+        check_queue_name(queue)
         if not self.rights(queue):
             raise Forbidden(reason=f"This needs a right on the queue {queue!r}.")
 

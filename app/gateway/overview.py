@@ -14,9 +14,10 @@ from app.errors import BabelgateError, BrokerError, InvalidParameter
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo, Source
+from app.gateway.names import QUEUE_NAME
 from app.gateway.outages import Outages
 from app.gateway.route_warnings import delivery_warnings
-from app.gateway.routing import QUEUE_NAME, Route, Router, affordable, offering
+from app.gateway.routing import Route, Router, affordable, offering
 from app.runtime import turns
 
 _QUERIED_AT_ONCE = 100
@@ -65,7 +66,7 @@ class Overview:
         return found, found[-1].queue if len(names) > limit else None
 
     async def queue(self, caller: Caller, queue: str) -> QueueInfo:
-        """One queue. Raises Forbidden, QueueNotFound, and the broker's error."""
+        """One queue. Raises InvalidParameter, Forbidden, QueueNotFound, and the broker's error."""
         caller.require_any(queue)
         return await self._info(self._router.route(queue), strict=True)
 

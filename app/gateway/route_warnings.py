@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
 from collections.abc import Iterable
 
 from app.brokers.binding import LimitsDeliveries
 from app.errors import BabelgateError
-from app.gateway.authorization import pattern
+from app.gateway.names import Pattern
 from app.gateway.routing import Route
 
 _MAX_WARNED = 50
@@ -19,16 +18,16 @@ _MAX_WARNED = 50
 def unused(keys: Iterable[str]) -> list[str]:
     """Sentences about the rules that can never match. ``keys``: of all rules, in the order of look-up."""
     found: list[str] = []
-    before: dict[str, re.Pattern[str]] = {}
+    before: dict[str, Pattern] = {}
     for key in keys:
         match = "*" if key == "default" else key.removeprefix("queues.")
         if "*" in match:
             # As a name, a pattern matches those that match all its names.
-            cover = next((other for other, names in before.items() if names.fullmatch(match)), None)
+            cover = next((other for other, pattern in before.items() if pattern.matches(match)), None)
             if cover is not None:
                 advice = "remove one of them" if key == "default" else "move it to the front, or remove it"
                 found.append(f"{key} is never used, because {cover} before it matches all its queues: {advice}")
-            before[key] = pattern(match)
+            before[key] = Pattern(match)
     return found
 
 

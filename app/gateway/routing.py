@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,9 +22,8 @@ from app.brokers.binding import (
 from app.brokers.capabilities import BrokerCapabilities
 from app.envelope.contract import INT64_MAX, Envelope, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
-from app.gateway.authorization import pattern
+from app.gateway.names import Pattern, Template, check_queue_name
 
-QUEUE_NAME = re.compile(r"[A-Za-z0-9._-]{1,120}")
 _CACHED_ROUTES = 10_000
 PAGE_BYTES = 16_777_216
 """Most bytes of the messages that one call reads together, unless a single message has more."""
@@ -274,9 +272,9 @@ class Router:
         self.rules = tuple(rules)
         self.default = default
         self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
-        self._patterns = [(pattern(rule.match), rule) for rule in rules if "*" in rule.match]
+        self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
         self._routes: dict[str, Route] = {}
-        self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, re.Pattern[str]]]] | None = None
+        self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]] | None = None
 
     def route(self, queue: str) -> Route:
         """The route of ``queue``.
@@ -307,7 +305,7 @@ class Router:
 
     def rule(self, queue: str) -> Rule | None:
         """The rule that routes ``queue``; for a pattern, the first rule that matches all names of the pattern."""
-        return self._exact.get(queue) or next((r for p, r in self._patterns if p.fullmatch(queue)), self.default)
+        return self._exact.get(queue) or next((r for p, r in self._patterns if p.matches(queue)), self.default)
 
     def queue_of(self, binding: Binding, native_name: str) -> str | None:
         """The queue that is routed to the native queue of this name; None where no route leads to it.
@@ -319,9 +317,9 @@ class Router:
         if found is not None:
             return found
         for rule, native in patterns:
-            match = native.fullmatch(native_name) if rule.binding is binding else None
-            if match is not None and self._leads(match["queue"], binding, native_name):
-                return match["queue"]
+            queue = native.inserted(native_name) if rule.binding is binding else None
+            if queue is not None and self._leads(queue, binding, native_name):
+                return queue
         return None
 
     def _leads(self, queue: str, binding: Binding, native_name: str) -> bool:
@@ -331,7 +329,7 @@ class Router:
             return False
         return route.binding is binding and route.native.name == native_name
 
-    def _native_names(self) -> tuple[dict[tuple[str, str], str], list[tuple[Rule, re.Pattern[str]]]]:
+    def _native_names(self) -> tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]]:
         """The queues with an exact name by broker and native name, and the forms of the native names of the others."""
         if self._native is None:
             routes = (rule.route(queue) for queue, rule in self._exact.items())
@@ -346,14 +344,14 @@ class Router:
         return list(self._exact)
 
 
-def _form(rule: Rule) -> re.Pattern[str] | None:
-    """Matches the native names of the queues of ``rule``, with the group ``queue``; None if all have the same name."""
+def _form(rule: Rule) -> Template | None:
+    """The form of the native names of the queues of ``rule``; None if all have the same name."""
     try:
-        before, *after = map(re.escape, rule.route(_PROBE).native.name.split(_PROBE))
+        parts = rule.route(_PROBE).native.name.split(_PROBE)
     except ConfigError:
         # A template that leaves room for very short names only.
         return None
-    return re.compile(f"{before}(?P<queue>.+){'(?P=queue)'.join(after)}") if after else None
+    return Template(parts) if len(parts) > 1 else None
 
 
 def offering(route: Route, protocol: type[Optional]) -> Optional:
@@ -362,16 +360,6 @@ def offering(route: Route, protocol: type[Optional]) -> Optional:
         return route.binding
     reason = f"The broker {route.broker!r} cannot {_ABILITIES[protocol.__name__]}."
     raise UnsupportedByBroker(code="unsupported_by_broker", pointer="", reason=reason)
-
-
-def check_queue_name(queue: str) -> None:
-    """Raise InvalidParameter unless ``queue`` is a legal name."""
-    if not QUEUE_NAME.fullmatch(queue):
-        raise InvalidParameter(name="queue", reason="a queue name matches [A-Za-z0-9._-]{1,120}")
-    if queue in (".", ".."):
-        raise InvalidParameter(name="queue", reason="HTTP clients remove it from a path before they send it")
-    if queue.endswith(".dlq"):
-        raise InvalidParameter(name="queue", reason="a dead-letter queue is reached through its parent's /dead-letters")
 
 
 def affordable(count: int, size: int, capacity: int = PAGE_BYTES) -> int:

@@ -68,6 +68,17 @@ async def test_each_route_needs_its_right_on_its_queue(serve, connect, token_con
         problem(foreign, 403, "forbidden")
 
 
+@pytest.mark.parametrize(("method", "path", "body", "right"), ROUTES)
+async def test_each_route_checks_the_name_before_the_rights(serve, connect, token_config, method, path, body, right):
+    """Neither without rights nor with a pattern that is slow to search can a caller make the service work on a name."""
+    app = await serve(auth=token_config(nobody={}, some={"*-*-eu": ["send", "listen", "manage"]}))
+    for name in ("nobody", "some"):
+        client = await connect(app, name)
+        for queue in ("-" * 60_000, "a" * 121, "a%20b", "q.dlq"):
+            answer = await client.request(method, path.format(queue=queue, letter_id="x", id="x"), json=body)
+            assert problem(answer, 400, "invalid_parameter")["detail"].startswith("queue")
+
+
 @pytest.mark.parametrize(("method", "path"), ANYWHERE)
 async def test_operators_need_manage_on_some_queue(serve, connect, token_config, method, path):
     app = await serve(auth=token_config(operator={"a": ["manage"]}, worker={"*": ["send", "listen"]}))

@@ -171,6 +171,8 @@ PUBLISHES = {
     "no token": (401, False, post("/queues/q/messages", token="none")),
     "no right": (403, False, post("/queues/direct-q/messages", token="read")),
     "a name that is none": (400, False, post("/queues/%20/messages")),
+    "a long name": (400, False, post(f"/queues/{'-' * 60_000}/messages", token="read")),
+    "a long name of a receive": (400, False, post(f"/queues/{'-' * 60_000}/messages:receive", b"", token="read")),
     "no JSON": (400, False, post("/queues/q/messages", b"{")),
     "no job": (422, False, post("/queues/q/messages", b'{"data":{}}')),
     "an empty body": (400, False, post("/queues/q/messages", b"")),

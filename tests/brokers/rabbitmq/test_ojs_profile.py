@@ -553,6 +553,12 @@ def test_a_queue_may_have_priorities_or_be_a_quorum_queue() -> None:
         ("retry.orders.1000", {}, "native_name"),
         ("dlx.orders", {"naming": "spec"}, "native_name"),
         ("orders.dead", {"naming": {"job_queue": "{queue}", "dead_queue": "{queue}.dead"}}, "native_name"),
+        # With a text of its own for each placeholder, the search for a queue of this name took hours.
+        (
+            "a" * 120,
+            {"naming": {"job_queue": "{queue}", "retry_queue": "{queue}" * 12 + "!{delay_ms}"}},
+            "naming.retry_queue",
+        ),
         ("orders", {"max_priority": 0}, "max_priority"),
         ("orders", {"max_priority": True}, "max_priority"),
         ("orders", {"max_priority": 5, "queue_type": "quorum"}, "max_priority"),

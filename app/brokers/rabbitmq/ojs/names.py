@@ -85,7 +85,11 @@ def names_of(naming: Any, queue: str) -> Names:
 
 def _matches(template: str, name: str) -> bool:
     """Whether ``template`` gives ``name`` for some queue."""
-    pattern = re.escape(template).replace(re.escape(QUEUE), "[a-z0-9][a-z0-9.-]*").replace(re.escape(DELAY), "[0-9]+")
+    pattern = re.escape(template)
+    for placeholder, group, text in ((QUEUE, "queue", "[a-z0-9][a-z0-9.-]*"), (DELAY, "delay", "[0-9]+")):
+        # A repeated placeholder stands for the same text, so that only the length of the first has to be tried.
+        pattern = pattern.replace(re.escape(placeholder), f"(?P<{group}>{text})", 1)
+        pattern = pattern.replace(re.escape(placeholder), f"(?P={group})")
     return re.fullmatch(pattern, name) is not None
 
 
