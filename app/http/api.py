@@ -15,6 +15,7 @@ from app.http.auth import Auth
 from app.http.body import RequestLimits
 from app.http.consume import Consuming
 from app.http.exchange import Exchange, carry_out
+from app.http.heads import path_of
 from app.http.openapi import document
 from app.http.problems import MethodNotAllowed
 from app.http.publish import Publishing
@@ -41,6 +42,8 @@ def create_api(
     ended: Sequence[Ended] = (),
 ) -> ASGIApp:
     """Create the application for ``http`` scopes. The caller starts and closes the gateway.
+
+    The server must give ``raw_path``, which ASGI leaves optional: in ``path`` an escaped slash looks like a slash.
 
     ``prefix``: a path prefix (``/mq``) that a proxy leaves on requests; requests without it are served as well.
     ``scraping``: the source of ``/metrics``; None: there is no such path. ``ended``: called at the end of each request,
@@ -87,7 +90,9 @@ class Api:
         """Serve one request."""
         if scope["type"] != "http":
             raise ValueError(f"only http is served, not {scope['type']}")
-        path = scope["path"]
+        path, raw_path = scope["path"], scope["raw_path"]
+        if b"%" in raw_path:
+            path = path_of(raw_path)
         prefix = self._prefix or scope.get("root_path", "")
         if prefix and path.startswith(prefix + "/"):
             path = path[len(prefix) :]
@@ -120,11 +125,9 @@ class Api:
         elif path not in OPEN:
             exchange.caller = self._auth.admit(exchange.headers)
             if path.startswith(_QUEUES):
-                # After decoding, an escaped slash would separate path segments and name another queue.
-                raw = exchange.scope.get("raw_path")
-                if raw and b"%" in raw and b"%2f" in raw.lower():
-                    raise InvalidParameter(name="queue", reason="a queue name cannot contain a slash")
                 queue, _, verb = path[len(_QUEUES) :].partition("/")
+                if "%" in queue:
+                    raise InvalidParameter(name="queue", reason="no character of a queue name needs an escape")
                 methods = self._hot.get(verb)
                 if methods is not None:
                     exchange.route = self._routes[verb]

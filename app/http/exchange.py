@@ -10,7 +10,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from app.errors import BabelgateError
 from app.gateway.authorization import Caller
-from app.http.heads import check_repeated, head_lines, request_id_of
+from app.http.heads import check_repeated, check_target, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import InternalError, RawHeaders, problem
 from app.http.traced import RequestTrace
@@ -259,9 +259,11 @@ async def send_parts(send: Send, parts: Iterable[bytes]) -> None:
 async def carry_out(exchange: Exchange, serve: Callable[[Exchange], Awaitable[None]]) -> None:
     """Serve one request. A BabelgateError becomes its problem; any other exception is logged and becomes a 500."""
     try:
+        # The gateway's own server has checked this already, but another ASGI server may not have.
         if len(exchange.headers) < len(exchange.scope["headers"]):
-            # The gateway's own server has checked this already, but another ASGI server may not have.
             check_repeated(exchange.scope["headers"])
+        if exchange.whole is None:
+            check_target(exchange.scope["raw_path"], exchange.scope["query_string"])
         await serve(exchange)
     except ClientGone:
         pass

@@ -1,17 +1,20 @@
-"""Heads: checks those of requests, and writes those of answers. A head that two programs could read differently is
-refused."""
+"""Heads: reads those of requests, and writes those of answers. A head that two programs could read differently is
+refused.
+
+All ways to serve a request read its path here, in the normal form of RFC 3986, section 6.2.2: an escape of an
+unreserved character is that character (``%71`` is ``q``), any other escape stays (``%2F`` is no slash, ``%3A`` no
+colon). A proxy that normalises a path in this way, or compares it as it is, sees the same segments.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
 import secrets
+import string
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote
-
-import httptools
 
 from app.http.problems import MalformedHttp, RawHeaders
 
@@ -34,11 +37,21 @@ _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
 """What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
-_MAX_REMEMBERED = 256
-"""Maximum bytes of a target whose parts are remembered."""
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-9]*)?")
 """``uri-host [":" port]`` of RFC 9110, section 7.2; the host may be empty."""
+_MAX_REMEMBERED = 256
+"""Maximum bytes of a target whose parts are remembered."""
+_ORIGIN = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
+"""What an absolute target has before its path: https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2"""
+_NOT_IN_PATH = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:@/%-]|%(?![0-9A-Fa-f]{2})")
+"""Also an incomplete escape: https://www.rfc-editor.org/rfc/rfc3986#section-3.3"""
+_NOT_IN_QUERY = re.compile(rb"[^!$-;=?-~]|%(?![0-9A-Fa-f]{2})")
+"""The characters that both standards forbid. RFC 3986, section 3.4, also forbids ``[]\\^`{|}``, which browsers send:
+https://url.spec.whatwg.org/#query-percent-encode-set"""
+_ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_UNESCAPED = {b"%%%02X" % ord(each): each.encode() for each in string.ascii_letters + string.digits + "-._~"}
+"""The unreserved characters by their escapes."""
 
 
 def check_repeated(headers: RawHeaders) -> None:
@@ -76,8 +89,8 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> dict[bytes, 
 
 
 class RequestTarget(NamedTuple):
-    """The parts of a request's target: the path, decoded and as its bytes, the query, and the last two segments of the
-    path, which are a queue and a verb if the path is that of a hot endpoint."""
+    """The parts of a request's target: the path, in normal form and as its bytes, the query, and the last two segments
+    of the path, which are a queue and a verb if the path is that of a hot endpoint."""
 
     path: str
     raw_path: bytes
@@ -87,19 +100,47 @@ class RequestTarget(NamedTuple):
 
 
 def target_of(url: bytes) -> RequestTarget:
-    """Parse a request's target. Raises httptools.HttpParserInvalidURLError."""
+    """Parse a request's target: a path with an optional query, or a URL with them. Raises MalformedHttp."""
     return _remembered(url) if len(url) <= _MAX_REMEMBERED else _parsed(url)
 
 
 def _parsed(url: bytes) -> RequestTarget:
-    target = httptools.parse_url(url)
-    raw_path: bytes = target.path
-    path = unquote(raw_path.decode("ascii"))
+    local = url
+    if not url.startswith(b"/"):
+        origin = _ORIGIN.match(url)
+        if origin is None:
+            raise MalformedHttp(reason="The target of the request is neither a path nor a URL of http or https.")
+        local = url[origin.end() :]
+    raw_path, _, query = local.partition(b"?")
+    check_target(raw_path, query)
+    path = path_of(raw_path or b"/")
     rest, _, verb = path.rpartition("/")
-    return RequestTarget(path, raw_path, target.query or b"", rest.rpartition("/")[2], verb)
+    return RequestTarget(path, raw_path or b"/", query, rest.rpartition("/")[2], verb)
 
 
 _remembered = lru_cache(maxsize=1024)(_parsed)
+
+
+def check_target(raw_path: bytes, query: bytes) -> None:
+    """Raise MalformedHttp for a character that cannot be in a target unescaped, such as the ``#`` of a fragment."""
+    found = _NOT_IN_PATH.search(raw_path) or _NOT_IN_QUERY.search(query)
+    if found is None:
+        return
+    if found[0] == b"#":
+        raise MalformedHttp(reason="The target of the request has a fragment.")
+    if found[0] == b"%":
+        raise MalformedHttp(reason="The target of the request has a % without two hexadecimal digits.")
+    raise MalformedHttp(reason=f"The target of the request has the byte 0x{found[0][0]:02x}, which must be escaped.")
+
+
+def path_of(raw_path: bytes) -> str:
+    """The normal form of a path. Its own normal form is itself, so no path is decoded twice."""
+    return _ESCAPE.sub(_normal, raw_path).decode("latin-1")
+
+
+def _normal(escape: re.Match[bytes]) -> bytes:
+    upper = escape[0].upper()
+    return _UNESCAPED.get(upper, upper)
 
 
 def without_upgrade(method: bytes, target: bytes, version: str, headers: RawHeaders) -> bytes:

@@ -24,6 +24,7 @@ from app.errors import BabelgateError, InvalidParameter, LeaseLost, Unauthentica
 from app.gateway.gateway import Gateway
 from app.http.body import read
 from app.http.exchange import JSON, Exchange, carry_out
+from app.http.heads import path_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import MethodNotAllowed, NotFound, problem
 
@@ -46,7 +47,7 @@ class PeerApi:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        exchange = Exchange(scope, receive, send, scope["path"])
+        exchange = Exchange(scope, receive, send, path_of(scope["raw_path"]))
         await carry_out(exchange, self._serve)
 
     async def _serve(self, exchange: Exchange) -> None:

@@ -40,6 +40,31 @@ listen broker
     server broker 127.0.0.1:{broker}
 """
 
+_NORMALIZERS = (
+    "fragment-strip",
+    "percent-decode-unreserved strict",
+    "percent-to-uppercase strict",
+    "path-merge-slashes",
+    "path-strip-dot",
+    "path-strip-dotdot full",
+)
+"""All that HAProxy has for a path: https://docs.haproxy.org/2.6/configuration.html#http-request%20normalize-uri"""
+_GUARD = """
+global
+    expose-experimental-directives
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 120s
+    timeout server 120s
+listen guarded
+    bind 127.0.0.1:{port}
+    option accept-invalid-http-request
+{normalizers}
+    http-request deny deny_status 410 if {{ path -m reg {denied} }}
+    server gateway {host}:{to}
+"""
+
 
 class HAProxy:
     """A running HAProxy with a place for each server; none of them serves yet."""
@@ -79,14 +104,31 @@ def haproxy(directory: Path, address: str, service: int, broker: int, servers: S
     It listens on the loopback and at ``address:service`` for ``servers``, addresses with port 8080, and leads
     ``address:broker`` to the same port of the loopback.
     """
-    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
-    if program is None:
-        missing("haproxy", "install the system's package haproxy")
     port = free_port()
     lines = "\n".join(f"    server server-{n} {each}:8080 disabled" for n, each in enumerate(servers))
     given = {"directory": directory, "port": port, "address": address, "service": service, "broker": broker}
+    with _running(directory, port, _CONFIG.format(**given, servers=lines)):
+        yield HAProxy(directory, port, servers)
+
+
+@contextmanager
+def guarding(directory: Path, server: tuple[str, int], denied: str) -> Iterator[tuple[str, int]]:
+    """An HAProxy in front of ``server``, which normalizes paths as far as it can, and answers 410 where a path then
+    matches ``denied``. Yields its address; it ends with the block."""
+    port = free_port()
+    normalizers = "\n".join(f"    http-request normalize-uri {each}" for each in _NORMALIZERS)
+    given = {"port": port, "host": server[0], "to": server[1], "normalizers": normalizers, "denied": denied}
+    with _running(directory, port, _GUARD.format(**given)):
+        yield "127.0.0.1", port
+
+
+@contextmanager
+def _running(directory: Path, port: int, text: str) -> Iterator[None]:
+    program = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+    if program is None:
+        missing("haproxy", "install the system's package haproxy")
     config = directory / "haproxy.cfg"
-    config.write_text(_CONFIG.format(**given, servers=lines))
+    config.write_text(text)
     with (
         (directory / "haproxy.log").open("wb") as log,
         subprocess.Popen([program, "-db", "-f", str(config)], stdout=log, stderr=log) as process,
@@ -97,7 +139,7 @@ def haproxy(directory: Path, address: str, service: int, broker: int, servers: S
                 assert process.poll() is None, "HAProxy has ended"
                 assert time.monotonic() < deadline, "HAProxy does not listen"
                 time.sleep(0.02)
-            yield HAProxy(directory, port, servers)
+            yield
         finally:
             process.kill()
 

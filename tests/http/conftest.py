@@ -11,9 +11,11 @@ import pytest
 import yaml
 
 from app.config import settings
+from app.server.server import uvicorn_config
 from app.server.wiring import build_app
 from tests.harness.local import certify
-from tests.harness.sockets import Connection, Secured
+from tests.harness.sockets import Connection, Secured, serving
+from tests.harness.ways import Served
 
 
 @pytest.fixture
@@ -33,6 +35,41 @@ async def serve(tmp_path):
             return app
 
         yield start
+
+
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory):
+    """Settings with tokens: ``all`` may do everything, ``read`` may not publish."""
+    state = tmp_path_factory.mktemp("state")
+    rights = {"all": ["send", "listen", "manage"], "read": ["listen"]}
+    tokens = [
+        {
+            "name": name,
+            "sha256": hashlib.sha256(name.encode()).hexdigest(),
+            "rights": {"*" if name == "all" else "direct-*": given},
+        }
+        for name, given in rights.items()
+    ]
+    file = {"url": f"sqlite:///{state}/babelgate.db", "timeout_seconds": 30}
+    path = state / "babelgate.yaml"
+    config = {"state_dir": str(state), "auth": {"tokens": tokens}, "brokers": {"local": file}}
+    path.write_text(yaml.safe_dump(config | {"default": {"broker": "local"}, "prefix": "/mq"}))
+    return settings.load(path, {})
+
+
+@pytest.fixture(scope="module")
+def direct(configured):
+    served = Served(configured)
+    with serving(uvicorn_config(served.build, configured)) as served.address:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def application(configured):
+    """A server of the same settings that serves nothing directly."""
+    served = Served(configured, direct=False)
+    with serving(uvicorn_config(served.build, configured)) as served.address:
+        yield served
 
 
 @pytest.fixture(scope="module", params=["plain", "tls"])

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
-import re
 import threading
 from types import MappingProxyType
 from typing import Any
@@ -29,85 +27,15 @@ from app.http.heads import target_of
 from app.server.cycle import DirectCycle
 from app.server.protocol import GatewayProtocol
 from app.server.server import uvicorn_config
-from app.server.wiring import build_app
 from tests.harness.local import eventually
 from tests.harness.memory import CAPABLE, MemoryBinding
 from tests.harness.sockets import Connection, serving
 from tests.harness.traced import Spans
+from tests.harness.ways import DRAFT, JSON, Served, answer, post
 from tests.harness.world import KEYS
 from tests.http.test_steps import Transport
 
-DRAFT = b'{"job":"count","data":{"n":1}}'
-JSON = "Content-Type: application/json\r\n"
 TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-class Served:
-    """A server, its application, and what became of the requests that its connections offered to be served directly."""
-
-    app: Any
-    loop: asyncio.AbstractEventLoop
-    address: tuple[str, int]
-
-    def __init__(self, found, *, direct=True):
-        self.directly: list[bool] = []
-        self._settings = found
-        self._direct = direct
-
-    def build(self):
-        self.loop = asyncio.get_running_loop()
-        self.app = build_app(self._settings)
-        if not self._direct:
-            self.app.direct = None
-        else:
-            begin = self.app.direct.begin
-
-            def noted(request, body):
-                left = begin(request, body)
-                self.directly.append(left is None)
-                return left
-
-            self.app.direct.begin = noted
-        return self.app
-
-    @property
-    def publishing(self):
-        return self.app.gateway.admission.publishing("local")
-
-
-@pytest.fixture(scope="module")
-def configured(tmp_path_factory):
-    """Settings with tokens: ``all`` may do everything, ``read`` may not publish."""
-    state = tmp_path_factory.mktemp("state")
-    rights = {"all": ["send", "listen", "manage"], "read": ["listen"]}
-    tokens = [
-        {
-            "name": name,
-            "sha256": hashlib.sha256(name.encode()).hexdigest(),
-            "rights": {"*" if name == "all" else "direct-*": given},
-        }
-        for name, given in rights.items()
-    ]
-    file = {"url": f"sqlite:///{state}/babelgate.db", "timeout_seconds": 30}
-    path = state / "babelgate.yaml"
-    config = {"state_dir": str(state), "auth": {"tokens": tokens}, "brokers": {"local": file}}
-    path.write_text(yaml.safe_dump(config | {"default": {"broker": "local"}, "prefix": "/mq"}))
-    return settings.load(path, {})
-
-
-@pytest.fixture(scope="module")
-def direct(configured):
-    served = Served(configured)
-    with serving(uvicorn_config(served.build, configured)) as served.address:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def application(configured):
-    """A server of the same settings that serves nothing directly."""
-    served = Served(configured, direct=False)
-    with serving(uvicorn_config(served.build, configured)) as served.address:
-        yield served
 
 
 @pytest.fixture
@@ -119,29 +47,6 @@ def anyones(tmp_path):
     served = Served(found)
     with serving(uvicorn_config(served.build, found)) as served.address:
         yield served
-
-
-def post(path, body=DRAFT, headers=JSON, token="all", version="1.1", host="localhost"):
-    size = f"Content-Length: {len(body)}\r\n"
-    head = f"POST {path} HTTP/{version}\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n{headers}{size}\r\n"
-    return head.encode() + body
-
-
-def answer(served, request):
-    """The reply, without what differs from request to request."""
-    with Connection(*served.address) as connection:
-        connection.send(request)
-        reply = connection.reply()
-        ends = reply.headers.get("connection") == "close"
-        assert not ends or connection.ended()
-    headers = {name: value for name, value in reply.headers.items() if name not in ("date", "content-length")}
-    assert re.fullmatch(r"[0-9a-f]+-[0-9a-f]+|mine", headers.pop("x-request-id"))
-    body = json.loads(reply.body)
-    for name in ("id", "created_at"):
-        body.pop(name, None)
-    if body.get("trace_id") != "t":
-        body.pop("trace_id", None)
-    return reply.status, headers, body
 
 
 PUBLISHES = {
