@@ -23,7 +23,7 @@ The tree::
     ├── ForceNeedsOtherQueue         force_needs_other_queue a forced redrive would return to the queue it came from
     ├── UnknownRedrive               unknown_redrive         the queue has no redrive job with this id
     ├── RedriveRunning               redrive_running         a redrive job of the queue is running
-    ├── TooManyRedrives              too_many_redrives       the host already runs as many redrive jobs as it may
+    ├── TooManyRedrives              too_many_redrives       the caller or the host runs as many jobs as it may
     ├── StateUnavailable             state_unavailable       state_dir cannot be read or written
     ├── Unauthenticated              unauthenticated         missing or unknown credential
     ├── Forbidden                    forbidden               the credential lacks the right
@@ -48,6 +48,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
+
+MAX_DETAIL = 1_000
+"""Maximum characters of a sentence for a client, which may quote the request, a message or a broker."""
+
+
+def shortened(detail: str) -> str:
+    """``detail``, cut after MAX_DETAIL characters."""
+    return detail if len(detail) <= MAX_DETAIL else detail[:MAX_DETAIL] + "…"
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +249,7 @@ class RedriveRunning(BabelgateError):
 
 
 class TooManyRedrives(BabelgateError):
-    """This host already runs {limit} redrive jobs. Wait for the end of one, or cancel it."""
+    """{whose} already runs as many redrive jobs as allowed, {limit}. Wait for the end of one, or cancel it."""
 
     code = "too_many_redrives"
     retryable = True

@@ -134,7 +134,7 @@ class DeadLetterOperations:
     ) -> RedriveJob:
         """Begin a redrive in the background. Without ``limit``: all letters. For errors see RedriveJobs.start."""
         source, target = self._routes(caller, queue, to_queue, order.force)
-        return await self.jobs.start(source, target, order, self._beyond(trace, source))
+        return await self.jobs.start(caller.name, source, target, order, self._beyond(trace, source))
 
     async def job(self, caller: Caller, queue: str, id: str) -> RedriveJob:
         """A job of the queue. Raises UnknownRedrive."""
@@ -158,7 +158,7 @@ class DeadLetterOperations:
         def routes(job: RedriveJob) -> tuple[Route, Route]:
             return self._routes(caller, queue, job.to_queue, job.force)
 
-        return await self.jobs.resume(queue, id, routes, self._beyond(trace, source))
+        return await self.jobs.resume(caller.name, queue, id, routes, self._beyond(trace, source))
 
     async def redrive_one(
         self,

@@ -15,7 +15,7 @@ from app.brokers.binding import NO_HEADERS, DeadStore, Outcome, Outgoing
 from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison
-from app.errors import BabelgateError, UnknownDeadLetter
+from app.errors import MAX_DETAIL, BabelgateError, UnknownDeadLetter, shortened
 from app.gateway.dead_letters import Letter, Walk, matches
 from app.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
 from app.gateway.routing import Route, offering
@@ -179,7 +179,9 @@ class Redrive:
     def _fail(self, letter_id: str, message_id: str | None, code: str, detail: str) -> None:
         self._failed += 1
         if len(self._errors) < _MAX_ERRORS:
-            self._errors.append(RedriveFailure(letter_id, message_id, code, detail))
+            if message_id is not None and len(message_id) > MAX_DETAIL:
+                message_id = None  # Another program's: the gateway's own ids are shorter.
+            self._errors.append(RedriveFailure(letter_id, message_id, code, shortened(detail)))
 
 
 def unchanged(letter: Letter, source: Route, target: Route, now: int, force: bool) -> ReadyLetter:

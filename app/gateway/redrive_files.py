@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
@@ -19,11 +19,13 @@ from app.errors import RedriveRunning, StateUnavailable, TooManyRedrives, Unknow
 from app.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure
 from app.runtime.files import FileLock
 
-MAX_RUNNING = 4
-"""Redrive jobs that run at once on one host. Each reads dead letters and publishes as fast as it may."""
+MAX_RUNNING = 64
+"""Redrive jobs that run at once on one host. A job that rests between two pages costs two calls to its broker a second.
+How many read and send at once is limited in :mod:`app.gateway.redrive_jobs`."""
 
-MAX_KEPT = 100
-"""Records of jobs that do not run. Starting another job forgets the oldest ones beyond this number."""
+MAX_KEPT = 200
+"""Records of jobs that do not run. A record takes at most 250 KB: 1,000 ids of letters, and 20
+errors of limited length."""
 
 JobState = Literal["running", "cancelled", "interrupted", "completed", "failed"]
 
@@ -41,6 +43,7 @@ class JobError(Struct, frozen=True):
 class RedriveJob(Struct, frozen=True, kw_only=True):
     """A redrive that runs in the background. Times are Unix ms.
 
+    ``caller``: the name of the caller who began or resumed it; empty in records of versions before 0.3.
     ``ids``: the letters that are still to be sent; None: those of ``filter``. The counts are those of
     :class:`app.gateway.model.RedriveResult`; after a resume they begin with what was redriven before. ``error``: set in
     the state ``failed``.
@@ -48,6 +51,7 @@ class RedriveJob(Struct, frozen=True, kw_only=True):
 
     id: str
     queue: str
+    caller: str = ""
     state: JobState
     to_queue: str
     filter: DeadLetterFilter = EVERY_LETTER
@@ -80,14 +84,18 @@ class RedriveFiles:
     def create(self, job: RedriveJob) -> FileLock:
         """Store a new job; the lock of its runner, which closes it at the end.
 
-        Raises RedriveRunning if a job of the same queue is running, TooManyRedrives if too many are.
+        Raises RedriveRunning if a job of the same queue is running, TooManyRedrives if its caller, or the host, runs as
+        many as it may. Beyond MAX_KEPT, the records that :func:`_least_missed` selects are removed.
         """
         with _translated():
             self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._exclusive():
-            self._check_running(job.queue)
-            kept = [each for each in self._all() if each.state != "running"]
-            for old in kept[: max(len(kept) + 1 - MAX_KEPT, 0)]:
+            jobs = self._all()
+            _check_running(jobs, job.queue, job.caller)
+            kept = [each for each in jobs if each.state != "running"]
+            while len(kept) >= MAX_KEPT:
+                old = _least_missed(kept, job)
+                kept.remove(old)
                 shutil.rmtree(self._directory / old.id, ignore_errors=True)
             folder = self._directory / job.id
             folder.mkdir(mode=0o700)
@@ -96,21 +104,21 @@ class RedriveFiles:
             self._write(job)
             return lock
 
-    def claim(self, queue: str, id: str) -> tuple[RedriveJob, FileLock]:
-        """A job that does not run, to go on with it, and the lock for its runner.
+    def claim(self, queue: str, id: str, caller: str) -> tuple[RedriveJob, FileLock]:
+        """A job that does not run, for ``caller`` to go on with it, and the lock for its runner.
 
         Raises UnknownRedrive, RedriveRunning, TooManyRedrives.
         """
         with self._existing(queue, id):
             job = self._read(queue, id)
             if job.state != "completed":
-                self._check_running(queue)
+                _check_running(self._all(), queue, caller)
             lock = FileLock(self._directory / id / _LOCK, create_mode=0o600)
             if not lock.try_acquire():
                 lock.close()
                 raise RedriveRunning(queue=queue, id=id)
             (self._directory / id / _CANCEL).unlink(missing_ok=True)
-            return job, lock
+            return job if job.state == "completed" else replace(job, caller=caller), lock
 
     def cancel(self, queue: str, id: str) -> RedriveJob:
         """Ask the runner of a job to stop; a job without a runner is cancelled at once. A finished one stays as it is.
@@ -153,20 +161,21 @@ class RedriveFiles:
         with _translated():
             self._write(job)
 
-    def _check_running(self, queue: str) -> None:
-        running = [each for each in self._all() if each.state == "running"]
-        for each in running:
-            if each.queue == queue:
-                raise RedriveRunning(queue=queue, id=each.id)
-        if len(running) >= MAX_RUNNING:
-            raise TooManyRedrives(limit=MAX_RUNNING)
-
     def _all(self) -> list[RedriveJob]:
-        """All jobs, oldest first: an id begins with the time of its start."""
+        """All jobs, oldest first: an id begins with the time of its start. A record that cannot be read stands for a
+        failed job of no queue, because it takes space, too."""
         found = []
         for folder in sorted(self._directory.iterdir()):
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.MsgspecError):
+            if not _ID.fullmatch(folder.name):
+                continue
+            try:
                 found.append(self._current(folder))
+            except (FileNotFoundError, msgspec.MsgspecError):
+                found.append(
+                    RedriveJob(id=folder.name, queue="", state="failed", to_queue="", started_at=0, updated_at=0)
+                )
+            except NotADirectoryError:
+                continue
         return found
 
     def _read(self, queue: str, id: str) -> RedriveJob:
@@ -221,3 +230,34 @@ def _translated() -> Iterator[None]:
         yield
     except OSError as error:
         raise StateUnavailable(reason=error.strerror or str(error)) from error
+
+
+def _check_running(jobs: Sequence[RedriveJob], queue: str, caller: str) -> None:
+    """Raise RedriveRunning or TooManyRedrives if ``caller`` may not run a job of ``queue`` beside ``jobs``.
+
+    A caller may run half of what the others leave, at least one, so that the next caller finds something left.
+    """
+    running = [each for each in jobs if each.state == "running"]
+    for each in running:
+        if each.queue == queue:
+            raise RedriveRunning(queue=queue, id=each.id)
+    if len(running) >= MAX_RUNNING:
+        raise TooManyRedrives(whose="This host", limit=MAX_RUNNING)
+    own = sum(each.caller == caller for each in running)
+    share = max((MAX_RUNNING - len(running) + own) // 2, 1)
+    if own >= share:
+        raise TooManyRedrives(whose=f"The caller {caller!r}", limit=share)
+
+
+def _least_missed(kept: Sequence[RedriveJob], new: RedriveJob) -> RedriveJob:
+    """The record to remove for ``new``: of the caller with the most, of its queue with the most, the oldest completed
+    one, or else the oldest. Of equals, those of the caller of ``new`` go first. So no caller loses a record to another
+    one that has more."""
+    callers = Counter(each.caller for each in (*kept, new))
+    queues = Counter((each.caller, each.queue) for each in (*kept, new))
+
+    def rank(job: RedriveJob) -> tuple[int, bool, int, bool, str]:
+        of_caller, of_queue = callers[job.caller], queues[job.caller, job.queue]
+        return -of_caller, job.caller != new.caller, -of_queue, job.state != "completed", job.id
+
+    return min(kept, key=rank)

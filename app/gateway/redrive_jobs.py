@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
 from app.clock import Clock
-from app.errors import BabelgateError, Draining, InvalidParameter
+from app.errors import BabelgateError, Draining, InvalidParameter, shortened
 from app.gateway.redrive import Redrive, RedriveOrder
 from app.gateway.redrive_files import JobError, JobState, RedriveFiles, RedriveJob
 from app.gateway.routing import Route
@@ -25,7 +27,27 @@ _CLOSE_SECONDS = 2.0
 """How long a stopping process waits for the pages that its jobs are sending. A page takes milliseconds, unless the
 broker hangs."""
 
+PAGES_AT_ONCE = 4
+"""Pages that one process reads and sends at once. Each takes up to 16 MiB of memory (PAGE_BYTES)."""
+
+PAGES_OF_ONE_CALLER = 3
+"""Of these, the most for the jobs of one caller: one is left for others while a broker hangs."""
+
 log = get_logger("babelgate.redrive")
+
+
+class _PageSlots:
+    """Limits the pages in progress. A job that rests between its pages takes no slot."""
+
+    def __init__(self) -> None:
+        self._all = asyncio.Semaphore(PAGES_AT_ONCE)
+        self._of_callers: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+
+    @asynccontextmanager
+    async def one(self, caller: str) -> AsyncIterator[None]:
+        """Wait for a slot for ``caller``, first come, first served, and keep it."""
+        async with self._of_callers.setdefault(caller, asyncio.Semaphore(PAGES_OF_ONE_CALLER)), self._all:
+            yield
 
 
 class RedriveJobs:
@@ -38,6 +60,7 @@ class RedriveJobs:
         self._directory_files = None if directory is None else RedriveFiles(directory)
         self._clock, self._observe, self._lock_of = clock, observe, lock_of
         self._tasks: BackgroundTasks[None] = BackgroundTasks()
+        self._slots = _PageSlots()
         self._stopping = False
 
     @property
@@ -57,14 +80,18 @@ class RedriveJobs:
         await self._tasks.wait(_CLOSE_SECONDS)
         await self._tasks.cancel()
 
-    async def start(self, source: Route, target: Route, order: RedriveOrder, trace: Trace | None) -> RedriveJob:
-        """Begin a job. Raises RedriveRunning, TooManyRedrives, StateUnavailable, Draining."""
+    async def start(
+        self, caller: str, source: Route, target: Route, order: RedriveOrder, trace: Trace | None
+    ) -> RedriveJob:
+        """Begin a job for ``caller``, the caller's name. Raises RedriveRunning, TooManyRedrives, StateUnavailable,
+        Draining."""
         if self._stopping:
             raise Draining
         now = self._clock()
         job = RedriveJob(
             id=f"{now:012x}{secrets.token_hex(4)}",
             queue=source.queue,
+            caller=caller,
             state="running",
             to_queue=target.queue,
             filter=order.matching,
@@ -80,9 +107,10 @@ class RedriveJobs:
         return job
 
     async def resume(
-        self, queue: str, id: str, routes: Callable[[RedriveJob], tuple[Route, Route]], trace: Trace | None
+        self, caller: str, queue: str, id: str, routes: Callable[[RedriveJob], tuple[Route, Route]], trace: Trace | None
     ) -> RedriveJob:
-        """Go on with a job that was cancelled, interrupted or failed; a completed one stays as it is.
+        """Go on with a job that was cancelled, interrupted or failed, as one of ``caller``; a completed one stays as it
+        is.
 
         ``routes``: checks the caller's rights, and returns source and target. Raises UnknownRedrive, and the errors of
         :meth:`start`.
@@ -90,7 +118,7 @@ class RedriveJobs:
         if self._stopping:
             raise Draining
         source, target = routes(await self.read(queue, id))
-        job, lock = await asyncio.to_thread(self._files.claim, queue, id)
+        job, lock = await asyncio.to_thread(self._files.claim, queue, id, caller)
         if job.state == "completed":
             lock.close()
             return job
@@ -142,19 +170,19 @@ class RedriveJobs:
         try:
             with redriving(trace, source):
                 while not redrive.ended and not await self._must_stop(job.id):
-                    async with self._lock_of(job.queue):
+                    async with self._lock_of(job.queue), self._slots.one(job.caller):
                         await redrive.page()
                     await asyncio.to_thread(self._files.write, self._progress(job, redrive, "running"))
                     while not redrive.ended and not await self._must_stop(job.id) and await redrive.rest():
                         pass
             if redrive.stopped is not None:
-                state, error = "failed", JobError(redrive.stopped.problem_code, redrive.stopped.detail)
+                state, error = "failed", _job_error(redrive.stopped)
             elif redrive.ended:
                 state = "completed"
             elif not self._stopping:
                 state = "cancelled"
         except BabelgateError as raised:
-            state, error = "failed", JobError(raised.problem_code, raised.detail)
+            state, error = "failed", _job_error(raised)
         except Exception:
             log.exception("redrive job failed", queue=job.queue, job=job.id)
             state, error = "failed", JobError("internal_error", "An unexpected error occurred. The log has details.")
@@ -185,3 +213,7 @@ class RedriveJobs:
             errors_omitted=result.errors_omitted,
             updated_at=self._clock(),
         )
+
+
+def _job_error(error: BabelgateError) -> JobError:
+    return JobError(error.problem_code, shortened(error.detail))

@@ -192,7 +192,7 @@ _SPECIAL: dict[str, Json] = {
     "purge_in_progress": {"reason": "the service ended the last purge 20 seconds ago"},
     "redrive_running": {"id": JOB_ID},
     "state_unavailable": {"reason": "No space left on device"},
-    "too_many_redrives": {"limit": 4},
+    "too_many_redrives": {"whose": "The caller 'shop'", "limit": 32},
     "unknown_dead_letter": {"letter_id": LETTER_ID},
     "unknown_redrive": {"id": JOB_ID},
     "body_too_large": {"actual": 1_200_000, "limit": 1_048_576},

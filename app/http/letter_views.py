@@ -99,7 +99,7 @@ class RedriveFailureView(View):
 
     letter_id: str
     """The id of the dead letter in its queue."""
-    id: str | None = Field(description="The message's `meta.id`.")
+    id: str | None = Field(description="The message's `meta.id`; `null`: it has none, or one of over 1,000 characters.")
     code: str
     """A stable code, for programs."""
     detail: str

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app import errors
-from app.errors import BabelgateError, Problem
+from app.errors import BabelgateError, Problem, shortened
 from app.jsontext import MAX_POINTER
 
 CONTENT_TYPE = b"application/problem+json"
@@ -144,8 +144,6 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     InternalError: Meaning(500, "Internal error"),
 }
 
-MAX_DETAIL = 1_000
-"""Maximum characters of ``detail``, which may quote the request."""
 _NUMBERS = ("actual", "limit", "maximum")
 
 
@@ -160,9 +158,8 @@ def status_of(error: BabelgateError) -> int:
 
 
 def detail_of(error: BabelgateError) -> str:
-    """The sentence for the client, of at most MAX_DETAIL characters."""
-    detail = error.detail
-    return detail if len(detail) <= MAX_DETAIL else detail[:MAX_DETAIL] + "…"
+    """The sentence for the client, shortened."""
+    return shortened(error.detail)
 
 
 def defects(error: BabelgateError) -> Sequence[Problem]:

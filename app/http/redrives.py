@@ -24,8 +24,8 @@ def routes(gateway: Gateway) -> APIRouter:
 
     @router.get("/redrives", operation_id="list_redrives", summary="List redrive jobs")
     async def list_redrives(caller: CallerOf, queue: QueueName) -> letter_views.RedriveJobListView:
-        """Return the redrive jobs of the queue that were started on this host, newest first. The last 100 jobs of a
-        host are kept."""
+        """Return the redrive jobs of the queue that were started on this host, newest first. A host keeps 200 jobs that
+        have ended, and then forgets those of the caller who has the most."""
         return letter_views.RedriveJobListView(redrives=[_view(job) for job in await letters.jobs_of(caller, queue)])
 
     @router.get("/redrives/{id}", operation_id="get_redrive", summary="Get a redrive job")

@@ -17,14 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app import __version__
 from app.cluster.scrape import Scraping
-from app.errors import EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
+from app.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidParameter, Problem
 from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
 from app.http import dead_letters, health, queues, redrives
 from app.http.body import RequestLimits, is_null, read, require_json
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
-from app.http.problems import MAX_DETAIL, HttpError, MethodNotAllowed, NotFound
+from app.http.problems import HttpError, MethodNotAllowed, NotFound
 from app.http.schemas import MAX_PARAMETER_BYTES
 from app.jsontext import pointer, syntax_reason
 from app.ojs import MEDIA_TYPE

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from app.gateway.redrive_files import MAX_KEPT, MAX_RUNNING
 from tests.brokers import registry
 from tests.harness.broker import Broker
 from tests.harness.gateway import ForkedGateway, GatewayProcess, gateway
@@ -40,11 +45,11 @@ def config(broker: Broker) -> dict[str, Any]:
     return {"brokers": {"main": {"url": broker.url, "timeout_seconds": 30}}, "default": broker.route()}
 
 
-def publish_dead_letters(client: httpx.Client, queue: str) -> None:
-    """COUNT dead letters with numbers."""
-    drafts = [{"job": "urn:babel:test:made", "data": {"n": n}} for n in range(COUNT)]
-    assert client.post(f"/queues/{queue}/messages:batch", json=drafts).json()["accepted"] == COUNT
-    left = COUNT
+def publish_dead_letters(client: httpx.Client, queue: str, count: int = COUNT) -> None:
+    """Dead letters with numbers."""
+    drafts = [{"job": "urn:babel:test:made", "data": {"n": n}} for n in range(count)]
+    assert client.post(f"/queues/{queue}/messages:batch", json=drafts).json()["accepted"] == count
+    left = count
     while left:
         answer = client.post(f"/queues/{queue}/messages:receive", json={"max_messages": 100, "wait_seconds": 10})
         tokens = [message["ack_token"] for message in answer.json().get("messages", ())]
@@ -54,7 +59,7 @@ def publish_dead_letters(client: httpx.Client, queue: str) -> None:
         left -= len(tokens)
 
 
-def start(client: httpx.Client, queue: str, rate: int = RATE) -> str:
+def start(client: httpx.Client, queue: str, rate: float | None = RATE) -> str:
     """The path of a new job, from its Location."""
     answer = client.post(f"/queues/{queue}/dead-letters:redrive", json={"background": True, "per_second": rate})
     assert answer.status_code == 202, answer.text
@@ -171,6 +176,70 @@ def test_every_worker_polls_and_cancels(tmp_path: Path, queue: str) -> None:
             until(lambda: client.get(path).json()["state"] == "cancelled")
             assert dead(client, queue) == COUNT - client.get(path).json()["redriven"]
             problem(client.get(f"/queues/{queue}/redrives/other"), 404, "unknown_redrive")
+
+
+def test_no_tenant_stops_or_forgets_the_jobs_of_another(tmp_path: Path, queue: str) -> None:
+    """With two workers, and across a kill -9."""
+    names = ("shop", "blog")
+    rights = {"*": ["send", "listen", "manage"]}
+    tokens = [{"name": name, "sha256": hashlib.sha256(name.encode()).hexdigest(), "rights": rights} for name in names]
+    config = {
+        "brokers": {"main": f"sqlite:///{tmp_path}/q.db"},
+        "default": {"broker": "main"},
+        "auth": {"tokens": tokens},
+        "workers": 2,
+    }
+    with gateway(tmp_path, config) as process, ExitStack() as stack:
+        shop, blog = (
+            stack.enter_context(process.client(headers={"authorization": f"Bearer {name}"})) for name in names
+        )
+        for number in range(MAX_RUNNING // 2):
+            publish_dead_letters(shop, f"{queue}-{number}", 2)
+            start(shop, f"{queue}-{number}", 0.01)
+        publish_dead_letters(shop, f"{queue}-more", 2)
+        refused = shop.post(f"/queues/{queue}-more/dead-letters:redrive", json={"background": True})
+        problem(refused, 429, "too_many_redrives")
+        assert "'shop'" in refused.json()["detail"]
+
+        publish_dead_letters(blog, f"{queue}-blog", 4)
+        stopped = start(blog, f"{queue}-blog", 0.01)
+        assert blog.post(f"{stopped}:cancel").status_code == 200
+        until(lambda: blog.get(stopped).json()["state"] == "cancelled")
+        assert shop.post(f"/queues/{queue}-0/redrives/{running(shop, f'{queue}-0')}:cancel").status_code == 200
+        until(lambda: running(shop, f"{queue}-0") is None)
+        # Of many more jobs only the records are made, which takes a moment.
+        for number in range(MAX_KEPT):
+            (tmp_path / "redrives" / f"{number:020x}").mkdir()
+            record = {"id": f"{number:020x}", "queue": "q", "to_queue": "q", "started_at": 1, "updated_at": 1}
+            text = json.dumps(record | {"caller": "shop", "state": "cancelled"})
+            (tmp_path / "redrives" / f"{number:020x}" / "job.json").write_text(text)
+        for number in range(5):
+            path = start(shop, f"{queue}-empty-{number}", None)
+            until(partial(has_ended, shop, path))
+        assert blog.get(stopped).json()["state"] == "cancelled"
+
+        process.kill()
+        process.start()
+        shop, blog = (
+            stack.enter_context(process.client(headers={"authorization": f"Bearer {name}"})) for name in names
+        )
+        assert shop.get(f"/queues/{queue}-1/redrives").json()["redrives"][0]["state"] == "interrupted"
+        start(shop, f"{queue}-more", None)
+        assert blog.get(stopped).json()["state"] == "cancelled"
+        assert blog.post(f"{stopped}:resume").json()["state"] == "running"
+        records = list((tmp_path / "redrives").iterdir())
+        assert len(records) <= MAX_KEPT + MAX_RUNNING
+    assert process.unforeseen() == []
+
+
+def has_ended(client: httpx.Client, path: str) -> bool:
+    return bool(client.get(path).json()["state"] != "running")
+
+
+def running(client: httpx.Client, queue: str) -> str | None:
+    """The id of the job of the queue that runs."""
+    jobs = client.get(f"/queues/{queue}/redrives").json()["redrives"]
+    return next((job["id"] for job in jobs if job["state"] == "running"), None)
 
 
 def _answer_of_a_worker(process: GatewayProcess, path: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from app.brokers.binding import DeadLetterRequest, Outgoing
 from app.clock import now_ms
 from app.envelope import dead_letter_block
+from app.gateway.redrive_files import MAX_RUNNING
 from tests.harness.problems import problem
 from tests.http.test_operators import DRAFT, dead_letter
 
@@ -257,3 +258,21 @@ async def test_rights(serve, connect, token_config, queue):
     answer = await boss.post(f"{base}/dead-letters/{letter['letter_id']}:redrive", json={"to_queue": "elsewhere"})
     problem(answer, 403, "forbidden")
     assert (await boss.delete(f"{base}/dead-letters/{letter['letter_id']}")).status_code == 200
+
+
+async def test_a_caller_leaves_redrive_jobs_to_others(serve, connect, token_config, queue):
+    everything = {"*": ["manage", "send", "listen"]}
+    app = await serve(auth=token_config(shop=everything, blog=everything))
+    shop, blog = await connect(app, "shop"), await connect(app, "blog")
+
+    async def start(client, number):
+        await dead_letter(client, f"{queue}-{number}", "a", "b")
+        slow = {"background": True, "per_second": 0.01}
+        return await client.post(f"/queues/{queue}-{number}/dead-letters:redrive", json=slow)
+
+    assert {(await start(shop, number)).status_code for number in range(MAX_RUNNING // 2)} == {202}
+    refused = await start(shop, 100)
+    problem(refused, 429, "too_many_redrives")
+    assert refused.json()["detail"].startswith("The caller 'shop' already runs")
+    assert (refused.json()["limit"], refused.json()["retryable"], refused.headers["retry-after"]) == (32, True, "10")
+    assert (await start(blog, 200)).status_code == 202
