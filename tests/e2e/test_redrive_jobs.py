@@ -209,10 +209,10 @@ def test_no_tenant_stops_or_forgets_the_jobs_of_another(tmp_path: Path, queue: s
         until(lambda: running(shop, f"{queue}-0") is None)
         # Of many more jobs only the records are made, which takes a moment.
         for number in range(MAX_KEPT):
-            (tmp_path / "redrives" / f"{number:020x}").mkdir()
-            record = {"id": f"{number:020x}", "queue": "q", "to_queue": "q", "started_at": 1, "updated_at": 1}
+            (tmp_path / "redrives" / f"f{number:019x}").mkdir()
+            record = {"id": f"f{number:019x}", "queue": "q", "to_queue": "q", "started_at": 1, "updated_at": 1}
             text = json.dumps(record | {"caller": "shop", "state": "cancelled"})
-            (tmp_path / "redrives" / f"{number:020x}" / "job.json").write_text(text)
+            (tmp_path / "redrives" / f"f{number:019x}" / "job.json").write_text(text)
         for number in range(5):
             path = start(shop, f"{queue}-empty-{number}", None)
             until(partial(has_ended, shop, path))
