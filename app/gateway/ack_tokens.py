@@ -18,7 +18,6 @@ import hmac
 import re
 from base64 import urlsafe_b64decode
 from binascii import b2a_base64
-from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,12 +29,14 @@ from msgspec.structs import replace
 
 from app.errors import InvalidAckToken
 from app.observe.events import Facts
+from app.runtime.cache import Cache
 
 MAX_TOKEN_LENGTH = 4608
 """In characters: enough for a handle of :data:`app.brokers.binding.MAX_HANDLE_LENGTH`, the facts and the names."""
 
-_KEPT_LEASES = 4096
-"""Latest tokens whose leases are kept, about 1 KiB each."""
+_LEASES_BYTES = 32 * 1024 * 1024
+_LEASE_BYTES = 8_000
+"""Most bytes of a remembered lease: a handle and facts of the greatest length. About 4,000 leases are remembered."""
 _USUAL_BYTES = 204
 """The content of a token of 300 characters. Facts of the message are left out where they do not fit."""
 _LEAST_FACTS_BYTES = 48
@@ -136,7 +137,7 @@ class TokenSealer:
         self._ciphers = {_head(key): AESSIV(hmac.digest(key.secret, _CONTEXT, "sha512")) for key in keys}
         self._cipher = self._ciphers[self._head]
         self._macs = {key.id: hmac.new(key.secret, digestmod="sha256") for key in keys}
-        self._leases: OrderedDict[str, Lease] = OrderedDict()
+        self._leases: Cache[str, Lease] = Cache(_LEASES_BYTES, _LEASE_BYTES)
 
     def seal(self, lease: Lease) -> str:
         """The token of ``lease``."""
@@ -144,7 +145,7 @@ class TokenSealer:
         # One associated value: each further one costs a third of the encryption.
         token = _text(self._head + self._cipher.encrypt(content, [self._head + lease.queue.encode()])).decode()
         if whole:
-            self._keep(token, lease)
+            self._leases.keep(token, lease)
         return token
 
     def open(self, token: str, queue: str, *, keep: bool = True) -> Lease:
@@ -155,7 +156,7 @@ class TokenSealer:
         lease = self._leases.get(token)
         if lease is not None and lease.queue == queue:
             if not keep:
-                del self._leases[token]
+                self._leases.forget(token)
             return lease
         if len(token) > MAX_TOKEN_LENGTH:
             raise InvalidAckToken
@@ -164,13 +165,8 @@ class TokenSealer:
         except (ValueError, KeyError, InvalidTag):
             raise InvalidAckToken from None
         if keep:
-            self._keep(token, lease)
+            self._leases.keep(token, lease)
         return lease
-
-    def _keep(self, token: str, lease: Lease) -> None:
-        self._leases[token] = lease
-        if len(self._leases) > _KEPT_LEASES:
-            self._leases.popitem(last=False)
 
     def _open(self, token: str, queue: str) -> Lease:
         text = token.encode("ascii")

@@ -101,8 +101,11 @@ class Forwarding:
         """The future of the outcome of an ack that needs no other process; None for another one, and for one that is
         refused."""
         route = runtime.route
-        lease = self._settler.opened(route, token)
-        if isinstance(lease, BabelgateError) or (route.settles_elsewhere and lease.receiver != self._incarnation):
+        try:
+            lease = self._sealer.open(token, route.queue, keep=False)
+        except BabelgateError:
+            return None
+        if lease.broker != route.broker or (route.settles_elsewhere and lease.receiver != self._incarnation):
             return None
         outcome = runtime.acker.submit(lease)
         if route.settles_elsewhere:

@@ -48,15 +48,19 @@ from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Begun, Publisher
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.receive import Receiver, Waiter
-from app.gateway.routing import Route, Router, offering
+from app.gateway.routing import ROUTE_BYTES, Route, Router, offering
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, settling
 from app.observe.events import Observe
 from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
+from app.runtime.cache import Cache
 
 _KEPT_RUNTIMES = 10_000
 """Number of queue runtimes kept. When it is reached, those with nothing in flight are dropped."""
+_ACCESSES_BYTES = 32 * 1024 * 1024
+_ACCESS_BYTES = 600 + ROUTE_BYTES
+"""Most bytes of a remembered access, its key, and its route, which may be remembered here alone."""
 
 
 class Access(Struct, frozen=True, eq=False):
@@ -121,7 +125,7 @@ class Gateway:
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
         """The leases that this process keeps, per broker."""
         self._runtimes: dict[str, QueueRuntime] = {}
-        self._accesses: dict[tuple[Caller, Right, str], Access] = {}
+        self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
             lambda queue: self._runtime_of(router.route(queue)),
@@ -182,9 +186,7 @@ class Gateway:
         if found is None:
             caller.require(right, queue)
             found = Access(caller, right, self.router.route(queue))
-            if len(self._accesses) >= _KEPT_RUNTIMES:
-                self._accesses.clear()
-            self._accesses[caller, right, queue] = found
+            self._accesses.keep((caller, right, queue), found)
         return found
 
     def crowded(self, queue: str) -> bool:
@@ -316,7 +318,8 @@ class Gateway:
         """The runtime of a queue that may be received from now, and the duration of the leases."""
         runtime = self._runtime(caller, Right.LISTEN, queue)
         lease_seconds = runtime.route.lease_seconds(lease_seconds)
-        self.broker_usage[runtime.route.broker].check()
+        usage = self.broker_usage[runtime.route.broker]
+        self.admission.check_handing_out(usage.broker, usage.count, usage.size)
         if runtime.circuit.is_open:
             raise runtime.circuit.refusal()
         return runtime, lease_seconds

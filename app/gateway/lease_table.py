@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 from app.brokers.binding import Delivery, Outcome
@@ -14,9 +13,10 @@ from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost
 from app.gateway.admission import Admission
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import Cache
 
-REMEMBERED = 100_000
-"""Number of newest ended leases that a process remembers per broker, so that a second ack succeeds."""
+_ENDED_BYTES = 32 * 1024 * 1024
+"""Of the newest ended leases that a process remembers per broker, so that a second ack succeeds: about 100,000."""
 
 _STALE_DEADLINES = 1_000
 """Deadlines of ended leases in the heap, beyond the number of held leases, before the heap is rebuilt."""
@@ -36,25 +36,16 @@ class BrokerUsage:
     bodies."""
 
     def __init__(self, broker: str, admission: Admission) -> None:
-        self._broker = broker
+        self.broker = broker
         self._admission = admission
         self.count = 0
         self.size = 0
-        self._ended: OrderedDict[str, bool] = OrderedDict()
+        self.ended: Cache[str, bool] = Cache(_ENDED_BYTES)
+        """Whether the latest leases ended by an ack, by their handles."""
 
     def check(self) -> None:
         """Raise Overloaded when no more deliveries may be handed out."""
-        self._admission.check_handing_out(self._broker, self.count, self.size)
-
-    def remember(self, handle: str, *, acked: bool) -> None:
-        """Record that the lease of ``handle`` has ended, by an ack or otherwise."""
-        self._ended[handle] = acked
-        if len(self._ended) > REMEMBERED:
-            self._ended.popitem(last=False)
-
-    def was_acked(self, handle: str) -> bool | None:
-        """Whether the lease of ``handle`` ended by an ack; None if its end is not remembered."""
-        return self._ended.get(handle)
+        self._admission.check_handing_out(self.broker, self.count, self.size)
 
 
 class HeldLease:
@@ -151,7 +142,7 @@ class LeaseTable:
 
     def has_ended(self, handle: str) -> bool:
         """Whether this process has ended the lease of ``handle``, as far as it remembers."""
-        return self._usage.was_acked(handle) is not None
+        return self._usage.ended.get(handle) is not None
 
     def drop(self, handles: Sequence[str]) -> None:
         """Forget these leases."""
@@ -189,10 +180,10 @@ class LeaseTable:
             for position in left:
                 handle = handles[position]
                 held = self._held.get(handle)
-                if held is None and self._shared and self._usage.was_acked(handle) is None:
+                if held is None and self._shared and self._usage.ended.get(handle) is None:
                     held = self._held[handle] = self._adopted(handle)
                 if held is None:
-                    outcomes[position] = None if acking and self._usage.was_acked(handle) else LeaseLost()
+                    outcomes[position] = None if acking and self._usage.ended.get(handle) else LeaseLost()
                 elif held.claim is not None:
                     claims.append((position, held.claim, acking and held.acking))
                 elif held.is_over(now) and not (expiring or self._late or held.adopted):
@@ -254,7 +245,7 @@ class LeaseTable:
                 if outcome is None or held.adopted or not is_out or (held.copied and self._late):
                     self._drop(held)
                     if outcome is None and (held.acking or self._shared):
-                        self._usage.remember(held.handle, acked=held.acking)
+                        self._usage.ended.keep(held.handle, held.acking)
                 elif held.copied:
                     self.prolong(held, self._clock() + TRY_AGAIN_MS)
                 else:

@@ -23,8 +23,11 @@ from app.brokers.capabilities import BrokerCapabilities
 from app.envelope.contract import INT64_MAX, Envelope, is_text
 from app.errors import ConfigError, InvalidParameter, QueueNotFound, UnsupportedByBroker
 from app.gateway.names import Pattern, Template, check_queue_name
+from app.runtime.cache import Cache
 
-_CACHED_ROUTES = 10_000
+_ROUTES_BYTES = 32 * 1024 * 1024
+ROUTE_BYTES = 4_000
+"""Most bytes of a remembered route, with the names and declarations of any binding."""
 PAGE_BYTES = 16_777_216
 """Most bytes of the messages that one call reads together, unless a single message has more."""
 _FIRST = 8
@@ -273,7 +276,7 @@ class Router:
         self.default = default
         self._exact = {rule.match: rule for rule in rules if "*" not in rule.match}
         self._patterns = [(Pattern(rule.match), rule) for rule in rules if "*" in rule.match]
-        self._routes: dict[str, Route] = {}
+        self._routes: Cache[str, Route] = Cache(_ROUTES_BYTES, ROUTE_BYTES)
         self._native: tuple[dict[tuple[str, str], str], list[tuple[Rule, Template]]] | None = None
 
     def route(self, queue: str) -> Route:
@@ -288,10 +291,8 @@ class Router:
             rule = self.rule(queue)
             if rule is None:
                 raise QueueNotFound(queue=queue)
-            if len(self._routes) >= _CACHED_ROUTES:
-                self._routes.clear()
             try:
-                found = self._routes[queue] = rule.route(queue)
+                found = rule.route(queue)
             except ConfigError as error:
                 # The options were validated at start-up; the names that a pattern or the default matches were not.
                 if error.key != "native_name":
@@ -301,6 +302,7 @@ class Router:
                     pointer="",
                     reason=f"The broker {rule.binding.name!r} cannot have a queue of this name: {error.reason}.",
                 ) from None
+            self._routes.keep(queue, found)
         return found
 
     def rule(self, queue: str) -> Rule | None:

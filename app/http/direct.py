@@ -35,10 +35,12 @@ from app.http.traced import GONE
 from app.observe.tracing.trace import BAGGAGE, TRACEPARENT
 from app.runtime import turns
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import Cache
 
-_MAX_CALLERS = 1_000
-_MAX_CALLER_BYTES = 1_000
-"""Bounds of the memory for callers that were admitted."""
+_CALLERS_BYTES = 2 * 1024 * 1024
+_CALLER_BYTES = 1_500
+"""Most bytes of a remembered caller, whose two fields have at most _MAX_FIELD_BYTES together."""
+_MAX_FIELD_BYTES = 1_000
 
 DIRECT = "babelgate.direct"
 """The key of the process's DirectEndpoints in the lifespan's state, which the server passes to its connections."""
@@ -104,7 +106,7 @@ class DirectEndpoints:
         self._prefix = prefix.rstrip("/")
         self._auth = auth
         self._observe = observe
-        self._callers: dict[_CallerKey, Caller] = {}
+        self._callers: Cache[_CallerKey, Caller] = Cache(_CALLERS_BYTES, _CALLER_BYTES)
         self._endpoints: Mapping[str, tuple[Right, _Endpoint]] = {
             _PUBLISH: (Right.SEND, self._publish),
             _RECEIVE: (Right.LISTEN, self._receive),
@@ -143,8 +145,8 @@ class DirectEndpoints:
 
     def _admitted(self, key: _CallerKey, fields: Mapping[bytes, bytes]) -> Caller:
         caller = self._auth.admit(fields)
-        if len(self._callers) < _MAX_CALLERS and sum(len(value or b"") for value in key) <= _MAX_CALLER_BYTES:
-            self._callers[key] = caller
+        if sum(len(value or b"") for value in key) <= _MAX_FIELD_BYTES:
+            self._callers.keep(key, caller)
         return caller
 
     def _publish(self, request: DirectRequest, body: bytes, access: Access, began: float) -> bytes | None:

@@ -41,7 +41,7 @@ _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-9]*)?")
 """``uri-host [":" port]`` of RFC 9110, section 7.2; the host may be empty."""
 _MAX_REMEMBERED = 256
-"""Maximum bytes of a target whose parts are remembered."""
+"""Maximum bytes of a target or a host that is remembered."""
 _ORIGIN = re.compile(rb"https?://[^/?#]*", re.IGNORECASE)
 """What an absolute target has before its path: https://www.rfc-editor.org/rfc/rfc9112#section-3.2.2"""
 _NOT_IN_PATH = re.compile(rb"[^A-Za-z0-9._~!$&'()*+,;=:@/%-]|%(?![0-9A-Fa-f]{2})")
@@ -78,7 +78,7 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> dict[bytes, 
     if host is None:
         if version >= "1.1":
             raise MalformedHttp(reason="An HTTP/1.1 request must have a field host.")
-    elif not _is_host(host):
+    elif not (_is_host(host) if len(host) <= _MAX_REMEMBERED else _matches_host(host)):
         raise MalformedHttp(reason="The field host is not a host with an optional port.")
     if not target.startswith(b"/") and _authority(target) != (host or b"").strip().lower():
         raise MalformedHttp(reason="The target of the request and its field host name different hosts.")
@@ -177,9 +177,11 @@ def head_lines(content_type: bytes, length: int, request_id: bytes, headers: Raw
     return usual + b"".join([b"%b: %b\r\n" % field for field in headers])
 
 
-@lru_cache(maxsize=16)
-def _is_host(value: bytes) -> bool:
+def _matches_host(value: bytes) -> bool:
     return _HOST.fullmatch(value.strip(b" \t")) is not None
+
+
+_is_host = lru_cache(maxsize=16)(_matches_host)
 
 
 def _authority(target: bytes) -> bytes:

@@ -8,10 +8,13 @@ from typing import Any
 
 from structlog.stdlib import BoundLogger
 
+from app.runtime.cache import Cache
+
 SECONDS = 10.0
 """At most one line for each event and queue in this time."""
-MAX_KINDS = 1_000
-"""Pairs of event and queue that are remembered. Beyond that all are forgotten, which costs a few extra lines."""
+_WRITTEN_BYTES = 512 * 1024
+_LINE_BYTES = 512
+"""Most bytes of a remembered pair of event and queue, whose name has at most 120 characters."""
 
 
 class LogThrottle:
@@ -21,7 +24,7 @@ class LogThrottle:
         """``clock``: seconds."""
         self._log = log
         self._clock = clock
-        self._written: dict[tuple[str, str], tuple[float, int]] = {}
+        self._written: Cache[tuple[str, str], tuple[float, int]] = Cache(_WRITTEN_BYTES, _LINE_BYTES)
 
     def warning(self, event: str, *, queue: str = "", count: int = 1, **values: Any) -> None:
         """Report that ``event`` occurred for ``count`` messages of ``queue``.
@@ -31,10 +34,8 @@ class LogThrottle:
         now = self._clock()
         last = self._written.get((event, queue))
         if last is not None and now - last[0] < SECONDS:
-            self._written[event, queue] = (last[0], last[1] + count)
+            self._written.keep((event, queue), (last[0], last[1] + count))
             return
-        if len(self._written) >= MAX_KINDS:
-            self._written.clear()
-        self._written[event, queue] = (now, 0)
+        self._written.keep((event, queue), (now, 0))
         named = {"queue": queue} if queue else {}
         self._log.warning(event, **named, count=count + (last[1] if last else 0), **values)

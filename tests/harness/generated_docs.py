@@ -28,6 +28,7 @@ from app.observe.journal import record as journal
 from app.observe.metrics.catalogue import CATALOGUE
 from tests.brokers.registry import ALL
 from tests.harness.broker import Variant
+from tests.harness.caches import CACHES, bounds
 from tests.harness.licences import licence, pinned
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,7 @@ PAGES = (
     "docs/journal.md",
     "docs/licences.md",
     "docs/metrics.md",
+    "docs/operating.md",
     f"{CHART}/README.md",
 )
 _RUNTIME_LOCKS = ("requirements.txt", "requirements-artemis.txt", "requirements-spark.txt")
@@ -227,6 +229,17 @@ def licences() -> str:
     return table(["distribution", "licence"], [[name, licence(name)] for name in sorted(names)])
 
 
+def caches() -> str:
+    """What a process remembers."""
+    found = bounds()
+    rows = [
+        [cache.what, cache.scope, f"{bound.entries:,}", f"{bound.max_bytes(cache.entry_bytes) / 2**20:.2g}"]
+        for cache in CACHES
+        for bound in (found[cache.place],)
+    ]
+    return table(["remembered", "for each", "most entries", "most MiB"], rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "values": values,
     "metrics": metrics,
@@ -236,6 +249,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "records": records,
     "events": events,
     "licences": licences,
+    "caches": caches,
 }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
@@ -14,6 +13,7 @@ from app.brokers.binding import Outcome
 from app.brokers.kafka.options import KafkaQueue
 from app.brokers.kafka.share_member import Key, ShareThread, Tell, member_settings
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
+from app.runtime.cache import Cache
 
 MOST_MEMBERS = 32
 """Members of a topic in a process. One that has a lease receives nothing more, so each serves one load at a time."""
@@ -37,7 +37,8 @@ _LINGER_SECONDS = 1.0
 _IDLE_SECONDS = 30.0
 """How long a member without a load stays in the group. To join takes heartbeats of the group, 5 s by default."""
 
-_REMEMBERED = 10_000
+_ACCEPTED_BYTES = 4 * 1024 * 1024
+"""Of the handles that were acked last, remembered for each queue: about 10,000."""
 
 State = Literal["ready", "leased", "copied", "returned"]
 
@@ -126,7 +127,7 @@ class ShareTopic:
         self.failed_at = -1.0
         self.failure: BabelgateError = BrokerUnavailable(broker, "nothing has failed")
         self.changed = asyncio.Event()
-        self._accepted: OrderedDict[str, None] = OrderedDict()
+        self._accepted: Cache[str, None] = Cache(_ACCEPTED_BYTES)
 
     @property
     def ready(self) -> list[ShareRecord]:
@@ -183,9 +184,7 @@ class ShareTopic:
         if record is None:
             return
         if self.leased.pop(record.handle, None) is not None and error is None and record.kind == AcknowledgeType.ACCEPT:
-            self._accepted[record.handle] = None
-            if len(self._accepted) > _REMEMBERED:
-                self._accepted.popitem(last=False)
+            self._accepted.keep(record.handle, None)
         if record.settled is not None and not record.settled.done():
             record.settled.set_result(error)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -22,6 +21,7 @@ from app.brokers.pulsar.url import PulsarQueue
 from app.brokers.pulsar.wire import EntryId
 from app.clock import Clock
 from app.errors import BabelgateError, InvalidParameter
+from app.runtime.cache import Cache
 
 _TAKEN = 500
 """Messages of one receive."""
@@ -29,7 +29,8 @@ _TAKEN = 500
 _READ = 1_000
 """Permits of a reader."""
 
-_REMEMBERED = 100_000
+_REMOVED_BYTES = 32 * 1024 * 1024
+"""Of the names of removed dead letters that a process remembers: about 100,000."""
 
 Consumers = Callable[[PulsarQueue], ReceivingQueue]
 
@@ -42,7 +43,7 @@ class PulsarBrowser:
         self._consumers = consumers
         self._clock = clock
         self._others_seconds = client.timeout_seconds / 2
-        self._removed: OrderedDict[str, None] = OrderedDict()
+        self._removed: Cache[str, None] = Cache(_REMOVED_BYTES)
 
     async def peek(self, queue: PulsarQueue, limit: int) -> list[Delivery]:
         """The next messages, at most ``limit``."""
@@ -102,9 +103,7 @@ class PulsarBrowser:
                     left.discard(_name(each.handle))
         for name, position in wanted.items():
             if done[position]:
-                self._removed[name] = None
-        while len(self._removed) > _REMEMBERED:
-            self._removed.popitem(last=False)
+                self._removed.keep(name, None)
         return done
 
     async def purge_dead(self, queue: PulsarQueue, is_old: Callable[[bytes], bool]) -> int:

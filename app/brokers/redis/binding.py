@@ -53,11 +53,13 @@ from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import Cache
 
 _LIST = ListLayout()
 _LARAVEL = LaravelLayout()
 
-_MAX_KNOWN_EMPTY = 10_000
+_KNOWN_BYTES = 4 * 1024 * 1024
+"""Of the queues that were seen empty, and of those with messages of other programs: about 10,000 each."""
 
 _FOREIGN_PAUSE_SECONDS = 0.5
 """Between two looks at a queue on which only messages of another program lie."""
@@ -115,8 +117,8 @@ class RedisBinding:
         self.server = Server(name, connections, timeout_seconds)
         self._due_items = DueItems(self.server)
         self._clock = clock
-        self._empty: set[bytes] = set()
-        self._foreign: set[bytes] = set()
+        self._empty: Cache[bytes, None] = Cache(_KNOWN_BYTES)
+        self._foreign: Cache[bytes, None] = Cache(_KNOWN_BYTES)
         self._late: BackgroundTasks[None] = BackgroundTasks()
         self._used = UsedQueues(self.server, clock, self._late.start)
         self.keys = RedisKeys(name, self.server, self._due_items.due_in, self._used.used)
@@ -233,8 +235,7 @@ class RedisBinding:
             # DueItems makes delayed messages and expired leases ready, which ends this wait.
             if await self._wait(queue, left) and (deliveries := await self._reserve(queue, limit, lease_seconds)):
                 return deliveries
-            if len(self._empty) < _MAX_KNOWN_EMPTY:
-                self._empty.add(queue.key)
+            self._empty.keep(queue.key, None)
             left = deadline - loop.time()
         return ()
 
@@ -258,15 +259,14 @@ class RedisBinding:
         reserved = await queue.layout.reserve(self.server, queue, limit, lease_seconds, late)
         deliveries = reserved.deliveries
         if reserved.left:
-            if len(self._foreign) < _MAX_KNOWN_EMPTY:
-                self._foreign.add(queue.key)
+            self._foreign.keep(queue.key, None)
             name = queue.key.decode("utf-8", "replace")
             _throttled.warning("messages of another program stay on the queue", queue=name, count=reserved.left)
         else:
-            self._foreign.discard(queue.key)
+            self._foreign.forget(queue.key)
         if deliveries:
             self._used.used(queue)
-            self._empty.discard(queue.key)
+            self._empty.forget(queue.key)
             self._due_items.due_in(lease_seconds)
         return deliveries or ()
 

@@ -10,6 +10,7 @@ from app.brokers.redis.server import Server
 from app.clock import Clock
 from app.errors import BabelgateError
 from app.observe.logs import get_logger
+from app.runtime.cache import Cache
 
 log = get_logger("babelgate.redis")
 
@@ -17,7 +18,10 @@ USED = b"babelgate:queues"
 """A sorted set: the ready list of each queue that gateways have used, by its last record in Unix seconds."""
 
 MAX_QUEUES = 10_000
-"""The most queues in the set, and the most that a process remembers. Beyond them those recorded longest ago go."""
+"""The most queues in the set. Beyond them those recorded longest ago go."""
+
+_RECORDED_BYTES = 4 * 1024 * 1024
+"""Of the queues that a process remembers as recorded: about 10,000."""
 
 RECORDED_SECONDS = 600
 """How long a process takes a record for granted; a set that was deleted is complete again after this time."""
@@ -30,15 +34,13 @@ class UsedQueues:
         self._server = server
         self._clock = clock
         self._start = start
-        self._recorded: dict[bytes, float] = {}
+        self._recorded: Cache[bytes, float] = Cache(_RECORDED_BYTES)
 
     def used(self, queue: RedisQueue) -> None:
         """Note that this process has written to ``queue`` or received from it. Costs no I/O for a known queue."""
         now = self._clock() / 1000
-        if now - self._recorded.get(queue.key, 0.0) >= RECORDED_SECONDS:
-            if len(self._recorded) >= MAX_QUEUES:
-                self._recorded.clear()
-            self._recorded[queue.key] = now
+        if now - (self._recorded.get(queue.key) or 0.0) >= RECORDED_SECONDS:
+            self._recorded.keep(queue.key, now)
             self._start(self._record(queue.key, now))
 
     async def queues(self) -> Sequence[str]:

@@ -19,6 +19,7 @@ import msgspec
 from app.brokers.binding import NO_HEADERS, Delivery, Outgoing
 from app.brokers.sqlite.file import SQL, WIDEST, widened
 from app.errors import BabelgateError
+from app.runtime.cache import Cache
 
 PROMOTED_AT_ONCE = 500
 """The most due messages that one commit makes ready, not counting those due in the same millisecond as the last."""
@@ -55,7 +56,7 @@ class Transaction:
 
     connection: sqlite3.Connection
     now: int
-    queue_ids: dict[str, int]
+    queue_ids: Cache[str, int]
     ready: set[str] = field(default_factory=set)
     due: int | None = None
     settled: int = 0
@@ -90,7 +91,7 @@ class Transaction:
             if found is None and create:
                 found = self.run("add_queue", queue).lastrowid
             if found is not None:
-                self.queue_ids[queue] = found
+                self.queue_ids.keep(queue, found)
         return found
 
     def due_at(self, seconds: float) -> int:

@@ -10,6 +10,7 @@ from app.brokers.binding import Outgoing
 from app.brokers.projection import NativeWrite
 from app.brokers.sqlite.file import SQL, create_schema
 from app.brokers.sqlite.jobs import PublishJob, Transaction
+from app.runtime.cache import PLAIN_BYTES, Cache
 
 _TABLES = ("messages", "ready", "held")
 _ASSIGNED = ("id", "queue_id", "published_at", "until")
@@ -19,7 +20,7 @@ def projection(queue: str, message: Outgoing, now: int) -> list[NativeWrite]:
     """The rows of ``message``, published to ``queue`` at ``now`` (Unix ms). The body is the column of that name."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         create_schema(connection)
-        PublishJob.run(Transaction(connection, now, {}), [PublishJob(queue, [message])])
+        PublishJob.run(Transaction(connection, now, Cache(PLAIN_BYTES * 2)), [PublishJob(queue, [message])])
         connection.row_factory = sqlite3.Row
         return [
             _write(table, row) for table in _TABLES for row in connection.execute(SQL[f"written_{table}"]).fetchall()

@@ -24,10 +24,14 @@ from app.brokers.sqlite.file import DatabaseFile
 from app.brokers.sqlite.jobs import Transaction, WriterJob
 from app.brokers.sqlite.settle import FORGET_EVERY, forget_settled
 from app.clock import Clock
+from app.runtime.cache import Cache
 
 COMMIT_SECONDS = 0.010
 COMMIT_MESSAGES = 1000
 """A commit takes no further work after this long, or past this many messages."""
+
+_QUEUE_IDS_BYTES = 4 * 1024 * 1024
+"""Of the row ids of queues that are remembered: about 10,000."""
 
 UNIT_MESSAGES = 250
 UNIT_BYTES = 1 << 20
@@ -55,7 +59,7 @@ class Writer:
         self._stopping = False
         self._connection: sqlite3.Connection | None = None
         self._identity: tuple[int, int] | None = None
-        self._queue_ids: dict[str, int] = {}
+        self._queue_ids: Cache[str, int] = Cache(_QUEUE_IDS_BYTES)
         self._settled = 0
         self._forgotten = -1
         self._thread = threading.Thread(target=self._run, name=f"sqlite-{file.broker}", daemon=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from itertools import chain, islice
@@ -21,6 +20,7 @@ from app.brokers.sqs.publish import MAX_CALLS, MAX_ENTRIES, outcomes_of
 from app.brokers.sqs.queue import SqsQueue
 from app.clock import Clock
 from app.errors import BabelgateError, LeaseLost, OutcomeUnknown, UnsupportedByBroker
+from app.runtime.cache import Cache
 
 MAX_LEASE_SECONDS = 43_200
 """12 hours from the first receive, all extends included:
@@ -29,7 +29,10 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-v
 _PROOF_SECONDS = 30
 """The visibility that proves a lease before the message is deleted."""
 
-_REMEMBERED = 100_000
+_LATEST_BYTES = 64 * 1024 * 1024
+_RECEIPT_BYTES = 1_600
+"""Most bytes of a remembered receipt. Amazon's receipt handle has at most 1,024 characters:
+https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-queue-message-identifiers.html"""
 _MAX_BATCHERS = 10_000
 _COALESCED = 20
 """The most parts, of ten entries at most, of one batch of several callers."""
@@ -76,7 +79,7 @@ class SqsSettler:
     def __init__(self, client: SqsClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
-        self._latest: OrderedDict[str, ReceiptHandle] = OrderedDict()
+        self._latest: Cache[str, ReceiptHandle] = Cache(_LATEST_BYTES, _RECEIPT_BYTES)
         self._batchers: dict[tuple[str, str], Batcher[Sequence[Entry], Sequence[Outcome]]] = {}
 
     def delivery(self, found: Read, lease_seconds: int, received_at: int) -> Delivery:
@@ -174,10 +177,9 @@ class SqsSettler:
         return found if found.count > known.count else None
 
     def _remember(self, receipt: ReceiptHandle) -> None:
-        self._latest[receipt.message_id] = receipt
-        self._latest.move_to_end(receipt.message_id)
-        if len(self._latest) > _REMEMBERED:
-            self._latest.popitem(last=False)
+        # Anew, because the oldest receive is forgotten first, not the oldest message.
+        self._latest.forget(receipt.message_id)
+        self._latest.keep(receipt.message_id, receipt)
 
     async def _change(self, queue: SqsQueue, changes: Sequence[tuple[str, int]]) -> list[Outcome]:
         """Set the visibility of messages: receipt handle and seconds each."""
