@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from json.encoder import encode_basestring
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -36,6 +36,8 @@ _INT_DIGITS = 40
 _LARGE = 32_768
 _values = msgspec.json.Decoder()
 
+Decoded = TypeVar("Decoded")
+
 
 class JsonSyntaxError(ValueError):
     """The text is not exactly one JSON object. The message gives the reason, without a full stop."""
@@ -43,6 +45,14 @@ class JsonSyntaxError(ValueError):
 
 class JsonTooDeep(ValueError):
     """The text is nested deeper than the parser supports (some 900 levels)."""
+
+
+def decoded(decoder: msgspec.json.Decoder[Decoded], text: bytes) -> Decoded:
+    """Decode ``text``. Raises msgspec.DecodeError, also for invalid UTF-8 and for a text that is nested too deeply."""
+    try:
+        return decoder.decode(text)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def quote(text: str) -> str:

@@ -191,9 +191,11 @@ def jobs(client: Client, queue: str, job_id: str | None, action: str | None, as_
 def _json(option: str, given: str | IO[bytes] | None) -> Any:
     import msgspec
 
+    from app.jsontext import decoded
+
     text = given.encode() if isinstance(given, str) else given.read() if given else b""
     try:
-        msgspec.json.decode(text)
+        decoded(msgspec.json.Decoder(), text)
     except msgspec.DecodeError:
         raise click.BadParameter("it is not JSON", param_hint=option) from None
     # Decoding and encoding again would change numbers.

@@ -12,7 +12,7 @@ import msgspec
 from app.cluster.client import Address, NotAPeer, PeerClient, PeerGone, PeerSilent, PeerUnreachable
 from app.cluster.signing import ANYBODY
 from app.cluster.sockets import SocketDirectory
-from app.cluster.wire import IDENTITY_PATH, Identity
+from app.cluster.wire import IDENTITY_PATH, decode_identity
 from app.observe.logs import get_logger
 
 log = get_logger("babelgate.peers")
@@ -100,7 +100,7 @@ class Addresses:
         try:
             async with asyncio.timeout(QUERY_SECONDS):
                 answer = await self._client.call(address, "GET", IDENTITY_PATH, ANYBODY)
-            return msgspec.json.decode(answer, type=Identity).incarnation
+            return decode_identity(answer).incarnation
         except PeerGone:
             return None
         except (PeerUnreachable, PeerSilent, TimeoutError) as error:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from app import errors
 from app.errors import BabelgateError, BrokerError, UnsupportedByBroker
 from app.gateway.model import Action, Settlement, SettleResult
+from app.jsontext import decoded
 
 IDENTITY_PATH = "/peer"
 SETTLE_PATH = "/peer/settle"
@@ -48,6 +49,7 @@ class _Result(Struct, frozen=True, array_like=True):
     lease_expires_at: int | None
 
 
+_identities = msgspec.json.Decoder(Identity)
 _calls = msgspec.json.Decoder(list[SettleCall])
 _answers = msgspec.json.Decoder(list[list[_Result] | _Error])
 _encoder = msgspec.json.Encoder(enc_hook=str)
@@ -63,6 +65,11 @@ def _tree(root: type[BabelgateError]) -> Iterator[type[BabelgateError]]:
 _CLASSES = {cls.__name__: cls for cls in _tree(BabelgateError)}
 
 
+def decode_identity(body: bytes) -> Identity:
+    """The identity in an answer. Raises msgspec.MsgspecError."""
+    return decoded(_identities, body)
+
+
 def encode_call(queue: str, settlement: Settlement, traceparent: str | None = None) -> bytes:
     """One entry of a call's body."""
     return _encoder.encode(SettleCall(queue, settlement, traceparent))
@@ -70,7 +77,7 @@ def encode_call(queue: str, settlement: Settlement, traceparent: str | None = No
 
 def decode_calls(body: bytes) -> list[SettleCall]:
     """The settlements of a call. Raises msgspec.MsgspecError."""
-    return _calls.decode(body)
+    return decoded(_calls, body)
 
 
 def encode_answers(answers: Sequence[Answer]) -> bytes:
@@ -104,7 +111,7 @@ def decode_answers(body: bytes) -> list[Answer]:
             )
             for each in answer
         ]
-        for answer in _answers.decode(body)
+        for answer in decoded(_answers, body)
     ]
 
 

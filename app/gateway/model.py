@@ -187,7 +187,7 @@ class RedrivenLetter(Struct, frozen=True):
 
 
 class LetterEdit(Struct, frozen=True):
-    """A change of a dead letter: new ``data``, or a new ``body`` (an envelope, a draft or an entry), as JSON text."""
+    """A change of a dead letter, as JSON in UTF-8: its new ``data``, or a new ``body`` (envelope, draft or entry)."""
 
     data: bytes | None = None
     body: bytes | None = None

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from app.errors import RedriveRunning, StateUnavailable, TooManyRedrives, UnknownRedrive
 from app.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure
+from app.jsontext import decoded
 from app.runtime.files import FileLock
 
 MAX_RUNNING = 64
@@ -69,6 +70,9 @@ class RedriveJob(Struct, frozen=True, kw_only=True):
     error: JobError | None = None
     started_at: int
     updated_at: int
+
+
+_records = msgspec.json.Decoder(RedriveJob)
 
 
 class RedriveFiles:
@@ -188,14 +192,14 @@ class RedriveFiles:
         return job
 
     def _current(self, folder: Path) -> RedriveJob:
-        job = msgspec.json.decode((folder / _RECORD).read_bytes(), type=RedriveJob)
+        job = decoded(_records, (folder / _RECORD).read_bytes())
         if job.state != "running":
             return job
         with FileLock(folder / _LOCK) as lock:
             if not lock.try_acquire():
                 return job
         # Its last record may have been written after the first look at it.
-        job = msgspec.json.decode((folder / _RECORD).read_bytes(), type=RedriveJob)
+        job = decoded(_records, (folder / _RECORD).read_bytes())
         return replace(job, state="interrupted") if job.state == "running" else job
 
     def _write(self, job: RedriveJob) -> None:

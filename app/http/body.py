@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from starlette.types import Message
 
 from app.envelope.publication import ENTRY_ALLOWANCE
-from app.errors import BodyTooLarge
+from app.errors import BodyTooLarge, EnvelopeSyntaxError, Problem
 from app.gateway.admission import Permit
 from app.http.exchange import JSON, ClientGone, Exchange
 from app.http.problems import CompressionRatioTooHigh, InvalidEncoding, UnsupportedMediaType
+from app.http.schemas import syntax_error
 from app.runtime import turns
 
 _PIECE = 262_144
@@ -152,6 +153,20 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         raise InvalidEncoding(reason="it is not valid gzip data") from None
     if used and not unpacker.eof:
         raise InvalidEncoding(reason="the gzip data is truncated")
+
+
+def require_utf8(body: bytes) -> None:
+    """Raise EnvelopeSyntaxError unless ``body`` is UTF-8, without NUL.
+
+    JSON has a NUL only in another encoding. Python's parser would guess UTF-16 and UTF-32; other programs do not.
+    """
+    if b"\0" in body:
+        detail = f"The body is not one JSON object: it has a NUL at byte {body.index(0)}."
+        raise EnvelopeSyntaxError([Problem("", "invalid_json", detail)])
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise syntax_error(error, "one JSON object") from None
 
 
 def is_null(body: bytes) -> bool:

@@ -28,7 +28,7 @@ from app.http.heads import path_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import MethodNotAllowed, NotFound, problem
 
-_METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
+METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()
 ProcessMetrics = Callable[[], Awaitable[bytes]]
 
@@ -51,7 +51,7 @@ class PeerApi:
         await carry_out(exchange, self._serve)
 
     async def _serve(self, exchange: Exchange) -> None:
-        method = _METHODS.get(exchange.path)
+        method = METHODS.get(exchange.path)
         if method is None:
             raise NotFound(path=exchange.path)
         if exchange.scope["method"] != method:

@@ -21,7 +21,7 @@ from app.errors import MAX_DETAIL, EnvelopeSyntaxError, InvalidFilter, InvalidPa
 from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
 from app.http import dead_letters, health, queues, redrives
-from app.http.body import RequestLimits, is_null, read, require_json
+from app.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
 from app.http.problems import HttpError, MethodNotAllowed, NotFound
@@ -78,10 +78,14 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with admission.other("", min(exchange.announced, limit)) as permit:
         body = await read(exchange, limit, permit)
-    if not exchange.path.endswith(":validate") and is_null(body):
+    is_dry_run = exchange.path.endswith(":validate")
+    if not is_dry_run and is_null(body):
         body = b""
     if body:
         require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
+        # A dry run answers as a publish would.
+        if not is_dry_run:
+            require_utf8(body)
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive() -> MutableMapping[str, Any]:

@@ -426,6 +426,10 @@ class TestExitCodes:
     def test_usage_is_2(self, arguments):
         assert run(*arguments).returncode == 2
 
+    def test_an_edit_that_is_no_text_is_wrong_usage(self):
+        done = run("dead-letters", "redrive", "q", "a", "--body", "-", stdin=b'{"job":"x","data":{"a":"\xff"}}')
+        assert (done.returncode, b"it is not JSON" in done.stderr) == (2, True)
+
     @pytest.mark.parametrize(
         ("arguments", "stdin"),
         [

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.clock import now_ms
 from app.cluster.signing import ANYBODY, MAX_AGE_MS, Proof, Signer
-from app.cluster.wire import IDENTITY_PATH, MAX_CALL_BYTES, SETTLE_PATH, decode_answers, encode_call
+from app.cluster.wire import (
+    IDENTITY_PATH,
+    MAX_CALL_BYTES,
+    SETTLE_PATH,
+    decode_answers,
+    decode_calls,
+    decode_identity,
+    encode_call,
+)
 from app.errors import InvalidAckToken, InvalidParameter
 from app.gateway.ack_tokens import TokenKey
-from app.gateway.model import Settlement, SettleResult
-from app.http.peer import PeerApi
+from app.gateway.model import Nack, Settlement, SettleResult
+from app.http.peer import METHODS, PeerApi
+from app.observe.metrics.instruments import decode as decode_metrics
 from tests.harness.asgi import Call, part
+from tests.harness.encodings import IN_STRINGS, broken
 from tests.harness.replica import QUEUE, Replica
 from tests.harness.world import KEYS, SIGNER
 
@@ -183,3 +194,40 @@ async def test_a_body_that_is_too_large(replica: Replica) -> None:
     asked = Call("POST", SETTLE_PATH, content_length=str(MAX_CALL_BYTES + 1), babelgate_signature=proof.header)
     await asked.run(PeerApi(replica.gateway, SIGNER))
     assert asked.status == 413
+
+
+@pytest.mark.parametrize("path", METHODS)
+async def test_no_encoding_of_a_signed_call_is_a_failure(replica: Replica, path: str) -> None:
+    async def metrics() -> bytes:
+        return b"[]"
+
+    api, method = PeerApi(replica.gateway, SIGNER, metrics), METHODS[path]
+    wanted = Settlement([await replica.token()], [Nack(["x"], error="größe", exception="größe")])
+    for name, body in broken([b"[" + encode_call(QUEUE, wanted, "00-0-0-0") + b"]"]):
+        proof = SIGNER.sign(method, path, replica.gateway.incarnation, body.data)
+        fields = {name.lower().replace("-", "_"): value for name, value in body.fields.items()}
+        call = Call(method, path, [part(body.data, more=False)], babelgate_signature=proof.header, **fields)
+        await call.run(api)
+        assert 200 <= call.status < 500, (name, call.body)
+        json.loads(call.body.decode())
+
+
+TEXTS = [b'"%b"' % text for text in IN_STRINGS.values()] + [b"[" * 100_000, b"\xff", b"\xef\xbb\xbf[]", b""]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=[*IN_STRINGS, "too deep", "no text", "a mark", "nothing"])
+@pytest.mark.parametrize(
+    ("read", "around"),
+    [
+        (decode_calls, b"[[%b,1]]"),
+        (decode_answers, b'[{"kind":%b,"detail":"","facts":1}]'),
+        (decode_identity, b'{"incarnation":[%b]}'),
+        (decode_metrics, b"[[%b,1]]"),
+    ],
+    ids=["calls", "answers", "identity", "metrics"],
+)
+def test_what_no_peer_sends_is_no_message(read: Callable[[bytes], object], around: bytes, text: bytes) -> None:
+    """Each of these is wrong in another member, too, so that none of them is read."""
+    for body in (text, around % text):
+        with pytest.raises(msgspec.MsgspecError):
+            read(body)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Struct
 
+from app.jsontext import decoded
 from app.observe.metrics.catalogue import CATALOGUE, Metric
 
 Labels = tuple[str, ...]
@@ -132,7 +133,8 @@ def encode(snapshot: Snapshot) -> bytes:
 def decode(text: bytes) -> Snapshot:
     """Decode the JSON that :func:`encode` wrote in any process of this version. Raises msgspec.MsgspecError."""
     snapshot: Snapshot = {}
-    for series in map(_decoder.decode, _raw_decoder.decode(text)):
+    for raw in decoded(_raw_decoder, text):
+        series = decoded(_decoder, raw)
         metric = _METRICS.get(series.name)
         if metric is None or not all(_fits(metric, labels, value) for labels, value in series.values):
             raise msgspec.ValidationError(f"{series.name} is not of this version")

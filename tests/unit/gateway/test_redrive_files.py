@@ -91,10 +91,13 @@ def test_the_oldest_records_are_forgotten(tmp_path: Path) -> None:
     running.close()
 
 
-def test_a_record_that_cannot_be_read_is_no_job(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "record", [b"{", b'{"id":"\xff"}', b'{"ids":' + b"[" * 100_000], ids=["half", "no text", "deep"]
+)
+def test_a_record_that_cannot_be_read_is_no_job(tmp_path: Path, record: bytes) -> None:
     files = RedriveFiles(tmp_path)
     files.create(job(1)).close()
-    (tmp_path / job(1).id / "job.json").write_bytes(b"{")
+    (tmp_path / job(1).id / "job.json").write_bytes(record)
     (tmp_path / "a file").touch()
     assert files.of_queue("mails") == []
     with pytest.raises(UnknownRedrive):
