@@ -8,6 +8,7 @@ The tree::
     │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
     ├── BodyTooLarge                 body_too_large          actual size and limit
     ├── TooManyLines                 too_many_lines          an upload with too many lines
+    ├── TooManyFailures              too_many_failures       an upload with too many invalid entries
     ├── InvalidParameter             invalid_parameter       a parameter out of range
     ├── InvalidFilter                invalid_filter          a filter with a value outside its closed list
     ├── InvalidIdempotencyKey        invalid_idempotency_key a malformed Idempotency-Key header
@@ -147,6 +148,12 @@ class TooManyLines(BabelgateError):
     """The upload has more than {limit} {kind}. The valid entries before this limit were published."""
 
     code = "too_many_lines"
+
+
+class TooManyFailures(BabelgateError):
+    """{limit} {kind} of the upload failed, so its rest was not read. The valid entries before were published."""
+
+    code = "too_many_failures"
 
 
 class InvalidParameter(BabelgateError):

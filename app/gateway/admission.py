@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from app.errors import Overloaded
+from app.runtime import turns
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,12 @@ class Admission:
 
     def publish(self, broker: str, size: int) -> Permit:
         """A permit for a publish with a body of ``size`` bytes, as far as the size is known. Raises Overloaded."""
+        if size <= turns.LARGE_BYTES:
+            turns.small_requests.count += 1
+        return Permit(broker, self._publishes, self._publish_bytes, size)
+
+    def batch(self, broker: str, size: int) -> Permit:
+        """A permit for a batch, which is no small request. Raises Overloaded."""
         return Permit(broker, self._publishes, self._publish_bytes, size)
 
     def other(self, broker: str, size: int) -> Permit:
@@ -146,6 +153,8 @@ class Admission:
 
         A small call is never refused. Raises Overloaded.
         """
+        if size <= turns.LARGE_BYTES:
+            turns.small_requests.count += 1
         return Permit(broker, None, self._other_bytes, size, SMALL_BYTES)
 
     def publishing(self, broker: str) -> int:
@@ -154,6 +163,7 @@ class Admission:
 
     def receive(self, broker: str) -> Permit:
         """A permit for a receive; the bytes of its answer are added later. Raises Overloaded."""
+        turns.small_requests.count += 1
         return Permit(broker, self._receives, self._unread_bytes)
 
     def check_handing_out(self, broker: str, count: int, size: int) -> None:

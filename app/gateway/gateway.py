@@ -265,11 +265,11 @@ class Gateway:
         """
         route = self._runtime(caller, Right.LISTEN, queue).route
         try:
-            received = await turns.run(inspect, body, self.limits, size=len(body))
+            received = await turns.run(inspect, body, self.limits, size=len(body), background=True)
         except Poison as poison:
             refused = EnvelopeSyntaxError if poison.code == "invalid_json" else EnvelopeError
             raise refused([Problem(poison.pointer, poison.code, poison.detail)]) from None
-        read = await turns.run(canonical, body, size=len(body))
+        read = await turns.run(canonical, body, size=len(body), background=True)
         warnings = tuple(uuid_warnings(received.id, received.trace_id))
         return Projection(read, queue, route.broker, route.native.name, {}, warnings)
 

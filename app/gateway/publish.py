@@ -105,7 +105,7 @@ class Publisher:
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
         for index, pending in enumerate(
-            await turns.mapped(partial(self._pending_publish, runtime, trace), bodies, size=len)
+            await turns.mapped(partial(self._pending_publish, runtime, trace), bodies, size=len, background=True)
         ):
             if isinstance(pending, BabelgateError):
                 results[index] = pending
@@ -134,7 +134,7 @@ class Publisher:
     ) -> Projection:
         """The message that a publish would write. Its trace context is the request's: no span is made."""
         route = runtime.route
-        publication = await turns.run(self._publication, runtime, trace, body, size=len(body))
+        publication = await turns.run(self._publication, runtime, trace, body, size=len(body), background=True)
         outgoing = runtime.outgoing(publication, delay_seconds, ordering_key, broker_properties)
         outgoing = carrying(trace, route, outgoing)
         keys = None

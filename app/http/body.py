@@ -93,7 +93,7 @@ async def pieces(exchange: Exchange, limit: int) -> AsyncIterator[bytes]:
     if length is not None and int(length) > limit:
         raise BodyTooLarge(actual=int(length), limit=limit)
     source = _bounded(_received(exchange, await exchange.receive()), limit)
-    async for piece in source if encoding == b"identity" else _bounded(_unpacked(source), limit):
+    async for piece in source if encoding == b"identity" else _bounded(_unpacked(exchange, source), limit):
         yield piece
 
 
@@ -128,7 +128,7 @@ def _body(exchange: Exchange, message: Message) -> bytes:
     return body
 
 
-async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _unpacked(exchange: Exchange, source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     used = False
     packed = unpacked = 0
@@ -136,11 +136,12 @@ async def _unpacked(source: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for data in source:
             packed += len(data)
             while data:
+                exchange.check_connected()
                 # A gzip file may have several members in sequence.
                 if unpacker.eof:
                     unpacker = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
                 used = True
-                piece = await turns.run(unpacker.decompress, data, _PIECE, size=0)
+                piece = await turns.run(unpacker.decompress, data, _PIECE, size=0, background=True)
                 unpacked += len(piece)
                 if unpacked > packed * MAX_RATIO + _RATIO_FROM_BYTES:
                     raise CompressionRatioTooHigh(limit=MAX_RATIO)

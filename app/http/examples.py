@@ -215,6 +215,8 @@ _SPECIAL: dict[str, Json] = {
     "request_timeout": {"reason": "no byte came within 20 s"},
     "storage_full": {"reason": "database or disk is full"},
     "storage_read_only": {"reason": "attempt to write a readonly database"},
+    "results_incomplete": {"omitted": 51_500, "reason": "No space left on device"},
+    "too_many_failures": {"limit": 10_000, "kind": "entries"},
     "too_many_lines": {"limit": 2_500_000},
     "unsupported_media_type": {"reason": "The body must be application/json, not text/plain."},
 }

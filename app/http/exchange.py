@@ -146,9 +146,11 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": 204, "headers": self.head(headers)})
         await self.send({"type": "http.response.body", "body": b""})
 
-    async def answer_parts(self, status: int, parts: Parts, headers: RawHeaders | None = None) -> None:
-        """Send a JSON answer in parts."""
-        sent = [(b"content-type", JSON), (b"content-length", b"%d" % parts.length), *self.head(headers)]
+    async def answer_parts(
+        self, status: int, parts: Parts, headers: RawHeaders | None = None, content_type: bytes = JSON
+    ) -> None:
+        """Send an answer in parts. The body must have been read."""
+        sent = [(b"content-type", content_type), (b"content-length", b"%d" % parts.length), *self.head(headers)]
         self.status, self.sent = status, parts.length
         await self.send({"type": "http.response.start", "status": status, "headers": sent})
         await send_parts(self.send, parts.parts)
@@ -183,6 +185,14 @@ class Exchange:
             return self.whole.disconnected
         message = self._next()
         return message is not None and message["type"] == "http.disconnect"
+
+    def check_connected(self) -> None:
+        """Raise ClientGone if the server has noticed that the client disconnected. Never waits.
+
+        Another server than the gateway's own tells it only after the body has been read.
+        """
+        if self.whole.disconnected if self.whole is not None else not self.unread and self.gone():
+            raise ClientGone
 
     async def hang_up(self) -> None:
         """Return when the client has disconnected."""

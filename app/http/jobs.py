@@ -46,4 +46,4 @@ async def entries(exchange: Exchange, bodies: Sequence[bytes], clock: Clock) -> 
         except EnvelopeError as error:
             return error.without_frames()
 
-    return await turns.mapped(entry_or_error, bodies, size=len)
+    return await turns.mapped(entry_or_error, bodies, size=len, background=True)

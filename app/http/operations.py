@@ -259,7 +259,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
             "with one entry per line; blank lines are skipped. An entry is a body of a single publish: a draft, an "
             "envelope, or an entry that wraps one. In an array of the media type "
             f"`{MEDIA_TYPE}` it is a job. Each entry has its own result, in order. The first 100 failed entries have "
-            "`detail` and `errors`; failed entries after the 10,000th are only counted.",
+            "`detail` and `errors`. An NDJSON upload ends after 10,000 failed entries.",
             "requestBody": {
                 "required": True,
                 "content": {
@@ -276,6 +276,7 @@ OPERATIONS: dict[str, dict[str, Json]] = {
                     "description": "Some entries failed; see their results.",
                     "content": json_content(ref("BatchResult")),
                 },
+                "507": {"$ref": "#/components/responses/Problem507"},
             },
         }
     },

@@ -53,6 +53,12 @@ class CompressionRatioTooHigh(HttpError):
     code = "compression_ratio_too_high"
 
 
+class ResultsIncomplete(HttpError):
+    """All entries were processed, but the results of {omitted} are missing: {reason}. Send no accepted entry again."""
+
+    code = "results_incomplete"
+
+
 class NotReady(HttpError):
     """{reason}"""
 
@@ -100,6 +106,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.EnvelopeSyntaxError: Meaning(400, "Invalid JSON"),
     errors.BodyTooLarge: Meaning(413, "Body too large"),
     errors.TooManyLines: Meaning(413, "Too many lines"),
+    errors.TooManyFailures: Meaning(422, "Too many failed entries"),
     errors.InvalidParameter: Meaning(400, "Invalid parameter"),
     errors.InvalidFilter: Meaning(422, "Invalid filter"),
     errors.InvalidIdempotencyKey: Meaning(400, "Invalid idempotency key"),
@@ -140,6 +147,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     MalformedHttp: Meaning(400, "Malformed HTTP"),
     RequestTimeout: Meaning(408, "Request timed out"),
     HeadTooLarge: Meaning(431, "Request head too large"),
+    ResultsIncomplete: Meaning(507, "Results incomplete"),
     NotReady: Meaning(503, "Not ready", 1),
     InternalError: Meaning(500, "Internal error"),
 }

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from tempfile import SpooledTemporaryFile
 
 import msgspec
 
 from app.envelope.options import IDEMPOTENCY_KEY
-from app.errors import BodyTooLarge, InvalidIdempotencyKey, TooManyLines
-from app.gateway.admission import Permit
+from app.errors import BodyTooLarge, BrokerUnavailable, InvalidIdempotencyKey, TooManyFailures, TooManyLines
 from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
@@ -19,8 +17,9 @@ from app.http.broker_properties import from_header, refuse_header
 from app.http.exchange import JSON, Exchange
 from app.http.jobs import JOB, entries, entry
 from app.http.problems import HttpError, RawHeaders
-from app.http.results import SPOOLED_BYTES, BatchResults
+from app.http.results import BatchResults
 from app.http.schemas import NoParameters, PublishParameters, from_query, given
+from app.http.spool import Spool
 from app.http.upload import CHUNK_BYTES, Upload, array_chunks, line_chunks
 from app.ojs import MEDIA_TYPE
 
@@ -56,7 +55,7 @@ class Publishing:
         is_job = headers.get(b"content-type") != JSON and require_json(exchange, MEDIA_TYPE) == JOB
         access = self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
         properties = from_header(exchange) if BROKER_PROPERTIES in headers else None
-        with self._permit(exchange, access, most) as permit:
+        with self._gateway.admission.publish(access.route.broker, _size(exchange, most)) as permit:
             body = arrived(exchange, most, permit)
             if body is None:
                 body = await read(exchange, most, permit)
@@ -81,7 +80,7 @@ class Publishing:
         from_query(exchange.scope["query_string"], NoParameters)
         _refuse_idempotency_key(exchange)
         refuse_header(exchange, "each entry of a batch has its own, in its member broker_properties")
-        with SpooledTemporaryFile(max_size=SPOOLED_BYTES) as spool:
+        with Spool() as spool:
             results = BatchResults(spool)
             if media_type(exchange) in NDJSON:
                 await self._lines(exchange, results)
@@ -92,22 +91,25 @@ class Publishing:
 
     async def _array(self, exchange: Exchange, results: BatchResults) -> None:
         access = self._access(exchange)
-        with self._permit(exchange, access, self._limits.max_request_bytes) as permit:
+        size = _size(exchange, self._limits.max_request_bytes)
+        with self._gateway.admission.batch(access.route.broker, size) as permit:
             body = await read(exchange, self._limits.max_request_bytes, permit)
             upload = Upload(exchange, access, self._gateway)
             async for bodies in array_chunks(body):
                 await results.add(await upload.publish(await entries(exchange, bodies, self._gateway.clock)))
 
     async def _lines(self, exchange: Exchange, results: BatchResults) -> None:
-        """An upload that breaks off, or turns out to be too large or badly compressed, leaves its earlier entries
-        published; the problem then contains the number of accepted entries."""
+        """An upload that breaks off, has too many failed entries, or turns out to be too large or badly compressed,
+        leaves its earlier entries published; the problem then contains the number of accepted entries."""
         access = self._access(exchange)
-        with self._permit(exchange, access, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES):
+        size = _size(exchange, CHUNK_BYTES + self._limits.max_entry_bytes, CHUNK_BYTES)
+        with self._gateway.admission.batch(access.route.broker, size):
             upload = Upload(exchange, access, self._gateway)
             try:
                 async for chunk in line_chunks(exchange, self._limits):
+                    upload.check_failures(results.accepted, results.failed)
                     await results.add(await upload.publish(chunk))
-            except (BodyTooLarge, TooManyLines, HttpError) as error:
+            except (BodyTooLarge, TooManyLines, TooManyFailures, BrokerUnavailable, HttpError) as error:
                 await exchange.fail(error, results.counts())
             else:
                 await results.answer(exchange)
@@ -115,11 +117,12 @@ class Publishing:
     def _access(self, exchange: Exchange) -> Access:
         return self._gateway.access(exchange.caller, Right.SEND, exchange.queue)
 
-    def _permit(self, exchange: Exchange, access: Access, most: int, usual: int = 0) -> Permit:
-        """A permit for a body of which at most ``most`` bytes are in memory, or ``usual`` without a Content-Length. It
-        is taken before the body is read."""
-        size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
-        return self._gateway.admission.publish(access.route.broker, min(size, most))
+
+def _size(exchange: Exchange, most: int, usual: int = 0) -> int:
+    """The bytes of a body that are in memory: at most ``most``, or ``usual`` without a Content-Length. The permit for
+    them is taken before the body is read."""
+    size = usual if b"content-encoding" in exchange.headers else exchange.announced or usual
+    return min(size, most)
 
 
 def _idempotency_key(exchange: Exchange) -> str | None:

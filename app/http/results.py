@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import IO
+from collections.abc import Sequence
+from itertools import chain
 
 import msgspec
 
 from app.errors import BabelgateError
 from app.gateway.model import Receipt, Replay, SettleResult
-from app.http.exchange import PART_BYTES, Exchange, Parts
-from app.http.problems import defects, detail_of, status_of
+from app.http.exchange import JSON, Exchange, Parts
+from app.http.problems import CONTENT_TYPE, ResultsIncomplete, defects, detail_of, problem, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
+from app.http.spool import Spool
 from app.runtime import turns
 
 EXPLAINED_FAILURES = 100
@@ -21,17 +22,18 @@ LISTED_FAILURES = 10_000
 """Maximum failed entries of a batch with a result. Later ones are counted by code."""
 _DEFECTS = 10
 """Maximum defects in the result of one entry."""
-SPOOLED_BYTES = 1_048_576
-"""Results up to this size stay in memory; larger ones go to an unlinked temporary file."""
+_ACCEPTED = "accepted"
+"""What stands for the code of an accepted entry."""
 
 
 class BatchResults:
     """The results of a batch as JSON text in ``spool``, because those of a long upload do not fit into memory.
 
-    The number of results of failed entries is limited; further ones are only counted.
+    The number of results of failed entries is limited; further ones are only counted. So are those of any entry when
+    the spool is full.
     """
 
-    def __init__(self, spool: IO[bytes]) -> None:
+    def __init__(self, spool: Spool) -> None:
         self.accepted = 0
         self.failed = 0
         self._omitted: Counter[str] = Counter()
@@ -39,25 +41,44 @@ class BatchResults:
 
     async def add(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
         """Append the outcomes of the next chunk of entries."""
-        text = await turns.run(self._text, outcomes, size=0)
-        if text:
-            self._spool.write((b"," if self._spool.tell() else b"") + text)
+        results, text = await turns.run(self._results, outcomes, size=0, background=True)
+        if text and not self._spool.append(b"," + text if self._spool.size else text):
+            self._omitted.update(result.code or _ACCEPTED for result in results)
 
     def counts(self) -> dict[str, int]:
         """The numbers of accepted and failed entries."""
         return {"accepted": self.accepted, "failed": self.failed}
 
     async def answer(self, exchange: Exchange) -> None:
-        """Send the results: 201 when all entries were accepted, else 207."""
-        omitted = b'"omitted":%b,' % msgspec.json.encode(self._omitted) if self._omitted else b""
-        head = b'{"accepted":%d,"failed":%d,%b"results":[' % (self.accepted, self.failed, omitted)
-        length = len(head) + self._spool.tell() + 2
-        self._spool.seek(0)
-        await exchange.answer_parts(207 if self.failed else 201, Parts(length, self._parts(head)))
+        """Send the results: 201 when all entries were accepted, else 207; 507 when the file system cannot keep them."""
+        more: dict[str, object] = dict(self.counts())
+        if self._omitted:
+            more["omitted"] = self._omitted
+        failure = self._spool.failure
+        if failure is None:
+            status, content_type, headers = 207 if self.failed else 201, JSON, None
+            body = msgspec.json.encode(more)
+        else:
+            error = ResultsIncomplete(omitted=self._omitted.total(), reason=failure)
+            status, headers, body = problem(error, exchange.path, more)
+            exchange.error, content_type = error.problem_code, CONTENT_TYPE
+        head, tail = body[:-1] + b',"results":[', b"]}"
+        parts = Parts(len(head) + self._spool.size + len(tail), chain((head,), self._spool.parts(), (tail,)))
+        await exchange.answer_parts(status, parts, headers, content_type)
 
-    def _text(self, outcomes: Sequence[Receipt | BabelgateError]) -> bytes:
+    def _results(self, outcomes: Sequence[Receipt | BabelgateError]) -> tuple[list[EntryResult], bytes]:
+        """The results of the next entries that have one, and their text."""
+        if self._spool.is_full:
+            self._count(outcomes)
+            return [], b""
         results = [result for result in map(self._result, outcomes) if result is not None]
-        return msgspec.json.encode(results)[1:-1]
+        return results, msgspec.json.encode(results)[1:-1]
+
+    def _count(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
+        codes = Counter(each.problem_code if isinstance(each, BabelgateError) else _ACCEPTED for each in outcomes)
+        self._omitted += codes
+        self.accepted += codes[_ACCEPTED]
+        self.failed += len(outcomes) - codes[_ACCEPTED]
 
     def _result(self, outcome: Receipt | BabelgateError) -> EntryResult | None:
         """The result of the next entry; None when it is only counted."""
@@ -77,12 +98,6 @@ class BatchResults:
             found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)[:_DEFECTS]]
         status, retryable = status_of(outcome), outcome.retryable
         return EntryResult(index, status, code=code, detail=detail, retryable=retryable, errors=found)
-
-    def _parts(self, head: bytes) -> Iterator[bytes]:
-        yield head
-        while part := self._spool.read(PART_BYTES):
-            yield part
-        yield b"]}"
 
 
 def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:

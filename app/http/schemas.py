@@ -280,7 +280,7 @@ class BatchResult(Struct, frozen=True, omit_defaults=True):
     failed: Annotated[int, Meta(description="The number of failed entries.")]
     results: Annotated[list[EntryResult], Meta(description="The results, in the order of the entries.")]
     omitted: Annotated[
-        dict[str, int] | UnsetType, Meta(description="The number of failed entries without a result, by code.")
+        dict[str, int] | UnsetType, Meta(description="The number of entries without a result, by code or `accepted`.")
     ] = UNSET
 
 

@@ -121,7 +121,15 @@ _OF_OPERATION: dict[tuple[str, int], str] = {
     (
         "publish_batch",
         422,
-    ): "The queue does not support the operation. An invalid entry fails alone: see its result in 207.",
+    ): "The queue does not support the operation, or 10,000 entries of an NDJSON upload failed: those before are "
+    "published, `accepted` and `failed` count them, and the rest was not read. A few invalid entries fail alone: see "
+    "their results in 207.",
+    (
+        "publish_batch",
+        503,
+    ): "The broker does not answer, the storage is full, or the process is stopping. Nothing was published." + _LATER,
+    ("publish_batch", 507): "All entries were processed, and `accepted` and `failed` count them, but the gateway could "
+    "not write its temporary file: `results` has only those of the first entries. Do not send the accepted ones again.",
     ("validate_message", 422): "The body is JSON and no valid message: a publish would answer the same. With "
     "`mode=consume` the code is the reason for which the message would be dead-lettered.",
     ("list_dead_letters", 422): "The broker of this queue cannot list dead letters.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from functools import cache
+from itertools import compress
 from typing import Any, cast
 
 import msgspec
@@ -19,6 +20,7 @@ from app.errors import (
     InvalidParameter,
     OutcomeUnknown,
     Problem,
+    TooManyFailures,
     TooManyLines,
 )
 from app.gateway.gateway import Access, Gateway
@@ -32,7 +34,12 @@ CHUNK_LINES = 500
 CHUNK_BYTES = 262_144
 MAX_BLANK_LINES = 10_000
 """Maximum blank lines of an upload, besides one per entry. Clients may send some to keep a connection open."""
-_CUT_BYTES = 16_384
+MAX_FAILED_ENTRIES = 10_000
+"""An upload with more failed entries ends: its answer lists as many. A backfill of millions of
+entries may have some thousand invalid ones."""
+MAX_FAILED_BYTES = 67_108_864
+"""Maximum bytes of invalid entries of an upload. Refusing an entry takes up to a second of CPU time per MiB."""
+_CUT_BYTES = 4_096
 """A piece is split into lines in parts of this size, so that many short lines do not block the event loop."""
 _SOON_SPLIT_BYTES = 4_194_304
 """Any array up to this size is split in less than 10 ms."""
@@ -46,26 +53,44 @@ class Upload:
 
     After a chunk of which an unavailable broker accepted nothing, the remaining entries fail without a call: each call
     to a broker that hangs takes seconds, so that a long upload would take hours.
+
+    Publishing ends with ClientGone once the client has disconnected.
     """
 
     def __init__(self, exchange: Exchange, access: Access, gateway: Gateway) -> None:
         self._exchange = exchange
         self._access = access
         self._gateway = gateway
-        self._down: BabelgateError | None = None
+        self._down: BrokerUnavailable | None = None
+        self._failed_bytes = 0
+
+    def check_failures(self, accepted: int, failed: int) -> None:
+        """Raise the error with which an upload ends after so many entries, if too many of them failed.
+
+        BrokerUnavailable, which clients take for leave to repeat the request, only if nothing was accepted.
+        """
+        if self._failed_bytes > MAX_FAILED_BYTES:
+            raise TooManyFailures(limit=MAX_FAILED_BYTES, kind="bytes of entries")
+        if failed >= MAX_FAILED_ENTRIES:
+            if self._down is not None and not accepted:
+                raise self._down
+            raise TooManyFailures(limit=MAX_FAILED_ENTRIES, kind="entries")
 
     async def publish(self, chunk: Sequence[Line]) -> list[Receipt | BabelgateError]:
         """Publish one chunk; return one outcome per line. Raises only Forbidden, QueueNotFound, InvalidParameter."""
+        self._exchange.check_connected()
         if self._down is not None:
             return [self._down if isinstance(line, bytes) else line for line in chunk]
         bodies = [line for line in chunk if isinstance(line, bytes)]
         published = await self._gateway.publish_many(self._exchange.caller, self._access, bodies, self._exchange.trace)
         self._down = _given_up(published)
+        failed = (isinstance(outcome, BabelgateError) for outcome in published)
+        self._failed_bytes += sum(map(len, compress(bodies, failed)))
         outcomes = iter(published)
         return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]
 
 
-def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BabelgateError | None:
+def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BrokerUnavailable | None:
     """The error of the entries after ``outcomes``; None when publishing continues."""
     accepted = any(isinstance(outcome, Receipt) for outcome in outcomes)
     lost = next((outcome for outcome in outcomes if isinstance(outcome, (BrokerUnavailable, OutcomeUnknown))), None)
@@ -87,7 +112,7 @@ class Lines:
         self._max_lines = max_lines
         self._entries = 0
         self._blank = 0
-        self._rest = b""
+        self._rest = bytearray()
         self._size = 0
 
     def feed(self, piece: bytes) -> list[Line]:
@@ -95,34 +120,44 @@ class Lines:
         lines: list[Line] = []
         *ended, last = piece.split(b"\n")
         for text in ended:
-            self._keep(text)
-            lines += self._end()
+            if self._size:
+                self._keep(text)
+                lines += self.rest()
+            else:
+                self._add(lines, text, len(text))
             if self.error is not None:
                 return lines
-        self._keep(last)
+        if last:
+            self._keep(last)
         return lines
 
     def rest(self) -> list[Line]:
         """Return the last line, which needs no line feed."""
-        return self._end() if self._size else []
+        lines: list[Line] = []
+        if self._size:
+            text, size = bytes(self._rest), self._size
+            self._rest, self._size = bytearray(), 0
+            self._add(lines, text, size)
+        return lines
 
-    def _end(self) -> list[Line]:
-        line, size = self._rest, self._size
-        self._rest, self._size = b"", 0
-        if not size or line.isspace():
+    def _add(self, lines: list[Line], text: bytes, size: int) -> None:
+        if not size or text.isspace():
             self._blank += 1
             if self._blank > self._entries + MAX_BLANK_LINES:
                 self.error = TooManyLines(limit=MAX_BLANK_LINES, kind="blank lines without an entry")
-            return []
+            return
         self._entries += 1
         if self._entries > self._max_lines:
             self.error = TooManyLines(limit=self._max_lines, kind="lines")
-            return []
-        return [line if size <= self._max_bytes else BodyTooLarge(actual=size, limit=self._max_bytes)]
+            return
+        lines.append(text if size <= self._max_bytes else BodyTooLarge(actual=size, limit=self._max_bytes))
 
     def _keep(self, text: bytes) -> None:
         self._size += len(text)
-        self._rest = self._rest + text if self._size <= self._max_bytes else b""
+        if self._size <= self._max_bytes:
+            self._rest += text
+        else:
+            self._rest.clear()
 
 
 async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterator[list[Line]]:
@@ -133,7 +168,8 @@ async def line_chunks(exchange: Exchange, limits: RequestLimits) -> AsyncIterato
     size = 0
     async for piece in pieces(exchange, limits.max_stream_bytes):
         for start in range(0, len(piece), _CUT_BYTES):
-            for line in await turns.run(lines.feed, piece[start : start + _CUT_BYTES], size=0):
+            exchange.check_connected()
+            for line in await turns.run(lines.feed, piece[start : start + _CUT_BYTES], size=0, background=True):
                 chunk.append(line)
                 size += len(line) if isinstance(line, bytes) else 0
                 if len(chunk) >= CHUNK_LINES or size >= CHUNK_BYTES:
@@ -173,17 +209,17 @@ async def array_chunks(body: bytes) -> AsyncIterator[list[bytes]]:
     await _check_nested(body)
     # An array has a comma between each two entries.
     few = body.count(b",") < MAX_ENTRIES
-    decoder = _decoder if few else await turns.run(_bounded_decoder, size=0)
-    array = await turns.run(_split, decoder, body, size=0)
+    decoder = _decoder if few else await turns.run(_bounded_decoder, size=0, background=True)
+    array = await turns.run(_split, decoder, body, size=0, background=True)
     for start in range(0, max(len(array), 1), CHUNK_LINES):
-        yield await turns.run(_copied, array[start : start + CHUNK_LINES], size=0)
+        yield await turns.run(_copied, array[start : start + CHUNK_LINES], size=0, background=True)
 
 
 async def _check_nested(body: bytes) -> None:
     """Raise InvalidParameter for a large array with too many objects and arrays, because splitting it takes long."""
     if len(body) > _SOON_SPLIT_BYTES:
-        count = await turns.run(body.count, b"{", size=0) + await turns.run(body.count, b"[", size=0)
-        if count > MAX_NESTED:
+        counts = await turns.mapped(body.count, (b"{", b"["), background=True)
+        if sum(counts) > MAX_NESTED:
             reason = f"more than {MAX_NESTED} objects and arrays in one JSON array; send them as application/x-ndjson"
             raise InvalidParameter(name="body", reason=reason, pointer="")
 

@@ -21,6 +21,15 @@ SLICE_SECONDS = 0.005
 BACKGROUND_SECONDS = 0.001
 """How long a piece of work in the background takes: a request of several turns waits for as many pieces."""
 
+RECENT_SECONDS = 0.1
+"""How long after a small request others are expected, and work in the background rests for their sake."""
+
+REST_FACTOR = 2
+"""The rest after work in the background, as a multiple of the work: small requests have two thirds of the time."""
+
+MAX_REST_SECONDS = 0.1
+"""Maximum rest after one piece, whose time may be that of another process."""
+
 SMALL_BYTES = 1_024
 """Reading any body up to this size takes less than a millisecond: it needs no turn."""
 
@@ -44,13 +53,30 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+class SmallRequests:
+    """Counts the small requests of this process, for which work in the background rests."""
+
+    count = 0
+
+
+small_requests = SmallRequests()
+
+
 class _Turns:
-    """The turns of one event loop."""
+    """The turns of one event loop.
+
+    ``background``: held by the one caller that works in the background.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._lock = asyncio.Lock()
         self._spent = 0.0
+        self.background = asyncio.Lock()
+        self._owed = 0.0
+        self._worked_at = 0.0
+        self._counted = small_requests.count
+        self._small_at = -RECENT_SECONDS
 
     def spend(self, seconds: float) -> None:
         """Note that a piece of work took ``seconds`` of this turn."""
@@ -68,6 +94,29 @@ class _Turns:
         async with self._lock:
             await asyncio.sleep(0)
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether there have been small requests a moment ago."""
+        now = self._loop.time()
+        if small_requests.count != self._counted:
+            self._counted, self._small_at = small_requests.count, now
+        return now - self._small_at < RECENT_SECONDS
+
+    def worked(self, seconds: float) -> None:
+        """Note that a piece of work in the background took ``seconds``."""
+        self._owed = min(self._owed + seconds * REST_FACTOR, MAX_REST_SECONDS)
+        self._worked_at = self._loop.time()
+
+    async def rest(self) -> None:
+        """Rest before the next piece of work in the background, if much was done since the last rest."""
+        if self._owed < BACKGROUND_SECONDS:
+            return
+        owed, self._owed = self._owed, 0.0
+        # The other requests run here; those that are seen to arrive get the whole rest.
+        await asyncio.sleep(0)
+        if self.is_shared:
+            await asyncio.sleep(max(self._worked_at + owed - self._loop.time(), 0))
+
     def _begin(self) -> None:
         self._spent = 0.0
 
@@ -84,18 +133,22 @@ def _turns() -> _Turns:
     return turns
 
 
-async def run(function: Callable[..., Result], *arguments: Any, size: int) -> Result:
+async def run(function: Callable[..., Result], *arguments: Any, size: int, background: bool = False) -> Result:
     """The result of ``function(*arguments)``, which works on about ``size`` bytes, or an unknown number if that is 0;
     raises its errors.
 
     The function must not use objects of the event loop: for a ``size`` above LARGE_BYTES it runs in a thread. When the
-    caller is cancelled, such a function runs to its end, and its result is dropped.
+    caller is cancelled, such a function runs to its end, and its result is dropped. While there are small requests,
+    one such function runs at a time, with rests between them, like work in the background.
+
+    ``background``: a shorter one runs like :func:`in_background`.
     """
     if 0 < size <= SMALL_BYTES:
         return function(*arguments)
     if size > LARGE_BYTES:
-        return await asyncio.get_running_loop().run_in_executor(_executor, function, *arguments)
-    return (await _in_turns(lambda _: function(*arguments), (None,)))[0]
+        return await _in_thread(function, *arguments)
+    work = _in_background if background else _in_turns
+    return (await work(lambda _: function(*arguments), (None,)))[0]
 
 
 async def next_turn() -> None:
@@ -118,37 +171,75 @@ async def returned(count: Callable[[], int], expected: int, latest: float) -> No
 
 
 async def mapped(
-    function: Callable[[Item], Result], items: Iterable[Item], size: Callable[[Item], int] = lambda item: 0
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    size: Callable[[Item], int] = lambda item: 0,
+    background: bool = False,
 ) -> list[Result]:
     """The results of ``function`` for ``items``, in order; ``size``: the bytes of an item. Else like :func:`run`."""
     items = list(items)
     if len(items) == 1:
-        return [await run(function, items[0], size=size(items[0]))]
+        return [await run(function, items[0], size=size(items[0]), background=background)]
+    work = _in_background if background else _in_turns
     if max(map(size, items), default=0) <= LARGE_BYTES:
-        return await _in_turns(function, items)
+        return await work(function, items)
     results: list[Result] = []
     for is_large, several in groupby(items, lambda item: size(item) > LARGE_BYTES):
         if is_large:
             results += [await run(function, item, size=size(item)) for item in several]
         else:
-            results += await _in_turns(function, several)
+            results += await work(function, several)
     return results
 
 
 async def in_background(items: Iterable[Item]) -> list[Item]:
-    """The ``items`` of an iterator that works for each of them: about BACKGROUND_SECONDS a turn, then as long a pause.
+    """The ``items`` of an iterator that works for each of them: about BACKGROUND_SECONDS a turn, for one caller at a
+    time. While there are small requests, all callers together rest for REST_FACTOR times as long as they work.
 
-    For work that may take twice as long for the sake of all others. The iterator must not be used elsewhere.
+    For work that may take longer for the sake of small requests. The iterator must not be used elsewhere.
     """
+    turns = _turns()
     results: list[Item] = []
-    began = time.perf_counter()
-    for item in items:
-        results.append(item)
-        spent = time.perf_counter() - began
-        if spent > BACKGROUND_SECONDS:
-            await asyncio.sleep(spent)
+    left = iter(items)
+    while True:
+        async with turns.background:
+            await turns.rest()
             began = time.perf_counter()
-    return results
+            try:
+                for item in left:
+                    results.append(item)
+                    if time.perf_counter() - began > BACKGROUND_SECONDS:
+                        break
+                else:
+                    return results
+            finally:
+                turns.worked(time.perf_counter() - began)
+
+
+async def _in_background(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
+    return await in_background(map(function, items))
+
+
+async def _in_thread(function: Callable[..., Result], *arguments: Any) -> Result:
+    turns, loop = _turns(), asyncio.get_running_loop()
+    if not turns.is_shared:
+        return await loop.run_in_executor(_executor, function, *arguments)
+    spent = 0.0
+
+    def timed() -> Result:
+        nonlocal spent
+        began = time.thread_time()
+        try:
+            return function(*arguments)
+        finally:
+            spent = time.thread_time() - began
+
+    async with turns.background:
+        await turns.rest()
+        try:
+            return await loop.run_in_executor(_executor, timed)
+        finally:
+            turns.worked(spent)
 
 
 async def _in_turns(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:

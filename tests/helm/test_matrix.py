@@ -15,6 +15,7 @@ import yaml
 from jsonschema_rs import ValidationError
 
 from app.config import settings
+from app.http.spool import MAX_BYTES
 from app.server.lifecycle import CLOSE_SECONDS
 from tests.harness import helm, program
 from tests.harness.helm import CHART, Document, documents, only, template
@@ -168,6 +169,13 @@ def test_every_pod_is_restricted() -> None:
                     "capabilities": {"drop": ["ALL"]},
                 }
     assert seen > 2 * len(CASES)
+
+
+def test_temporary_files_of_the_gateway_have_a_bound_and_enough_space() -> None:
+    for found in rendered().values():
+        (volume,) = [each for each in gateway_of(found)["spec"]["template"]["spec"]["volumes"] if each["name"] == "tmp"]
+        assert volume["emptyDir"] == {"sizeLimit": "1Gi"}
+    assert 2 * MAX_BYTES <= 1 << 30
 
 
 def test_a_pod_has_the_time_to_stop() -> None:

@@ -38,11 +38,12 @@ async def test_the_first_failures_are_explained_and_later_ones_are_short(client,
 
 
 async def test_beyond_a_bound_failures_are_counted_by_code(client, queue):
-    lines = b"{}\n" * LISTED_FAILURES + b"{}\nx\n{}\n" + LINE
+    # The upload ends after the chunk in which it reaches the bound.
+    lines = LINE * 10 + b"{}\n" * LISTED_FAILURES + b"{}\nx\n{}\n" + LINE
     told = (await batch(client, queue, lines)).json()
-    assert (told["accepted"], told["failed"]) == (1, LISTED_FAILURES + 3)
+    assert (told["accepted"], told["failed"]) == (11, LISTED_FAILURES + 3)
     assert told["omitted"] == {"missing_urn": 2, "invalid_json": 1}
-    assert [result["index"] for result in told["results"][-2:]] == [LISTED_FAILURES - 1, LISTED_FAILURES + 3]
+    assert [result["index"] for result in told["results"][-2:]] == [LISTED_FAILURES + 9, LISTED_FAILURES + 13]
 
 
 async def test_an_entry_tells_its_first_defects(client, queue):

@@ -389,7 +389,7 @@ type BatchResult struct {
 	// Failed The number of failed entries.
 	Failed int64 `json:"failed"`
 
-	// Omitted The number of failed entries without a result, by code.
+	// Omitted The number of entries without a result, by code or `accepted`.
 	Omitted *map[string]int64 `json:"omitted,omitempty"`
 
 	// Results The results, in the order of the entries.

@@ -102,7 +102,8 @@ spec:
         secretName: {{ $secret }}
     {{- end }}
     - name: tmp
-      emptyDir: {}
+      # Twice what the results of uploads may take: a pod that exceeds it is evicted.
+      emptyDir: {sizeLimit: 1Gi}
     {{- if not (include "babelgate.persistent" .) }}
     - name: state
       emptyDir: {}

@@ -121,6 +121,68 @@ async def test_work_in_the_background_leaves_turns_to_others() -> None:
     assert all("other" in seen[one:next_] for one, next_ in pairwise(pieces))
 
 
+async def test_work_in_the_background_rests_while_there_are_small_requests() -> None:
+    """Two thirds of the time are left to them, however many have work."""
+
+    def piece(_: int) -> None:
+        work(turns.BACKGROUND_SECONDS)
+        turns.small_requests.count += 1
+
+    began = time.perf_counter()
+    await asyncio.gather(*(turns.mapped(piece, range(5), background=True) for _ in range(4)))
+    # After the last piece there is no rest.
+    assert time.perf_counter() - began >= 19 * turns.BACKGROUND_SECONDS * (1 + turns.REST_FACTOR)
+
+
+async def test_one_works_in_the_background_at_a_time() -> None:
+    done: list[int] = []
+    longest = 0
+
+    async def watch() -> None:
+        nonlocal longest
+        before = 0
+        while len(done) < 60:
+            await asyncio.sleep(0)
+            longest, before = max(longest, len(done) - before), len(done)
+
+    def piece(number: int) -> None:
+        work(turns.BACKGROUND_SECONDS)
+        done.append(number)
+
+    await asyncio.gather(*(turns.mapped(piece, range(3), background=True) for _ in range(20)), watch())
+    assert longest <= 2
+
+
+async def test_one_large_piece_runs_at_a_time_while_there_are_small_requests() -> None:
+    running = most = 0
+
+    def piece() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        time.sleep(0.02)
+        running -= 1
+
+    # A loop counts from its first piece of work on.
+    await turns.run(int, size=0)
+    turns.small_requests.count += 1
+    await asyncio.gather(*(turns.run(piece, size=turns.LARGE_BYTES + 1) for _ in range(3)))
+    assert most == 1
+
+
+async def test_who_is_cancelled_in_the_background_leaves_it_to_the_next() -> None:
+    def piece(_: int) -> None:
+        work(turns.BACKGROUND_SECONDS)
+        turns.small_requests.count += 1
+
+    first, second = (asyncio.create_task(turns.mapped(piece, range(20), background=True)) for _ in range(2))
+    await asyncio.sleep(turns.BACKGROUND_SECONDS)
+    first.cancel()
+    assert await second == [None] * 20
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
 async def came_back(expected: int, latest: float, arrivals: dict[int, int]) -> tuple[int, int]:
     """How many had come back at the end of the wait, and in which turn that was. ``arrivals``: who comes, by turn."""
     here, turn, waiting = 0, 0, True
