@@ -1391,7 +1391,7 @@ type RedriveFailure struct {
 	// Detail A sentence for people.
 	Detail string `json:"detail"`
 
-	// Id The message's `meta.id`.
+	// Id The message's `meta.id`; `null`: it has none, or one of over 1,000 characters.
 	Id *string `json:"id"`
 
 	// LetterId The id of the dead letter in its queue.
@@ -1724,6 +1724,9 @@ type Problem503 = Problem
 
 // Problem504 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
 type Problem504 = Problem
+
+// Problem507 RFC 9457 problem details. `errors` lists the defects of the body; `trace_id` is the envelope's.
+type Problem507 = Problem
 
 // ListQueuesParams defines parameters for ListQueues.
 type ListQueuesParams struct {
