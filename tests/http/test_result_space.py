@@ -82,8 +82,9 @@ async def test_beyond_the_space_of_a_process_results_are_counted():
     before = Spool.kept
     with Spool(most=before + 1_000) as spool:
         results = BatchResults(spool)
-        for outcomes in ([good, bad], [good] * 10, [bad, good]):
-            await results.add(outcomes)
+        await results.add([good, bad])
+        await results.add([good] * 10)
+        await results.add([bad, good])
         await results.answer(exchange)
         assert Spool.kept == before + spool.size <= before + 1_000
     assert Spool.kept == before
