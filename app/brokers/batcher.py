@@ -97,7 +97,7 @@ class Batcher(Generic[Item, Result]):
         self._budget = budget
         self._circuit = circuit
         self._pending: list[_Call[Item, Result]] = []
-        self._in_flight: list[_Call[Item, Result]] = []
+        self._in_flight: Sequence[_Call[Item, Result]] = ()
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -145,6 +145,12 @@ class Batcher(Generic[Item, Result]):
         while self._task is not None:
             await asyncio.wait([self._task])
 
+    def close(self) -> None:
+        """Cancel the timer of a batcher that is not busy. The loop would keep the batcher until the timer is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     async def _run(self) -> None:
         clock = self._loop.time
         try:
@@ -172,7 +178,7 @@ class Batcher(Generic[Item, Result]):
                 self._batch_seconds = self._ended - self._began
                 self._expected = min(count + len(self._pending), self._max_items)
                 # What has its result does not expire any more.
-                self._in_flight = []
+                self._in_flight = ()
                 for start in range(0, count, _ANSWERED):
                     if start:
                         await asyncio.sleep(0)
@@ -182,7 +188,7 @@ class Batcher(Generic[Item, Result]):
                             future.set_result(result)
         finally:
             self._task = None
-            self._in_flight = []
+            self._in_flight = ()
 
     async def _gather(self) -> None:
         """Wait a moment for the callers of the last batch."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,9 +46,10 @@ from app.gateway.model import (
 from app.gateway.outages import Outages
 from app.gateway.overview import Overview, known_queues, peek
 from app.gateway.publish import Begun, Publisher
-from app.gateway.queue_runtime import QueueRuntime
+from app.gateway.queue_runtime import QueueRuntime, Shared
 from app.gateway.receive import Receiver, Waiter
 from app.gateway.routing import ROUTE_BYTES, Route, Router, offering
+from app.gateway.runtimes import QueueRuntimes
 from app.gateway.settle import Settler
 from app.gateway.spans import receiving, settling
 from app.observe.events import Observe
@@ -56,8 +57,6 @@ from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
 from app.runtime.cache import Cache
 
-_KEPT_RUNTIMES = 10_000
-"""Number of queue runtimes kept. When it is reached, those with nothing in flight are dropped."""
 _ACCESSES_BYTES = 32 * 1024 * 1024
 _ACCESS_BYTES = 600 + ROUTE_BYTES
 """Most bytes of a remembered access, its key, and its route, which may be remembered here alone."""
@@ -105,7 +104,7 @@ class Gateway:
         self._keys = KeyStores(bindings, idempotency or KeyPolicy())
         self.outages = Outages(bindings)
         self.overview = Overview(
-            router, bindings, required, urls or {}, self._keys, lambda: list(self._runtimes), self.outages
+            router, bindings, required, urls or {}, self._keys, lambda: self.queue_runtimes.queues(), self.outages
         )
         self.limits = limits or Limits()
         self.clock = clock
@@ -124,22 +123,19 @@ class Gateway:
         self._forwarding = Forwarding(settler, sealer, self.incarnation, forwarder or NoPeers(), observe, clock)
         self.broker_usage: Mapping[str, BrokerUsage] = {name: BrokerUsage(name, self.admission) for name in bindings}
         """The leases that this process keeps, per broker."""
-        self._runtimes: dict[str, QueueRuntime] = {}
+        shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer)
+        self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
+        """The runtimes of the queues that this process has used."""
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
         self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
-            lambda queue: self._runtime_of(router.route(queue)),
+            lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,
             clock,
             observe,
             self.tracing,
             jobs_directory,
         )
-
-    @property
-    def queue_runtimes(self) -> Collection[QueueRuntime]:
-        """The runtimes of the queues that this process has used."""
-        return self._runtimes.values()
 
     async def start(self) -> None:
         """Open all bindings and start maintenance. A broker that is down does not fail the start.
@@ -162,14 +158,13 @@ class Gateway:
         """End all waiting receives and fail readiness; idempotent."""
         self.draining = True
         self.letters.jobs.drain()
-        for runtime in self._runtimes.values():
-            runtime.receiver.stop()
+        self.queue_runtimes.stop_receives()
 
     async def close(self) -> None:
         """Finish all operations in flight, then close all bindings; idempotent."""
         await self.drain()
         await asyncio.gather(self._maintenance.stop(), self.outages.close(), self.letters.jobs.close())
-        await asyncio.gather(*(runtime.close() for runtime in self._runtimes.values()))
+        await asyncio.gather(*(runtime.close() for runtime in self.queue_runtimes))
         await self._keys.close()
         await asyncio.gather(*(binding.close() for binding in self.bindings.values()), return_exceptions=True)
 
@@ -191,8 +186,8 @@ class Gateway:
 
     def crowded(self, queue: str) -> bool:
         """Whether a publish to ``queue`` would wait too long for its batch."""
-        runtime = self._runtimes.get(queue)
-        return runtime is not None and (runtime.publisher.crowded or runtime.keyed_publisher.crowded)
+        runtime = self.queue_runtimes.get(queue)
+        return runtime is not None and runtime.crowded
 
     async def publish(
         self,
@@ -291,6 +286,8 @@ class Gateway:
         runtime, lease_seconds = self._receiving(caller, queue, lease_seconds)
         if self._capacity is not None:
             await self._capacity()
+            # Another one may have taken its place: leases must be kept where the next settle looks for them.
+            runtime = self._runtime(caller, Right.LISTEN, queue)
         receive = runtime.receiver.receive(max_messages, wait_seconds, lease_seconds)
         if trace is None:
             return await receive
@@ -326,7 +323,7 @@ class Gateway:
 
     async def give_back(self, queue: str, messages: Sequence[Message]) -> None:
         """Return messages that could not be delivered to their client: available at once, uncounted. Never raises."""
-        await self._runtime_of(self.router.route(queue)).give_back([each.lease.handle for each in messages])
+        await self.queue_runtimes.of(self.router.route(queue)).give_back([each.lease.handle for each in messages])
 
     async def settle(
         self, caller: Caller, queue: str | Access, settlement: Settlement, trace: Trace | None = None
@@ -359,7 +356,7 @@ class Gateway:
 
         ``traceparent``: the peer's span, if it has one.
         """
-        runtime = self._runtime_of(self.router.route(queue))
+        runtime = self.queue_runtimes.of(self.router.route(queue))
         with settling(self.tracing.of_peer(traceparent), runtime.route, settlement, self._sealer) as span:
             results = await self._forwarding.settle_here(runtime, settlement)
             span.ended(result.error for result in results)
@@ -377,7 +374,7 @@ class Gateway:
     async def _kept_routes(self) -> list[Route]:
         """The routes of the queues that are configured by name, used by this process, or listed by a broker as used by
         a gateway."""
-        names = await known_queues(self.router, self.bindings, list(self._runtimes), foreign=False)
+        names = await known_queues(self.router, self.bindings, self.queue_runtimes.queues(), foreign=False)
         return await turns.mapped(self.router.route, names)
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
@@ -385,16 +382,8 @@ class Gateway:
         if type(queue) is not Access or queue.caller is not caller or queue.right is not right:
             queue = self.access(caller, right, queue)
         route = queue.route
-        runtime = self._runtimes.get(route.queue)
-        return runtime if runtime is not None and runtime.route is route else self._runtime_of(route)
-
-    def _runtime_of(self, route: Route) -> QueueRuntime:
-        runtime = self._runtimes.get(route.queue)
-        if runtime is None or (runtime.route is not route and runtime.route != route):
-            if len(self._runtimes) >= _KEPT_RUNTIMES:
-                self._runtimes = {name: kept for name, kept in self._runtimes.items() if kept.busy}
-            shared = self.limits, self.clock, self.observe, self._keys, self.outages, self._deliverer
-            runtime = self._runtimes[route.queue] = QueueRuntime(route, self.broker_usage[route.broker], *shared)
-            if self.draining:
-                runtime.receiver.stop()
-        return runtime
+        runtime = self.queue_runtimes.get(route.queue)
+        if runtime is not None and runtime.route is route:
+            runtime.used = True
+            return runtime
+        return self.queue_runtimes.of(route)

@@ -92,9 +92,9 @@ class Gauges:
 
         def read(runtime: QueueRuntime) -> None:
             labels = (self._metrics.register(runtime.route.queue, runtime.route.broker), runtime.route.broker)
-            waiters[labels] = waiters.get(labels, 0.0) + runtime.receiver.waiters
-            if runtime.lease_manager.held is not None:
-                leases[labels] = leases.get(labels, 0.0) + runtime.lease_manager.held
+            waiters[labels] = waiters.get(labels, 0.0) + runtime.waiters
+            if (held := runtime.held) is not None:
+                leases[labels] = leases.get(labels, 0.0) + held
 
         await turns.in_background(map(read, list(self._gateway.queue_runtimes)))
         publishes: dict[Labels, Value] = {

@@ -81,7 +81,7 @@ class LeaseManager(Protocol):
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """Stop expiring leases; deliveries that are still held stay with the broker."""
 
 
@@ -130,7 +130,7 @@ class BrokerLeaseManager:
     async def idle(self) -> None:
         return
 
-    async def close(self) -> None:
+    def close(self) -> None:
         return
 
 
@@ -208,9 +208,8 @@ class GatewayLeaseManager:
             await asyncio.wait([self._expiring])
         await self._table.idle()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._table.close()
-        await self.idle()
 
     async def expire(self) -> None:
         """End all leases past their deadline: each is a failed attempt, and its message becomes available again.

@@ -225,10 +225,12 @@ class LeaseTable:
             await self._settling.wait()
 
     def close(self) -> None:
-        """Stop signalling expired leases."""
+        """Stop signalling expired leases. From now on nothing here refers to the owner of ``due``."""
         self._closed = True
+        self._due = _nothing
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
 
     async def _end(self, claimed: Sequence[HeldLease], act: EndLeases) -> Sequence[Outcome]:
         outcomes: Sequence[Outcome]
@@ -296,3 +298,7 @@ class LeaseTable:
     def _wake(self) -> None:
         self._timer = None
         self._due()
+
+
+def _nothing() -> None:
+    """The ``due`` of a table that is closed."""

@@ -19,9 +19,10 @@ from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.contract import uuid_warnings
 from app.errors import BabelgateError
+from app.gateway.broker_calls import PendingPublish
 from app.gateway.idempotency import KeyedResult, claim, fingerprint
 from app.gateway.model import Projection, Receipt
-from app.gateway.queue_runtime import PendingPublish, QueueRuntime, agreed
+from app.gateway.queue_runtime import QueueRuntime, agreed
 from app.gateway.routing import Route
 from app.gateway.spans import UNTRACED, carrying, sending
 from app.observe.tracing.trace import Trace, Tracing
@@ -184,9 +185,9 @@ class Publisher:
         try:
             pendings = [pending for _, pending in chunk]
             if any(pending.claim is not None for pending in pendings):
-                outcomes = await runtime.publish_keyed(pendings)
+                outcomes = await runtime.keyed_sender.publish(pendings)
             else:
-                outcomes = await runtime.publish(pendings)
+                outcomes = await runtime.calls.publish(pendings, coalesced=False)
         except BabelgateError as error:
             outcomes = failure_for_each(error, len(chunk))
         for (index, pending), outcome in zip(chunk, outcomes, strict=True):

@@ -3,32 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Mapping, Sequence
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from app.brokers.batcher import Batcher, Budget
 from app.brokers.binding import Delivery, Outcome, Outgoing
-from app.brokers.idempotency_store import ClaimResult, KeyClaim, KeyStore, Terms
 from app.clock import Clock
-from app.envelope import Envelope, Limits, Publication
+from app.envelope import Limits, Publication
 from app.envelope.broker_properties import contradictions, read_properties
-from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, LeaseLost, Problem
-from app.gateway.ack_tokens import NO_FACTS, Lease
+from app.errors import BabelgateError, BodyTooLarge, EnvelopeError, Problem
+from app.gateway.ack_tokens import Lease
+from app.gateway.broker_calls import BrokerCalls, PendingPublish
 from app.gateway.deliver import Deliverer
-from app.gateway.idempotency import IdempotentPublisher, KeyStores, MaybeKeyed
+from app.gateway.idempotency import IdempotentPublisher, KeyStores
 from app.gateway.idempotency import KeyedResult as Published
 from app.gateway.lease_manager import BrokerLeaseManager, GatewayLeaseManager, LeaseManager
 from app.gateway.lease_table import BrokerUsage
-from app.gateway.model import Action, KeysInfo
+from app.gateway.model import KeysInfo
 from app.gateway.outages import Outages
 from app.gateway.receive import Inspector, Receiver
 from app.gateway.routing import Route
 from app.gateway.shared_leases import SharedLeaseManager
-from app.observe.events import Call, Event, EventKind, Facts, Observe, Operation
+from app.observe.events import Observe
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
@@ -36,102 +35,203 @@ from app.runtime.background import BackgroundTasks
 PUBLISH_SECONDS = 0.1
 """Longest expected wait of a publish for its batch. A publish that would wait longer is refused at once."""
 
-TokenOutcome = Outcome | int
-"""The outcome of one token: ``None`` settled, an error, or the new deadline of an extended lease in Unix ms."""
-
-_SETTLED: Mapping[Action, EventKind] = {"ack": "acked", "nack": "nacked", "reject": "rejected", "extend": "extended"}
-
-KeyedResult = TypeVar("KeyedResult")
 Given = TypeVar("Given", str, float, Mapping[str, Any])
 
 _throttled = LogThrottle(get_logger("babelgate.lanes"))
 
 
-class PendingPublish(Struct, frozen=True):
-    """A message to publish, and the claim of its idempotency key if it has one."""
+class Shared(Struct, frozen=True):
+    """What the runtimes of all queues of a process share."""
 
-    envelope: Envelope
-    outgoing: Outgoing
-    claim: KeyClaim | None = None
+    limits: Limits
+    clock: Clock
+    observe: Observe
+    keys: KeyStores
+    outages: Outages
+    deliverer: Deliverer
+
+
+class KeyedSender:
+    """Publishes messages with idempotency keys to one queue."""
+
+    def __init__(self, calls: BrokerCalls, keys: KeyStores) -> None:
+        self._calls = calls
+        self._once = IdempotentPublisher(calls.route, keys, calls.send, calls.send_once)
+        self._running: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a batch is in flight."""
+        return bool(self._running)
+
+    async def idle(self) -> None:
+        """Wait until nothing is in flight."""
+        await self._running.wait()
+
+    async def publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        """Publish as one batch the messages whose keys are new, and report them.
+
+        The work is not cancelled with its caller: a key would stay reserved.
+        """
+        return await asyncio.shield(self._running.start(self._publish(pendings)))
+
+    async def _publish(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
+        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
+        self._calls.report_accepted(pendings, results)
+        return results
+
+
+class _Part(Protocol):
+    @property
+    def busy(self) -> bool: ...
+    async def idle(self) -> None: ...
+
+
+_PARTS = ("publisher", "keyed_publisher", "keyed_sender", "receiver", "acker", "lease_manager")
+"""The parts of a runtime in the order in which they become idle. Each is made by its first use: most of many queues are
+only published to, or only received from."""
 
 
 class QueueRuntime:
-    """The queue's batched publishes and acks, its waiting receives and its lease manager."""
+    """The queue's batched publishes and acks, its waiting receives and its lease manager.
 
-    def __init__(
-        self,
-        route: Route,
-        broker_usage: BrokerUsage,
-        limits: Limits,
-        clock: Clock,
-        observe: Observe,
-        keys: KeyStores,
-        outages: Outages,
-        deliverer: Deliverer,
-    ) -> None:
-        """``broker_usage``: the leases that this process keeps of the route's broker."""
+    None of its parts has a reference to it or to a part that has a reference back, so that it is freed with the last
+    reference. A cycle would keep it until the garbage collector finds it, and thousands of them stop the process for a
+    second.
+    """
+
+    def __init__(self, route: Route, broker_usage: BrokerUsage, shared: Shared) -> None:
+        """``broker_usage``: the leases that this process keeps of the route's broker.
+
+        Raises UnsupportedByBroker if the binding lacks what the leases of the queue need.
+        """
         self.route = route
-        self.lease_manager = lease_manager_of(route, broker_usage, limits, clock, observe)
-        self._observe = observe
-        binding, native = route.binding, route.native
-        max_batch = route.capabilities.max_batch
+        self.calls = BrokerCalls(route, shared.observe, shared.outages)
+        self.circuit = self.calls.circuit
+        self.used = False
+        """Whether it was used since :class:`app.gateway.runtimes.QueueRuntimes` last looked for idle ones."""
+        self._broker_usage = broker_usage
+        self._shared = shared
+        self._stopped = False
 
-        async def send_once(store: KeyStore, messages: Sequence[MaybeKeyed], terms: Terms) -> Sequence[ClaimResult]:
-            return await self.timed("send", store.publish(native, messages, terms), len(messages))
+    @cached_property
+    def publisher(self) -> Batcher[PendingPublish, Outcome]:
+        """Publishes messages without idempotency keys."""
+        return Batcher(self.calls.publish, self._max_batch, PUBLISH_SECONDS, _sizes_of, self._budget, self.circuit)
+
+    @cached_property
+    def keyed_publisher(self) -> Batcher[PendingPublish, Published]:
+        """Publishes messages of which some have idempotency keys."""
+        return Batcher(
+            self.keyed_sender.publish, self._max_batch, PUBLISH_SECONDS, _sizes_of, self._budget, self.circuit
+        )
+
+    @cached_property
+    def keyed_sender(self) -> KeyedSender:
+        """Publishes the batches of messages with idempotency keys."""
+        return KeyedSender(self.calls, self._shared.keys)
+
+    @cached_property
+    def acker(self) -> Batcher[Lease, Outcome]:
+        """Acks single messages."""
+        calls, lease_manager = self.calls, self.lease_manager
 
         async def ack(leases: list[Lease]) -> Sequence[Outcome]:
             handles = [lease.handle for lease in leases]
-            outcomes = await self.timed("ack", self.lease_manager.ack(handles), len(handles), coalesced=True)
-            self.report_settled("ack", leases, outcomes)
+            outcomes = await calls.timed("ack", lease_manager.ack(handles), len(handles), coalesced=True)
+            calls.report_settled("ack", leases, outcomes)
             return outcomes
+
+        return Batcher(ack, self._max_batch, budget=self._budget, circuit=self.circuit)
+
+    @cached_property
+    def receiver(self) -> Receiver:
+        """The receives of the queue."""
+        calls, lease_manager, broker_usage = self.calls, self.lease_manager, self._broker_usage
 
         async def reserve(limit: int, wait_seconds: float, lease_seconds: float) -> Sequence[Delivery]:
             # Fewer leases may have been held when the waiting receives were admitted.
             broker_usage.check()
-            reserving = binding.reserve(native, min(limit, max_batch), wait_seconds, lease_seconds)
-            return self.lease_manager.keep(await self.timed("receive", reserving), lease_seconds)
+            route = calls.route
+            limit = min(limit, route.capabilities.max_batch)
+            reserving = route.binding.reserve(route.native, limit, wait_seconds, lease_seconds)
+            return lease_manager.keep(await calls.timed("receive", reserving), lease_seconds)
 
-        self._keys = keys
-        self._outages = outages
-        self.circuit = outages.circuits[route.broker]
-        self._publishing: BackgroundTasks[Sequence[Published]] = BackgroundTasks()
-        self._once = IdempotentPublisher(route, keys, self._send, send_once)
-        budget = Budget(route.broker, binding.timeout_seconds)
-        self.publisher: Batcher[PendingPublish, Outcome] = Batcher(
-            partial(self.publish, coalesced=True), max_batch, PUBLISH_SECONDS, _sizes_of, budget, self.circuit
-        )
-        self.keyed_publisher: Batcher[PendingPublish, Published] = Batcher(
-            self.publish_keyed, max_batch, PUBLISH_SECONDS, _sizes_of, budget, self.circuit
-        )
-        self.acker: Batcher[Lease, Outcome] = Batcher(ack, max_batch, budget=budget, circuit=self.circuit)
-        inspector = Inspector(route, self.lease_manager, limits, clock, observe)
-        self.receiver = Receiver(reserve, inspector.inspect, partial(deliverer.hand_out, route), self.give_back)
+        route, shared = self.route, self._shared
+        inspector = Inspector(route, lease_manager, shared.limits, shared.clock, shared.observe)
+        hand_out = partial(shared.deliverer.hand_out, route)
+        receiver = Receiver(reserve, inspector.inspect, hand_out, partial(_give_back, route, lease_manager))
+        if self._stopped:
+            receiver.stop()
+        return receiver
+
+    @cached_property
+    def lease_manager(self) -> LeaseManager:
+        """The leases of the queue."""
+        shared = self._shared
+        return lease_manager_of(self.route, self._broker_usage, shared.limits, shared.clock, shared.observe)
+
+    @property
+    def _max_batch(self) -> int:
+        return self.route.capabilities.max_batch
+
+    @property
+    def _budget(self) -> Budget:
+        return Budget(self.route.broker, self.route.binding.timeout_seconds)
+
+    def _made(self) -> list[_Part]:
+        """The parts that were used."""
+        made = vars(self)
+        return [made[name] for name in _PARTS if name in made]
 
     @property
     def busy(self) -> bool:
         """Whether an operation is in flight or waiting, or a lease is held."""
-        publishing = self.publisher.busy or self.keyed_publisher.busy or bool(self._publishing)
-        return publishing or self.acker.busy or self.receiver.busy or self.lease_manager.busy
+        return any(part.busy for part in self._made())
+
+    @property
+    def crowded(self) -> bool:
+        """Whether a publish would wait too long for its batch."""
+        made = vars(self)
+        if "publisher" in made and self.publisher.crowded:
+            return True
+        return "keyed_publisher" in made and self.keyed_publisher.crowded
+
+    @property
+    def waiters(self) -> int:
+        """How many receives are waiting now."""
+        return self.receiver.waiters if "receiver" in vars(self) else 0
+
+    @property
+    def held(self) -> int | None:
+        """Number of leases that this process keeps; None where the broker keeps them."""
+        if "lease_manager" in vars(self):
+            return self.lease_manager.held
+        return 0 if self.route.capabilities.lease_keeper == "gateway" else None
 
     async def idle(self) -> None:
         """Wait until nothing is in flight."""
-        await self.publisher.idle()
-        await self.keyed_publisher.idle()
-        await self._publishing.wait()
-        await self.receiver.idle()
-        await self.acker.idle()
-        await self.lease_manager.idle()
+        for part in self._made():
+            await part.idle()
+
+    def stop_receives(self) -> None:
+        """End all waiting receives now, with an empty list; later receives do not wait."""
+        self._stopped = True
+        if "receiver" in vars(self):
+            self.receiver.stop()
+
+    def stop_timers(self) -> None:
+        """Cancel the timers, each of which would keep a part of a runtime that is not busy until it is due."""
+        made = vars(self)
+        for name in ("publisher", "keyed_publisher", "acker", "lease_manager"):
+            if name in made:
+                made[name].close()
 
     async def close(self) -> None:
         """Finish all operations in flight; after that no lease kept by this process expires."""
         await self.idle()
-        await self.lease_manager.close()
-
-    async def publish(self, pendings: Sequence[PendingPublish], *, coalesced: bool = False) -> Sequence[Outcome]:
-        """Publish ``pendings`` as one batch and report the accepted ones; outcomes and errors are the binding's."""
-        outcomes = await self._send([pending.outgoing for pending in pendings], coalesced=coalesced)
-        self._report(pendings, outcomes)
-        return outcomes
+        self.stop_timers()
+        await self.idle()
 
     def submit(self, pending: PendingPublish) -> asyncio.Future[Published]:
         """The future of the result of ``pending``, which is published with others. Raises Overloaded, and
@@ -142,54 +242,12 @@ class QueueRuntime:
 
     def require_keys(self) -> None:
         """Raise IdempotencyUnsupported if no store keeps idempotency keys for this queue."""
-        self._keys.store(self.route)
+        self._shared.keys.store(self.route)
 
     @property
     def keys_info(self) -> KeysInfo | None:
         """How the idempotency keys of this queue are kept; None if no store keeps them."""
-        return self._keys.info(self.route)
-
-    async def publish_keyed(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
-        """Publish as one batch the messages whose keys are new, and report them.
-
-        The work is not cancelled with its caller: a key would stay reserved.
-        """
-        return await asyncio.shield(self._publishing.start(self._publish_once(pendings)))
-
-    async def timed(
-        self,
-        operation: Operation,
-        call: Awaitable[Sequence[KeyedResult]],
-        count: int | None = None,
-        *,
-        coalesced: bool = False,
-    ) -> Sequence[KeyedResult]:
-        """Await and report ``call``, a call to the broker for ``count`` messages (None: the number of results).
-
-        Raises BrokerUnavailable while the broker's circuit is open; but an extend may need no broker.
-        """
-        if self.circuit.is_open and operation != "extend":
-            if asyncio.iscoroutine(call):
-                call.close()
-            raise self.circuit.refusal()
-        began = time.monotonic()
-        results: Sequence[KeyedResult] = ()
-        error: str | None = None
-        outcome: object = None
-        try:
-            results = await call
-            outcome = results[0] if results else None
-            return results
-        except BaseException as raised:
-            outcome = raised
-            error = raised.problem_code if isinstance(raised, BabelgateError) else type(raised).__name__
-            raise
-        finally:
-            took = time.monotonic() - began
-            count = len(results) if count is None else count
-            self._observe(Call(operation, self.route.queue, self.route.broker, count, took, error, coalesced))
-            # The error that the call raised, or else its first result.
-            self._outages.call_ended(self.route.broker, outcome)
+        return self._shared.keys.info(self.route)
 
     def outgoing(
         self,
@@ -228,11 +286,7 @@ class QueueRuntime:
 
     async def give_back(self, handles: Sequence[str]) -> None:
         """Return deliveries to the broker: available at once, uncounted. Never raises BabelgateError."""
-        try:
-            await self.lease_manager.give_back(handles)
-        except BabelgateError as error:
-            queue, broker = self.route.queue, self.route.broker
-            _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
+        await _give_back(self.route, self.lease_manager, handles)
 
     def _broker_properties(
         self, publication: Publication, given: Mapping[str, Any] | None, delay: float | None, key: str | None
@@ -248,48 +302,6 @@ class QueueRuntime:
         self.route.check_broker_properties(properties)
         return properties
 
-    async def _send(self, messages: Sequence[Outgoing], *, coalesced: bool = False) -> Sequence[Outcome]:
-        sending = self.route.binding.publish(self.route.native, messages)
-        return await self.timed("send", sending, len(messages), coalesced=coalesced)
-
-    async def _publish_once(self, pendings: Sequence[PendingPublish]) -> Sequence[Published]:
-        results = await self._once.publish([(pending.outgoing, pending.claim) for pending in pendings])
-        self._report(pendings, results)
-        return results
-
-    def _report(self, pendings: Sequence[PendingPublish], results: Sequence[Published]) -> None:
-        """Report the accepted messages, before their callers continue and also if a caller has gone."""
-        facts: list[Facts] = []
-        bodies: list[bytes] = []
-        for pending, result in zip(pendings, results, strict=True):
-            if result is not None:
-                continue
-            it, context = pending.envelope, pending.outgoing.headers.get("traceparent")
-            facts.append(Facts(it.attempts, it.id, it.trace_id, it.job, it.created_at, it.lang, len(it.body), context))
-            bodies.append(it.body)
-        route = self.route
-        if facts:
-            self._observe(Event("accepted", route.queue, route.broker, len(facts), messages=facts, bodies=bodies))
-
-    def report_settled(
-        self, action: Action, opened: Sequence[Lease | BabelgateError], outcomes: Sequence[TokenOutcome]
-    ) -> None:
-        """Report the leases that were settled, and those that were lost. ``opened``: the lease of each token, or why it
-        could not be opened."""
-        settled: list[Facts] = []
-        lost: list[Facts] = []
-        for lease, outcome in zip(opened, outcomes, strict=True):
-            if not isinstance(outcome, BabelgateError):
-                assert isinstance(lease, Lease)
-                settled.append(lease.facts)
-            elif isinstance(outcome, LeaseLost):
-                lost.append(lease.facts if isinstance(lease, Lease) else NO_FACTS)
-        queue, broker = self.route.queue, self.route.broker
-        if settled:
-            self._observe(Event(_SETTLED[action], queue, broker, len(settled), messages=settled))
-        if lost:
-            self._observe(Event("lease_lost", queue, broker, len(lost), messages=lost))
-
 
 def lease_manager_of(
     route: Route, broker_usage: BrokerUsage, limits: Limits, clock: Clock, observe: Observe
@@ -300,6 +312,14 @@ def lease_manager_of(
     if route.dead_letters_by_receiver:
         return SharedLeaseManager(route, broker_usage, clock)
     return BrokerLeaseManager(route)
+
+
+async def _give_back(route: Route, lease_manager: LeaseManager, handles: Sequence[str]) -> None:
+    try:
+        await lease_manager.give_back(handles)
+    except BabelgateError as error:
+        queue, broker = route.queue, route.broker
+        _throttled.warning("deliveries not given back", queue=queue, count=len(handles), broker=broker, error=error)
 
 
 def agreed(option: str, parameter: str, given: Given, member: Given | None) -> Given:

@@ -13,9 +13,10 @@ from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from app.clock import Clock
 from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
 from app.gateway.ack_tokens import Lease, TokenSealer
+from app.gateway.broker_calls import TokenOutcome
 from app.gateway.lease_manager import FailedDelivery
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
-from app.gateway.queue_runtime import QueueRuntime, TokenOutcome
+from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 from app.observe.events import Event, Observe
 from app.runtime import turns
@@ -46,7 +47,7 @@ class Settler:
         async def end(action: Action, tokens: Sequence[str], by: End) -> None:
             opened = await turns.mapped(partial(self.opened, route, ends=action != "extend"), tokens)
             each = await _each(opened, by(_leases(opened)))
-            runtime.report_settled(action, opened, each)
+            runtime.calls.report_settled(action, opened, each)
             outcomes[action] += each
 
         if acks:
@@ -73,7 +74,7 @@ class Settler:
     async def _ack_one(self, runtime: QueueRuntime, token: str) -> Outcome:
         lease = self.opened(runtime.route, token)
         if isinstance(lease, BabelgateError):
-            runtime.report_settled("ack", [lease], [lease])
+            runtime.calls.report_settled("ack", [lease], [lease])
             return lease
         try:
             return await runtime.acker.submit(lease)
@@ -84,7 +85,7 @@ class Settler:
         return await _in_chunks(
             runtime.route,
             leases,
-            lambda chunk: runtime.timed("ack", runtime.lease_manager.ack(_handles(chunk)), len(chunk)),
+            lambda chunk: runtime.calls.timed("ack", runtime.lease_manager.ack(_handles(chunk)), len(chunk)),
         )
 
     async def _nack(self, runtime: QueueRuntime, nack: Nack, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
@@ -95,7 +96,7 @@ class Settler:
             return await _in_chunks(
                 route,
                 leases,
-                lambda chunk: runtime.timed("nack", runtime.lease_manager.give_back(_handles(chunk)), len(chunk)),
+                lambda chunk: runtime.calls.timed("nack", runtime.lease_manager.give_back(_handles(chunk)), len(chunk)),
             )
         exhausted: list[int] = []
         by_delay: defaultdict[float, list[int]] = defaultdict(list)
@@ -132,7 +133,7 @@ class Settler:
             )
             for lease in leases
         ]
-        outcomes = await runtime.timed("reject", runtime.lease_manager.dead_letter(letters), len(letters))
+        outcomes = await runtime.calls.timed("reject", runtime.lease_manager.dead_letter(letters), len(letters))
         done = [lease.facts for lease, outcome in zip(leases, outcomes, strict=True) if outcome is None]
         if done:
             event = Event("dead_lettered", route.queue, route.broker, len(done), reason="failed", messages=done)
@@ -143,7 +144,7 @@ class Settler:
         lease_seconds = runtime.route.lease_seconds(extend.lease_seconds)
 
         async def prolong(chunk: Sequence[Lease]) -> Sequence[TokenOutcome]:
-            return await runtime.timed(
+            return await runtime.calls.timed(
                 "extend", runtime.lease_manager.extend(_handles(chunk), lease_seconds), len(chunk)
             )
 
@@ -198,7 +199,7 @@ async def _release(
     failed = [
         FailedDelivery(lease.handle, LastFailure(lease.attempts + 1, nack.error, nack.exception)) for lease in leases
     ]
-    return await runtime.timed("nack", runtime.lease_manager.release(failed, delay_seconds), len(failed))
+    return await runtime.calls.timed("nack", runtime.lease_manager.release(failed, delay_seconds), len(failed))
 
 
 async def _in_chunks(route: Route, leases: Sequence[Lease], call: End) -> list[TokenOutcome]:

@@ -76,9 +76,8 @@ class SharedLeaseManager:
     async def idle(self) -> None:
         await self._table.idle()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         self._table.close()
-        await self.idle()
 
     async def _ack(self, claimed: Sequence[HeldLease]) -> Sequence[Outcome]:
         return await self._binding.ack(self._native, [held.handle for held in claimed])
