@@ -9,11 +9,11 @@ from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
 
 KEPT = 2_000
-"""Number of runtimes kept. Beyond it those that were not used for longest go, unless they are busy. A runtime is made in
-some 10 µs and has up to 50 objects, and a collection of garbage stops the process for the time of a look at each."""
+"""Number of runtimes kept. Beyond it those not used for longest go, unless they are busy. A runtime is made within some
+10 µs. It has up to 50 objects, and a collection of garbage stops the process while it looks at each of them."""
 
-NAMED = 10_000
-"""Number of names kept of the queues that were used last. Names are strings, which the garbage collector ignores."""
+NAMED = 8_000
+"""Number of names kept of the queues whose runtimes went last. The garbage collector ignores strings."""
 
 _LOOKED_AT = 8
 """Runtimes that one new queue looks at, when there are too many. So a new queue costs the same however many there are,
@@ -39,8 +39,8 @@ class QueueRuntimes:
         return iter(self._by_queue.values())
 
     def queues(self) -> list[str]:
-        """The names of the queues, at least the last NAMED that got a runtime."""
-        return list(self._names)
+        """The names of the queues, also of NAMED whose runtimes are gone."""
+        return [*self._names, *self._by_queue]
 
     def of(self, route: Route) -> QueueRuntime:
         """The runtime of ``route``, which is created unless there is one."""
@@ -49,12 +49,9 @@ class QueueRuntimes:
             runtime = self._make(route)
             if self._stopped:
                 runtime.stop_receives()
-            self._by_queue[route.queue] = runtime
             self._evict()
-            self._names[route.queue] = None
-            self._names.move_to_end(route.queue)
-            if len(self._names) > NAMED:
-                self._names.popitem(last=False)
+            self._by_queue[route.queue] = runtime
+            self._names.pop(route.queue, None)
         else:
             runtime.used = True
         return runtime
@@ -66,9 +63,9 @@ class QueueRuntimes:
             runtime.stop_receives()
 
     def _evict(self) -> None:
-        """Drop some of the runtimes that were used least recently, if there are too many."""
+        """Make room for a runtime: drop some of those that were used least recently, if there are too many."""
         for _ in range(_LOOKED_AT):
-            if len(self._by_queue) <= self._kept:
+            if len(self._by_queue) < self._kept:
                 return
             queue, oldest = next(iter(self._by_queue.items()))
             if oldest.used or oldest.busy:
@@ -77,3 +74,6 @@ class QueueRuntimes:
             else:
                 del self._by_queue[queue]
                 oldest.stop_timers()
+                self._names[queue] = None
+                if len(self._names) > NAMED:
+                    self._names.popitem(last=False)

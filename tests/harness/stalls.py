@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import sys
@@ -33,12 +34,15 @@ class Stall(Struct):
     ``wall`` is by the clock, and counts what other processes took from this one. ``cpu`` is the CPU time that this
     process used in between, all threads together: a thread that keeps the interpreter to itself stalls the loop too.
     While the loop's own thread waits for a core, other threads do not stall it: ``cpu`` is at most ``wall`` without
-    that time. ``used`` is all the CPU time since the last answer.
+    that time. ``used`` is all the CPU time since the last answer, ``garbage`` the number of objects that the
+    garbage collector has freed since, and ``collection`` the CPU time of its longest run.
     """
 
     wall: float = 0.0
     cpu: float = 0.0
     used: float = 0.0
+    garbage: int = 0
+    collection: float = 0.0
 
 
 class Watched:
@@ -49,6 +53,16 @@ class Watched:
         self._longest = Stall()
         self._since = time.process_time()
         self._ticking: asyncio.Task[None] | None = None
+        self._collecting_since = 0.0
+        gc.callbacks.append(self._collected)
+
+    def _collected(self, phase: str, facts: dict[str, int]) -> None:
+        now = time.thread_time()
+        if phase == "start":
+            self._collecting_since = now
+        else:
+            self._longest.collection = max(self._longest.collection, now - self._collecting_since)
+            self._longest.garbage += facts["collected"]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._ticking is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.suites.attempts import TestAttempts as TestAttempts
 from tests.suites.dead_letters import TestDeadLetters as TestDeadLetters
 from tests.suites.events import TestEvents as TestEvents
+from tests.suites.freed import TestFreed as TestFreed
 from tests.suites.hung import TestHung as TestHung
 from tests.suites.letters import TestLetters as TestLetters
 from tests.suites.life import TestLife as TestLife

@@ -223,20 +223,23 @@ class _ParserFactory(AioResponseParserFactory):  # type: ignore[misc]  # botocor
     """
 
     def create_parser(self, protocol_name: str) -> Any:
-        parser = super().create_parser(protocol_name)
-        parse = parser.parse
+        return _Parser(super().create_parser(protocol_name))
 
-        def read(response: Mapping[str, Any], shape: Any) -> Any:
-            if response["status_code"] == 200:
-                with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, binascii.Error):
-                    return _parsed(response)
-            return _finish(parse(response, shape))
 
-        async def parse_in_turn(response: Mapping[str, Any], shape: object) -> Any:
-            return await turns.run(read, response, shape, size=len(response["body"]))
+class _Parser:
+    """What botocore uses of ``parser``. One is made for each call, so it is in no cycle of references."""
 
-        parser.parse = parse_in_turn
-        return parser
+    def __init__(self, parser: Any) -> None:
+        self._parser = parser
+
+    async def parse(self, response: Mapping[str, Any], shape: object) -> Any:
+        return await turns.run(self._read, response, shape, size=len(response["body"]))
+
+    def _read(self, response: Mapping[str, Any], shape: object) -> Any:
+        if response["status_code"] == 200:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, binascii.Error):
+                return _parsed(response)
+        return _finish(self._parser.parse(response, shape))
 
 
 def _parsed(response: Mapping[str, Any]) -> Any:
