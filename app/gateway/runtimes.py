@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.routing import Route
+from app.runtime.cache import Cache
 
 KEPT = 2_000
 """Number of runtimes kept. Beyond it those not used for longest go, unless they are busy. A runtime is made within some
 10 µs. It has up to 50 objects, and a collection of garbage stops the process while it looks at each of them."""
 
-NAMED = 8_000
-"""Number of names kept of the queues whose runtimes went last. The garbage collector ignores strings."""
+_NAMES_BYTES = 4 * 1024 * 1024
+"""Of the names of the queues whose runtimes went last: about 10,000."""
 
 _LOOKED_AT = 8
 """Runtimes that one new queue looks at, when there are too many. So a new queue costs the same however many there are,
@@ -29,7 +30,7 @@ class QueueRuntimes:
         self._by_queue: OrderedDict[str, QueueRuntime] = OrderedDict()
         self.get = self._by_queue.get
         """The runtime of a queue, by its name; None if there is none. A use must set its ``used``."""
-        self._names: OrderedDict[str, None] = OrderedDict()
+        self._names: Cache[str, None] = Cache(_NAMES_BYTES)
         self._stopped = False
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class QueueRuntimes:
         return iter(self._by_queue.values())
 
     def queues(self) -> list[str]:
-        """The names of the queues, also of NAMED whose runtimes are gone."""
+        """The names of the queues, also of many whose runtimes are gone."""
         return [*self._names, *self._by_queue]
 
     def of(self, route: Route) -> QueueRuntime:
@@ -51,7 +52,7 @@ class QueueRuntimes:
                 runtime.stop_receives()
             self._evict()
             self._by_queue[route.queue] = runtime
-            self._names.pop(route.queue, None)
+            self._names.forget(route.queue)
         else:
             runtime.used = True
         return runtime
@@ -74,6 +75,4 @@ class QueueRuntimes:
             else:
                 del self._by_queue[queue]
                 oldest.stop_timers()
-                self._names[queue] = None
-                if len(self._names) > NAMED:
-                    self._names.popitem(last=False)
+                self._names.keep(queue, None)

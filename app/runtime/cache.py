@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Iterator, Sized
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Sized)
@@ -37,6 +37,10 @@ class Cache(Generic[Key, Value]):
     def max_entries(self) -> int:
         """The most entries, if their keys are short."""
         return self.max_bytes // self._entry_bytes
+
+    def __iter__(self) -> Iterator[Key]:
+        """The keys, the oldest first."""
+        return iter(self._kept)
 
     def __contains__(self, key: object) -> bool:
         return key in self._kept

@@ -136,6 +136,7 @@ CACHES = [
     ),
     Remembered("app.gateway.gateway._accesses", "rights of callers", "process", _access),
     Remembered("app.gateway.routing._routes", "routes", "process", _route),
+    Remembered("app.gateway.runtimes._names", "names of idle queues", "process", _plain),
     Remembered("app.gateway.ack_tokens._leases", "leases of ack tokens", "process", _lease),
     Remembered("app.gateway.lease_table.ended", "ended leases", "broker", _plain),
     Remembered("app.observe.log_throttle._written", "repeated warnings", "kind of warning", _line),

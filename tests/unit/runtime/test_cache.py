@@ -54,7 +54,7 @@ def test_what_is_forgotten_is_not_counted() -> None:
         cache.keep(key, 0)
     cache.forget("a")
     cache.forget("a")
-    assert (cache.get("a"), cache.size) == (None, 101)
+    assert (cache.get("a"), cache.size, list(cache)) == (None, 101, ["b"])
     cache.clear()
     assert (len(cache), cache.size) == (0, 0)
     cache.keep("c", 1)
