@@ -85,7 +85,9 @@ class Settings(Section):
     keep_alive_seconds: int = Field(
         default=75, ge=1, le=3_600, description="Time after which a silent connection is closed."
     )
-    head_seconds: Seconds = Field(30, le=3_600, description="Maximum time for a client to send the head of a request.")
+    head_seconds: Seconds = Field(
+        30, le=3_600, description="Maximum time for a client to send the head of a request, and for a TLS handshake."
+    )
     body_seconds: Seconds = Field(
         30, le=86_400, description="Maximum time for a client to send a body, while the gateway reads it."
     )

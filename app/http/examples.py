@@ -207,7 +207,7 @@ _SPECIAL: dict[str, Json] = {
     "invalid_encoding": {"reason": "the gzip data is truncated"},
     "invalid_idempotency_key": {"reason": "the header occurs more than once"},
     "invalid_parameter": {"name": "delay_seconds", "reason": "given more than once"},
-    "malformed_http": {"reason": "The request line is not HTTP/1.1."},
+    "malformed_http": {"kind": "request_line", "reason": "The request line is not HTTP/1.1."},
     "not_ready": {"reason": "The gateway is starting."},
     "outcome_unknown": {"reason": "no answer within 2 s"},
     "overloaded": {"reason": "it serves as many publishes as it has memory for"},

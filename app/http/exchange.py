@@ -254,9 +254,9 @@ def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:
     return Parts(len(head) + sum(map(len, texts)) + max(len(texts) - 1, 0) + len(tail), parts())
 
 
-def cut(body: bytes) -> Iterator[bytes]:
-    """``body`` in parts."""
-    return (body[at : at + PART_BYTES] for at in range(0, len(body), PART_BYTES))
+def cut(body: bytes, size: int = PART_BYTES) -> Iterator[bytes]:
+    """``body`` in parts of ``size`` bytes."""
+    return (body[at : at + size] for at in range(0, len(body), size))
 
 
 async def send_parts(send: Send, parts: Iterable[bytes]) -> None:

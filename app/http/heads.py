@@ -15,7 +15,9 @@ import string
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
+from urllib.parse import parse_qsl
 
+from app.errors import InvalidParameter
 from app.http.problems import MalformedHttp, RawHeaders
 
 _SINGLE = frozenset(
@@ -37,6 +39,10 @@ _count = itertools.count(1)
 _VISIBLE = frozenset(range(0x21, 0x7F))
 _CONTROL = re.compile(rb"[\x00-\x08\n-\x1f\x7f]")
 """What a field's value cannot have: https://www.rfc-editor.org/rfc/rfc9110#section-5.5"""
+MAX_QUERY_BYTES = 8_000
+"""Maximum length of a query: what servers should support at least (RFC 9110, section 4.1)."""
+MAX_QUERY_PARAMETERS = 20
+"""Maximum number of parameters in a query; no endpoint has as many."""
 _HOP_HEADERS = frozenset({b"upgrade", b"http2-settings"})
 _HOST = re.compile(rb"(\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~%!$&'()*+,;=-]*)(:[0-9]*)?")
 """``uri-host [":" port]`` of RFC 9110, section 7.2; the host may be empty."""
@@ -59,7 +65,7 @@ def check_repeated(headers: RawHeaders) -> None:
     seen: set[bytes] = set()
     for name, _ in headers:
         if name in seen and name in _SINGLE:
-            raise MalformedHttp(reason=f"The field {name.decode('ascii')} occurs more than once.")
+            raise MalformedHttp(kind="header", reason=f"The field {name.decode('ascii')} occurs more than once.")
         seen.add(name)
 
 
@@ -77,14 +83,14 @@ def check_head(version: str, target: bytes, headers: RawHeaders) -> dict[bytes, 
     host = fields.get(b"host")
     if host is None:
         if version >= "1.1":
-            raise MalformedHttp(reason="An HTTP/1.1 request must have a field host.")
+            raise MalformedHttp(kind="header", reason="An HTTP/1.1 request must have a field host.")
     elif not (_is_host(host) if len(host) <= _MAX_REMEMBERED else _matches_host(host)):
-        raise MalformedHttp(reason="The field host is not a host with an optional port.")
+        raise MalformedHttp(kind="header", reason="The field host is not a host with an optional port.")
     if not target.startswith(b"/") and _authority(target) != (host or b"").strip().lower():
-        raise MalformedHttp(reason="The target of the request and its field host name different hosts.")
+        raise MalformedHttp(kind="target", reason="The target of the request and its field host name different hosts.")
     coding = fields.get(b"transfer-encoding")
     if coding is not None and (version < "1.1" or coding.strip().lower() != b"chunked"):
-        raise MalformedHttp(reason="The only transfer-encoding is chunked, in HTTP/1.1.")
+        raise MalformedHttp(kind="framing", reason="The only transfer-encoding is chunked, in HTTP/1.1.")
     return fields
 
 
@@ -109,7 +115,9 @@ def _parsed(url: bytes) -> RequestTarget:
     if not url.startswith(b"/"):
         origin = _ORIGIN.match(url)
         if origin is None:
-            raise MalformedHttp(reason="The target of the request is neither a path nor a URL of http or https.")
+            raise MalformedHttp(
+                kind="target", reason="The target of the request is neither a path nor a URL of http or https."
+            )
         local = url[origin.end() :]
     raw_path, _, query = local.partition(b"?")
     check_target(raw_path, query)
@@ -127,10 +135,29 @@ def check_target(raw_path: bytes, query: bytes) -> None:
     if found is None:
         return
     if found[0] == b"#":
-        raise MalformedHttp(reason="The target of the request has a fragment.")
+        raise MalformedHttp(kind="target", reason="The target of the request has a fragment.")
     if found[0] == b"%":
-        raise MalformedHttp(reason="The target of the request has a % without two hexadecimal digits.")
-    raise MalformedHttp(reason=f"The target of the request has the byte 0x{found[0][0]:02x}, which must be escaped.")
+        raise MalformedHttp(kind="target", reason="The target of the request has a % without two hexadecimal digits.")
+    raise MalformedHttp(
+        kind="target", reason=f"The target of the request has the byte 0x{found[0][0]:02x}, which must be escaped."
+    )
+
+
+def check_query(query: bytes) -> None:
+    """Raise InvalidParameter for a query that is not worth parsing, because it has too many bytes or parameters."""
+    if len(query) > MAX_QUERY_BYTES:
+        raise InvalidParameter(name="query", reason=f"{len(query)} bytes; a query has at most {MAX_QUERY_BYTES}")
+    if (count := query.count(b"&") + 1) > MAX_QUERY_PARAMETERS:
+        raise InvalidParameter(name="query", reason=f"{count} parameters; a query has at most {MAX_QUERY_PARAMETERS}")
+
+
+def parameters_of(query: bytes) -> list[tuple[str, str]]:
+    """The names and values in a query. Raises InvalidParameter."""
+    check_query(query)
+    try:
+        return parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict")
+    except ValueError:
+        raise InvalidParameter(name="query", reason="it is not a query string in UTF-8") from None
 
 
 def path_of(raw_path: bytes) -> str:

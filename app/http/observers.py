@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TextIO
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple, TextIO
 
 from app.http.exchange import Exchange
 from app.http.problems import InternalError
+from app.observe.log_throttle import LineBudget
 from app.observe.logs import Format, get_logger, is_console, json_line
 from app.observe.metrics.recorder import CLIENT_GONE, Metrics
 
 NAME = "babelgate.access"
 
 log = get_logger(NAME)
+
+
+class MalformedRequest(NamedTuple):
+    """A request that the server refused before any endpoint saw it.
+
+    ``kind``: one of :data:`app.observe.metrics.catalogue.MALFORMED_KINDS`; ``client``: its address, without port;
+    ``status`` and ``request_id``: of the answer, None without one; ``reason``: a sentence of ours, or OpenSSL's name of
+    the fault.
+    """
+
+    kind: str
+    client: str | None
+    status: int | None
+    reason: str
+    request_id: str | None
 
 
 class Durations:
@@ -23,10 +41,15 @@ class Durations:
 
     def __init__(self, metrics: Metrics) -> None:
         self._request = metrics.request
+        self._malformed = metrics.malformed
 
     def refused(self, method: str, verb: str, scheme: str) -> None:
         """Record a request for a queue that was refused at its head."""
         self._request(method, f"/queues/{{queue}}/{verb}", 429, scheme, None, 0.0)
+
+    def malformed(self, request: MalformedRequest) -> None:
+        """Count a malformed request."""
+        self._malformed(request.kind)
 
     def ended(self, exchange: Exchange, seconds: float) -> None:
         """Record a request that took ``seconds``."""
@@ -46,16 +69,19 @@ class Durations:
 
 
 class AccessLog:
-    """Logs one line per finished request, without query, headers and bodies."""
+    """Logs one line per finished or malformed request, without query, headers and bodies.
 
-    def __init__(self, format: Format, stream: TextIO) -> None:
-        """``stream``: the stream of the log."""
+    Lines of malformed requests are limited, because anyone who can connect can cause them at little cost.
+    """
+
+    def __init__(self, format: Format, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """``stream``: the stream of the log; ``clock``: seconds."""
         self._stream = stream
         self._people = is_console(format, stream.isatty())
+        self._malformed = LineBudget(clock)
 
     def ended(self, exchange: Exchange, seconds: float) -> None:
-        """Log a request that took ``seconds``. JSON lines are written without the loggers, which cost five times as
-        much."""
+        """Log a request that took ``seconds``."""
         scope = exchange.scope
         client = scope.get("client")
         caller = getattr(exchange, "caller", None)
@@ -72,10 +98,19 @@ class AccessLog:
             "client": client[0] if client else None,
             "caller": caller.name if caller else None,
         }
+        self._write("request", fields)
+
+    def malformed(self, request: MalformedRequest) -> None:
+        """Log a malformed request, with the number of those since the previous line; or only count it for the next."""
+        if count := self._malformed.take():
+            self._write("malformed request", {**request._asdict(), "count": count})
+
+    def _write(self, event: str, fields: dict[str, Any]) -> None:
+        """Write a line. JSON is written without the loggers, which cost five times as much."""
         if self._people:
-            log.info("request", **fields)
+            log.info(event, **fields)
         else:
             # The answer has been sent, so a closed log stream is ignored.
             with contextlib.suppress(OSError):
-                self._stream.write(json_line("info", NAME, "request", fields).decode())
+                self._stream.write(json_line("info", NAME, event, fields).decode())
                 self._stream.flush()

@@ -71,6 +71,10 @@ class MalformedHttp(HttpError):
 
     code = "malformed_http"
 
+    def __init__(self, *, kind: str, **facts: Any) -> None:
+        """``kind``: one of :data:`app.observe.metrics.catalogue.MALFORMED_KINDS`."""
+        super().__init__(kind=kind, **facts)
+
 
 class RequestTimeout(HttpError):
     """The rest of the request did not arrive in time: {reason}."""

@@ -24,6 +24,7 @@ from app.http import dead_letters, health, queues, redrives
 from app.http.body import RequestLimits, is_null, read, require_json, require_utf8
 from app.http.dependencies import EXCHANGE
 from app.http.exchange import Exchange
+from app.http.heads import check_query
 from app.http.problems import HttpError, MethodNotAllowed, NotFound
 from app.http.schemas import MAX_PARAMETER_BYTES
 from app.jsontext import pointer, syntax_reason
@@ -32,6 +33,7 @@ from app.schematext import explain, fault_of
 
 _FAILURE = "babelgate.failure"
 _EDIT = re.compile(r"/queues/[^/]+/dead-letters/[^/]+:redrive")
+_HIDDEN = frozenset({b"content-type", b"cookie"})
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False, "auto_configure": False}
 """FastAPI's own spans would duplicate ours, and its logs may quote requests."""
 
@@ -72,6 +74,7 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
 
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
     """Serve a request with FastAPI. Raises the error of the request."""
+    check_query(exchange.scope["query_string"])
     # The body of `:validate` is a message, and that of a redrive of one letter may contain one. All other bodies are
     # parameters, which FastAPI reads as a whole.
     is_message = exchange.path.endswith(":validate") or _EDIT.fullmatch(exchange.path) is not None
@@ -101,8 +104,8 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
 
     failures: list[Exception] = []
     # Hide differences that FastAPI does not expect: the prefix is removed, a body without a media type is JSON, and a
-    # HEAD is a GET whose body the server drops.
-    headers = [(name, value) for name, value in exchange.scope["headers"] if name != b"content-type"]
+    # HEAD is a GET whose body the server drops. Cookies, which no endpoint reads, would be parsed.
+    headers = [field for field in exchange.scope["headers"] if field[0] not in _HIDDEN]
     scope = {
         **exchange.scope,
         "method": "GET" if exchange.scope["method"] == "HEAD" else exchange.scope["method"],

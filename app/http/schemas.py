@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache, lru_cache
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -13,6 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from app.envelope.options import MAX_ORDERING_KEY
 from app.errors import EnvelopeSyntaxError, InvalidParameter, Problem
 from app.gateway.ack_tokens import MAX_TOKEN_LENGTH
+from app.http.heads import parameters_of
 from app.jsontext import pointer
 from app.schematext import Fault, explain
 
@@ -348,11 +348,7 @@ def from_query(query: bytes, kind: type[Read]) -> Read:
 
 def _parsed(query: bytes, kind: type[Read]) -> Read:
     given: dict[str, Any] = {}
-    try:
-        pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=20)
-    except ValueError:
-        raise InvalidParameter(name="query", reason="it is not a query string in UTF-8") from None
-    for name, value in pairs:
+    for name, value in parameters_of(query):
         if name in given:
             raise InvalidParameter(name=name, reason="given more than once")
         given[name] = value

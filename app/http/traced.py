@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from starlette.types import Scope
 
+from app.http.heads import MAX_QUERY_BYTES
 from app.http.problems import RawHeaders
 from app.observe.tracing.context import Context
 from app.observe.tracing.trace import TRACEPARENT, Trace, Tracing, of_request, travels
@@ -89,7 +90,7 @@ def _attributes(scope: Scope, headers: Mapping[bytes, bytes], method: str) -> di
         "network.protocol.version": scope.get("http_version", "1.1"),
     }
     if scope["query_string"]:
-        attributes["url.query"] = scope["query_string"].decode("latin-1")
+        attributes["url.query"] = scope["query_string"][:MAX_QUERY_BYTES].decode("latin-1")
     # The port is after the last colon, because an IPv6 address has colons itself.
     host = headers.get(b"host", b"").decode("latin-1")
     bare, colon, port = host.rpartition(":")

@@ -1,4 +1,4 @@
-"""Limits warnings that may occur for every message to one line in a while, with a count."""
+"""Limits lines that may occur for every message or request, and counts what was left out."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ SECONDS = 10.0
 _WRITTEN_BYTES = 512 * 1024
 _LINE_BYTES = 512
 """Most bytes of a remembered pair of event and queue, whose name has at most 120 characters."""
+LINES = 30
+"""Maximum lines of a LineBudget in ten seconds: some 90 MB a day, if each has 350 bytes."""
 
 
 class LogThrottle:
@@ -39,3 +41,27 @@ class LogThrottle:
         self._written.keep((event, queue), (now, 0))
         named = {"queue": queue} if queue else {}
         self._log.warning(event, **named, count=count + (last[1] if last else 0), **values)
+
+
+class LineBudget:
+    """Allows at most 30 lines every ten seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: seconds."""
+        self._clock = clock
+        self._began = clock()
+        self._written = 0
+        self._pending = 0
+
+    def take(self) -> int:
+        """Report one occurrence. Returns the number that a line has to tell of: this one and those since the previous
+        line; 0 when no line may be written now."""
+        now = self._clock()
+        if now - self._began >= SECONDS:
+            self._began, self._written = now, 0
+        self._pending += 1
+        if self._written >= LINES:
+            return 0
+        self._written += 1
+        count, self._pending = self._pending, 0
+        return count

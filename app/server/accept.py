@@ -11,7 +11,7 @@ import asyncio
 import importlib.util
 import multiprocessing
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from ssl import SSLContext
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ class Acceptor:
     def _accept(self) -> None:
         for count in range(self._most):
             try:
-                connection, _ = self._listening.accept()
+                connection, peer = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 self._most = self._first
                 self._rest(self._rest_seconds if count else 0)
@@ -94,11 +94,25 @@ class Acceptor:
                 _throttled.warning("connections wait: they cannot be accepted", error=error)
                 self._rest(RETRY_SECONDS)
                 return
-            opened = self._loop.connect_accepted_socket(self._protocol_factory, connection, ssl=self._tls)
-            # A client that ends the TLS handshake is no failure of the server.
+            opened: Coroutine[Any, Any, object]
+            if self._tls is None:
+                opened = self._loop.connect_accepted_socket(self._protocol_factory, connection)
+            else:
+                opened = self._secure(connection, peer, self._tls)
+            # A client that hangs up at once is no failure of the server.
             self._opening.start(opened).add_done_callback(error_seen)
         self._most = min(self._most + 1, MOST)
         self._rest(self._rest_seconds)
+
+    async def _secure(self, connection: socket.socket, peer: Any, tls: SSLContext) -> None:
+        """Open a connection with TLS. The handshake may take as long as the head of a request."""
+        protocol: Any = self._protocol_factory()
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: protocol, connection, ssl=tls, ssl_handshake_timeout=protocol.handshake_seconds
+            )
+        except OSError as error:
+            protocol.handshake_failed(peer[0], error)
 
     def _rest(self, seconds: float) -> None:
         """Look for connections again in so many seconds; 0: when there are any."""

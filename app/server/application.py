@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import Protocol
 
@@ -13,8 +13,10 @@ from app.cluster.peers import Peers
 from app.errors import ConfigError
 from app.gateway.gateway import Gateway
 from app.http.direct import DIRECT, DirectEndpoints
+from app.http.observers import MalformedRequest
 from app.observe.journal.writer import Journal
 from app.observe.metrics.otlp import OtlpMetrics
+from app.server.malformed import MALFORMED
 from app.server.overload import SHEDDER, Shedder
 from app.server.peer_port import PeerPort
 
@@ -44,11 +46,13 @@ class App:
         peers: Peers | None = None,
         *,
         direct: DirectEndpoints | None = None,
+        malformed: Sequence[Callable[[MalformedRequest], None]] = (),
     ) -> None:
         self.gateway = gateway
         self._api = api
         self._shedder = shedder
         self.direct = direct
+        self._malformed = malformed
         self._parts = parts
         self._journal = journal
         self._otlp = otlp
@@ -59,7 +63,7 @@ class App:
         """Serve a request, or the lifespan."""
         if scope["type"] != "lifespan":
             return self._api(scope, receive, send)
-        scope.setdefault("state", {}).update({SHEDDER: self._shedder, DIRECT: self.direct})
+        scope.setdefault("state", {}).update({SHEDDER: self._shedder, DIRECT: self.direct, MALFORMED: self._malformed})
         return self._live(receive, send)
 
     async def _live(self, receive: Receive, send: Send) -> None:

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from typing import Any, cast
 
 import httptools
@@ -25,22 +24,20 @@ from uvicorn.server import ServerState
 from app.http.direct import DIRECT, DirectEndpoints
 from app.http.exchange import DISCARDED_BYTES, WHOLE
 from app.http.heads import RequestTarget, check_head, target_of, without_upgrade
-from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout, raw_problem
+from app.http.problems import HeadTooLarge, HttpError, MalformedHttp, RequestTimeout
 from app.server.cycle import Cycle, DirectCycle
+from app.server.malformed import answer_to, problem_of, report, report_handshake
 from app.server.overload import SHEDDER, Shedder
-from app.server.transport import BufferedTransport, Patience, ReadingClock
+from app.server.transport import STALL_SECONDS, BufferedTransport, Patience, ReadingClock, ReadWatch
 
 MAX_HEAD_BYTES = 65_536
 MAX_PIPELINED = 256
 """Maximum requests that wait behind the one that is served (which may be a long poll), or are refused at once."""
-STALL_SECONDS = 30
-"""A client that reads nothing of its answer for this time is disconnected."""
 PARSED_BYTES = 32_768
 """Maximum bytes parsed for one connection per turn of the event loop: some milliseconds as chunks of one byte."""
 CHECK_SECONDS = 0.1
 """Minimum time between two checks of a connection's deadlines."""
 _PATIENCE = Patience()
-_INVALID = "The bytes received are not a valid HTTP request."
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -61,13 +58,14 @@ class GatewayProtocol(HttpToolsProtocol):
     _refused = 0
     cycle: Cycle
     _served: Cycle | None = None
-    _stalled: asyncio.TimerHandle | None = None
+    _reading: ReadWatch
     _idle_since: float | None = None
     """When the server started to wait for the client, in time of ``flow``; None when it does not wait."""
     _due: float | None = None
     """When the current head or body must be complete, in time of ``flow``; None when nothing is missing."""
     _checked_at = 0.0
     _unparsed = b""
+    _is_reported = False
 
     def __init__(
         self,
@@ -79,12 +77,18 @@ class GatewayProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._patience = patience
+        self.handshake_seconds = patience.head_seconds
+
+    def handshake_failed(self, host: str, error: OSError) -> None:
+        """The connection of the client ``host`` is closed, because there is no TLS on it."""
+        report_handshake(self.app_state, error, host)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start a connection."""
-        joined = BufferedTransport(cast(asyncio.Transport, transport))
+        joined = BufferedTransport(cast(asyncio.Transport, transport), self.stall_seconds)
         super().connection_made(cast(asyncio.Transport, joined))
         self.flow = ReadingClock(self.transport, self.loop)
+        self._reading = joined.reading
         self._shedder = self.app_state.get(SHEDDER)
         self._direct = self.app_state.get(DIRECT)
         self._expect_more()
@@ -94,18 +98,20 @@ class GatewayProtocol(HttpToolsProtocol):
         for cycle in (self._served, self.cycle):
             if cycle is not None:
                 cycle.lost()
-        self._forget_stall()
+        self._reading.stop()
         self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The client reads more slowly than it is written to."""
         super().pause_writing()
-        self._watch_stall(-1)
+        self._reading.start()
 
     def resume_writing(self) -> None:
         """The client has read."""
-        self._forget_stall()
+        self._reading.stop()
+        if self.transport.is_closing():
+            self._reading.finish()
         super().resume_writing()
         if not self._refused and (self.cycle is None or self.cycle.response_complete):
             self.flow.resume_reading()
@@ -137,11 +143,11 @@ class GatewayProtocol(HttpToolsProtocol):
                     self._expect_rest(size)
                     # A head that starts in this data has not been counted yet.
                     if self._head_bytes > MAX_HEAD_BYTES:
-                        self._refuse(HeadTooLarge(limit=MAX_HEAD_BYTES))
+                        self._refuse(HeadTooLarge(kind="head_too_large", limit=MAX_HEAD_BYTES))
                 return
             except httptools.HttpParserUpgrade as upgrade:
                 if self.parser.get_method() == b"CONNECT":
-                    self._refuse(MalformedHttp(reason="CONNECT is supported only by proxies."))
+                    self._refuse(MalformedHttp(kind="connect", reason="CONNECT is supported only by proxies."))
                     return
                 # The parser treats the following bytes as another protocol. A new parser reads them as the body.
                 version = self.parser.get_http_version()
@@ -149,8 +155,7 @@ class GatewayProtocol(HttpToolsProtocol):
                 data = head + data[upgrade.args[0] :]
                 self._new_parser()
             except httptools.HttpParserError as error:
-                found = error.__context__
-                self._refuse(found if isinstance(found, HttpError) else MalformedHttp(reason=_INVALID))
+                self._refuse(problem_of(error, self._in_head))
                 return
 
     def _parse_part(self) -> None:
@@ -178,7 +183,8 @@ class GatewayProtocol(HttpToolsProtocol):
             return
         # The parser passes exceptions on to `data_received`.
         if len(self.pipeline) + self._refused >= MAX_PIPELINED:
-            raise MalformedHttp(reason=f"More than {MAX_PIPELINED} requests were sent without waiting for an answer.")
+            reason = f"More than {MAX_PIPELINED} requests were sent without waiting for an answer."
+            raise MalformedHttp(kind="pipelined", reason=reason)
         version = self.parser.get_http_version()
         fields = check_head(version, self.url, self.headers)
         target = target_of(self.url)
@@ -353,22 +359,9 @@ class GatewayProtocol(HttpToolsProtocol):
             reason = (
                 f"nothing arrived for {self.timeout_keep_alive} s" if silent else self._patience.rule(self._in_head)
             )
-            self._refuse(RequestTimeout(reason=reason))
+            self._refuse(RequestTimeout(kind="head_timeout" if self._in_head else "body_timeout", reason=reason))
         else:
             self.timeout_keep_alive_handler()
-
-    def _watch_stall(self, unread: int) -> None:
-        """Disconnect the client when it still has ``unread`` bytes to read; else check again later."""
-        left = self.transport.get_write_buffer_size()
-        if left == unread:
-            self.transport.abort()
-        else:
-            self._stalled = self.loop.call_later(self.stall_seconds, self._watch_stall, left)
-
-    def _forget_stall(self) -> None:
-        if self._stalled is not None:
-            self._stalled.cancel()
-            self._stalled = None
 
     def _new_parser(self) -> None:
         self.parser = httptools.HttpRequestParser(self)
@@ -387,11 +380,18 @@ class GatewayProtocol(HttpToolsProtocol):
             if cycle.response_started or not cycle.more_body:
                 cycle.keep_alive = False
                 self.flow.pause_reading()
+                self._report(error, None)
                 return
             # The server answers, so the application sees a disconnected client.
             cycle.disconnected = True
             cycle.message_event.set()
-        head, body = raw_problem(error)
-        request_id = b"x-request-id: %b\r\n" % secrets.token_hex(16).encode()
-        self.transport.write(head + request_id + b"connection: close\r\n\r\n" + body)
+        answer, request_id = answer_to(error)
+        self.transport.write(answer)
         self.transport.close()
+        self._report(error, request_id)
+
+    def _report(self, error: HttpError, request_id: str | None) -> None:
+        # The rest of what has arrived may be refused, too.
+        if not self._is_reported:
+            self._is_reported = True
+            report(self.app_state, error, self.client[0] if self.client else None, request_id)

@@ -3,12 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
 _MAX_COLLECTED_BYTES = 65_536
+STALL_SECONDS = 30
+"""How often a client that reads slowly is looked at."""
+READ_BYTES_PER_SECOND = 1_024
+"""A client that reads its answer more slowly is disconnected."""
+
+
+class ReadWatch:
+    """Disconnects a client that reads an answer at less than 1,024 bytes a second, which otherwise keeps its memory.
+
+    Answers that fit the buffers are written at once, and not watched before the connection closes.
+    """
+
+    __slots__ = ("_loop", "_seconds", "_timer", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        """``seconds``: how often to look."""
+        self._transport = transport
+        self._loop = loop
+        self._seconds = seconds
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        """Watch the client, to which nothing more is written until :meth:`stop`."""
+        self._look(math.inf)
+
+    def stop(self) -> None:
+        """End the watch; idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def finish(self) -> None:
+        """Disconnect the client of a closing connection when it has not read the rest in time, unless it is watched."""
+        unread = self._transport.get_write_buffer_size()
+        if unread and self._timer is None:
+            seconds = self._seconds + unread / READ_BYTES_PER_SECOND
+            self._timer = self._loop.call_later(seconds, self._transport.abort)
+
+    def _look(self, before: float) -> None:
+        unread = self._transport.get_write_buffer_size()
+        if before - unread < self._seconds * READ_BYTES_PER_SECOND:
+            self._transport.abort()
+        else:
+            self._timer = self._loop.call_later(self._seconds, self._look, unread)
 
 
 class BufferedTransport:
@@ -18,9 +63,11 @@ class BufferedTransport:
     still notices a slow reader.
     """
 
-    def __init__(self, transport: asyncio.Transport) -> None:
+    def __init__(self, transport: asyncio.Transport, stall_seconds: float) -> None:
+        """``stall_seconds``: how often a client that reads slowly is looked at."""
         self._transport = transport
         self._loop = asyncio.get_running_loop()
+        self.reading = ReadWatch(transport, self._loop, stall_seconds)
         self._pieces: list[bytes] = []
         self._size = 0
         # Asked for with each request.
@@ -36,9 +83,10 @@ class BufferedTransport:
             self._flush()
 
     def close(self) -> None:
-        """Write the collected data, then close."""
+        """Write the collected data, then close, when the client has read it or has had the time for it."""
         self._flush()
         self._transport.close()
+        self.reading.finish()
 
     def _flush(self) -> None:
         if self._pieces:

@@ -152,8 +152,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
         otlp = metrics_otlp.otlp_metrics(scraping.alone)
         parts += [scraping] if otlp is None else [otlp, scraping]
     ended = [] if durations is None else [durations.ended]
+    malformed = [] if durations is None else [durations.malformed]
     if settings.access_log:
-        ended.append(AccessLog(settings.log_format, sys.stdout).ended)
+        access = AccessLog(settings.log_format, sys.stdout)
+        ended.append(access.ended)
+        malformed.append(access.malformed)
     auth = _auth(settings)
     api = create_api(
         gateway,
@@ -174,11 +177,11 @@ def build_app(settings: Settings, *, clock: Clock = now_ms, workers_directory: P
     routes = check(gateway.router)
     owned = _is_owned(routes)
     if not owned and workers_directory is None:
-        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct)
+        return App(api, gateway, shedder, parts, journaled, otlp, direct=direct, malformed=malformed)
     listen = next(iter(_addresses(settings.peers.listen)), None) if owned else None
     report = scraping.report if scraping is not None else None
     port = PeerPort(gateway, signer, directory, listen, needs_directory(settings, routes), report)
-    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct)
+    return App(api, gateway, shedder, parts, journaled, otlp, port, peers, direct=direct, malformed=malformed)
 
 
 def journal(settings: Settings, clock: Clock = now_ms) -> Journal | None:

@@ -33,7 +33,7 @@ OWNERS: dict[str, tuple[str, ...]] = {
     "structlog": ("app.observe",),
     "yaml": ("app.config.sources", "app.http.openapi", "app.cli"),
     "uvicorn": ("app.server", "app.demo"),
-    "httptools": ("app.server.protocol",),
+    "httptools": ("app.server.protocol", "app.server.malformed"),
     "click": ("app.cli", "app.pipeline", "app.demo"),
     "rich": ("app.cli", "app.pipeline"),
     "pyspark": ("app.pipeline",),

@@ -6,7 +6,9 @@ them.
 
 from __future__ import annotations
 
+import itertools
 import re
+import socket
 import threading
 import time
 from collections import Counter
@@ -14,9 +16,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from selectors import EVENT_READ, DefaultSelector
 
 import httpx
 
+from tests.bench.load import request
 from tests.harness.hostile_requests import CASES
 
 Run = Callable[[int, float], Counter[str]]
@@ -71,6 +75,43 @@ def _leave(name: str, client: httpx.Client, queue: str) -> str:
     return "left"
 
 
+_PARAMETERS = "a=1&" * 15_000
+_ANYONES = itertools.cycle(["/livez", "/readyz", "/startupz", "/openapi.json", "/docs", "/queues"])
+
+
+def _parameters(client: httpx.Client, queue: str) -> str:
+    """60 KB of query parameters on a path that needs no credential."""
+    return str(client.get(f"{next(_ANYONES)}?{_PARAMETERS}").status_code)
+
+
+def read_slowly(path: str, readers: int, port: int, seconds: float) -> Counter[str]:
+    """Ask for ``path`` on so many connections, and read a kilobyte every tenth of a second from each."""
+    answers: Counter[str] = Counter()
+    until = time.monotonic() + seconds
+    with DefaultSelector() as selector:
+        for _ in range(readers):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            connection.connect(("127.0.0.1", port))
+            connection.sendall(request("GET", path, b""))
+            selector.register(connection, EVENT_READ)
+        begun: set[int] = set()
+        while time.monotonic() < until and selector.get_map():
+            for key, _ in selector.select(0.1):
+                connection = key.fileobj  # type: ignore[assignment]
+                part = connection.recv(1_024)
+                if key.fd not in begun:
+                    begun.add(key.fd)
+                    answers[part[9:12].decode() or "closed"] += 1
+                if not part:
+                    selector.unregister(connection)
+                    connection.close()
+            time.sleep(0.1)
+        for key in list(selector.get_map().values()):
+            key.fileobj.close()  # type: ignore[union-attr]
+    return answers
+
+
 def _of_the_corpus(pattern: str) -> Sequence[str]:
     return [case.name for case in CASES if re.match(pattern, case.name)]
 
@@ -84,4 +125,7 @@ LOADS = [
         Load(f"uploads: left, {name}", partial(repeat, partial(_leave, name), 4))
         for name in _of_the_corpus("NDJSON.*gzip|array: 10,000")
     ),
+    Load("docs: 60 KB of a=1&", partial(repeat, _parameters, 4)),
+    Load("docs: 500 slow readers of the script", partial(read_slowly, "/docs/swagger-ui-bundle.js", 500)),
+    Load("docs: 500 slow readers of the document", partial(read_slowly, "/openapi.json", 500)),
 ]

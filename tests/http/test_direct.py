@@ -302,6 +302,8 @@ RECEIVES = {
     "one": (200, True, post("/queues/{queue}/messages:receive", b"", headers="")),
     "the body of all": (200, True, post("/queues/{queue}/messages:receive", b'{"max_messages":9,"lease_seconds":60}')),
     "the query of all": (200, True, post("/queues/{queue}/messages:receive?max_messages=9&wait_seconds=1", b"")),
+    "many parameters": (400, False, post("/queues/{queue}/messages:receive?" + "max_messages=9&" * 1_000, b"")),
+    "a long query": (400, False, post("/queues/{queue}/messages:receive?wait_seconds=0." + "0" * 8_000, b"")),
     "no queue": (400, False, post("/queues/%20/messages:receive", b"")),
     "too many": (400, False, post("/queues/{queue}/messages:receive", b'{"max_messages":101}')),
     "a null": (200, False, post("/queues/{queue}/messages:receive", b"null")),

@@ -177,6 +177,12 @@ HTTP_DURATION = Metric(
     ("http.request.method", "http.route", "http.response.status_code", "url.scheme", "error.type"),
     SECONDS,
 )
+MALFORMED = _counter(
+    "babelgate.malformed_requests",
+    "Requests and TLS handshakes that the server refused before any endpoint, by kind.",
+    unit="{request}",
+    labels=("kind",),
+)
 _OPERATION = ("messaging.operation.name", "messaging.system", "messaging.destination.name", "error.type")
 OPERATION_DURATION = Metric(
     "messaging.client.operation.duration",
@@ -200,6 +206,22 @@ OUTCOMES = ("acked", "nacked", "rejected", "lease_lost")
 REASONS = ("failed", "poison", "unknown_urn")
 SPAN_LOSSES = ("queue_full", "export_failed")
 RESULTS = ("settled", "lease_lost", "unreachable", "unknown", "failed")
+MALFORMED_KINDS = (
+    "tls_handshake",
+    "tls_timeout",
+    "request_line",
+    "target",
+    "version",
+    "header",
+    "framing",
+    "head_too_large",
+    "head_timeout",
+    "connect",
+    "pipelined",
+    "body",
+    "body_timeout",
+)
+"""What was wrong, in the order in which a request is read."""
 OTHER = "_other"
 """The label of queues without a label of their own."""
 OTHER_VALUE = "_OTHER"

@@ -20,6 +20,8 @@ from app.observe.metrics.catalogue import (
     HTTP_DURATION,
     LEASE_EXPIRED,
     LOCAL_SETTLES,
+    MALFORMED,
+    MALFORMED_KINDS,
     OPERATION_DURATION,
     OTHER,
     OTHER_VALUE,
@@ -85,6 +87,8 @@ class Metrics:
         self._by_call: dict[tuple[str, str, str, str | None], _CallInstruments] = {}
         self._by_request: dict[tuple[str, str, int, str, str | None], Histogram] = {}
         self._end_to_end: dict[tuple[str, str], Histogram] = {}
+        # From the start: Prometheus sees no increase in a series that starts with 1.
+        self._malformed = {kind: self._count(MALFORMED, (kind,)) for kind in MALFORMED_KINDS}
 
     @property
     def queues(self) -> Iterable[str]:
@@ -155,6 +159,10 @@ class Metrics:
             if error is None or error in self._errors:
                 self._by_request[key] = instrument
         instrument.observe(seconds, sampled)
+
+    def malformed(self, kind: str) -> None:
+        """Count one request of a kind in MALFORMED_KINDS that the server refused before any endpoint."""
+        self._malformed[kind].value += 1
 
     def snapshot(self) -> Snapshot:
         """Return a copy of all values."""
