@@ -176,7 +176,13 @@ async def test_an_answer_is_good_for_its_request_only(replica: Replica) -> None:
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
-    [("GET", "/", 404), ("GET", "/queues", 404), ("GET", SETTLE_PATH, 405), ("POST", IDENTITY_PATH, 405)],
+    [
+        ("GET", "/", 404),
+        ("GET", "/queues", 404),
+        ("GET", SETTLE_PATH, 405),
+        ("POST", IDENTITY_PATH, 405),
+        ("POST", SETTLE_PATH.replace("r/", "r%2F"), 404),
+    ],
 )
 async def test_nothing_else_is_there(replica: Replica, method: str, path: str, status: int) -> None:
     answer = await call(replica, SIGNER.sign(method, path, ANYBODY, b""), method, path)
