@@ -170,7 +170,7 @@ ILLEGAL = {
     "an escape that is none": "/queues/%zz/messages",
     "half an escape in a query": "/queues/direct-q/messages:receive?a=%2",
     "another scheme": "ftp://localhost/queues/direct-q/messages",
-    "a host alone": "//localhost/queues".replace("//", "localhost//"),
+    "a host without a scheme": "localhost/queues",
     "a name and a host": "http://a@localhost/queues",
 }
 
