@@ -22,10 +22,12 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 from app.errors import BrokerError, ConfigError
-from app.masking import mask_text
+from app.masking import MASK, mask_text
 
 MAX_VALUE = 1_000
 """Maximum characters of one value in a line; a longer value is cut and ends in ``…``."""
+_MAX_SEARCHED = 4 * MAX_VALUE
+"""Maximum characters of a value that are searched for URLs, because the time of a search grows with their square."""
 MAX_FRAMES = 12
 """Innermost frames that are written for an exception."""
 MAX_CAUSES = 4
@@ -149,7 +151,12 @@ def _masked(value: Any) -> Any:
         return value
     if isinstance(value, list | tuple | set | frozenset):
         return [_masked(item) for item in value]
-    text = mask_text(str(value))
+    text = str(value)
+    if len(text) > _MAX_SEARCHED:
+        # Without its end, with the @ behind a password, a URL cannot be masked.
+        before, url, _ = text[:_MAX_SEARCHED].partition("://")
+        text = f"{before}{url}{MASK}" if url else before
+    text = mask_text(text)
     return text if len(text) <= MAX_VALUE else text[:MAX_VALUE] + "…"
 
 

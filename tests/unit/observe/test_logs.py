@@ -10,6 +10,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
@@ -198,6 +199,16 @@ class TestSecrets:
         assert len(lines.all()) == 3
         assert not re.search(r"hunter2|er2", lines.text)
         assert "host" in lines.all()[0]["url"]
+
+    @pytest.mark.parametrize("unit", ["a", "a://", "x?", "://"])
+    def test_no_value_makes_masking_slow(self, lines, unit):
+        text = "amqp://guest:secret" + unit * 15_000 + "@host/"
+        began = time.thread_time()
+        log.warning("lost", reason=text, reasons=[unit * 15_000 + "://"])
+        # Of CPU, for what takes a millisecond; it took minutes.
+        assert time.thread_time() - began < 5
+        (line,) = lines.all()
+        assert line["reason"] == "amqp://***"
 
     def test_a_long_value_is_cut(self, lines):
         log.info("told", message_id="x" * 100_000, ids=["y" * 100_000])
