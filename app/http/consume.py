@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 from msgspec import UNSET
@@ -50,7 +49,6 @@ _encode = msgspec.json.Encoder().encode
 _DEFAULTS = ReceiveRequest()
 ONE_ACK = _encode(settle_outcome([SettleResult(0, "ack")]))
 """The answer to a single ack."""
-_WATCH_AFTER_SECONDS = 0.02
 
 
 class Consuming:
@@ -79,7 +77,7 @@ class Consuming:
                 lease_seconds=given(parameters.lease_seconds),
                 trace=exchange.trace,
             )
-            messages = await (_watched(exchange, receiving) if parameters.wait_seconds else receiving)
+            messages = await (exchange.unless_gone(receiving) if parameters.wait_seconds else receiving)
             if messages and exchange.gone():
                 await self._gateway.give_back(exchange.queue, messages)
                 raise ClientGone
@@ -168,51 +166,6 @@ def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest
         raise InvalidParameter(name="body", reason=reason, pointer="")
     require_json(exchange)
     return from_body(body, ReceiveRequest)
-
-
-async def _watched(exchange: Exchange, receiving: Awaitable[list[Message]]) -> list[Message]:
-    """The messages of a receive that waits. Raises ClientGone when the client disconnects."""
-    watch = _Watch(exchange)
-    try:
-        return await receiving
-    except asyncio.CancelledError:
-        if watch.saw_it():
-            raise ClientGone from None
-        raise
-    finally:
-        watch.end()
-
-
-class _Watch:
-    """Cancels the task that created it when the client disconnects. It starts after 20 ms, because an answer with
-    ready messages is faster than the creation of a task."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        waiter = asyncio.current_task()
-        assert waiter is not None
-        self._waiter = waiter
-        self._exchange = exchange
-        self._task: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
-
-    def saw_it(self) -> bool:
-        """Whether only this watch cancelled the task."""
-        return self._task is not None and self._task.done() and not self._waiter.uncancel()
-
-    def end(self) -> None:
-        """Stop watching."""
-        self._timer.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            # The task references this watch: without this, only the garbage collector would free both.
-            self._task = None
-
-    def _begin(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._watch())
-
-    async def _watch(self) -> None:
-        await self._exchange.hang_up()
-        self._waiter.cancel()
 
 
 def _nack(request: NackRequest) -> Nack:

@@ -13,7 +13,7 @@ from app.gateway.gateway import Gateway
 from app.gateway.model import DeadLetter, DeadLetterFilter, LetterEdit, RemovalResult
 from app.gateway.redrive import RedriveOrder
 from app.http import letter_views, views
-from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf, inlined, json_answer, listed
+from app.http.dependencies import NO_PARAMETERS, CallerOf, ExchangeOf, QueueName, TraceOf, inlined, json_answer, listed
 from app.http.letter_examples import LETTER_ID
 from app.http.operations import REDRIVE_LETTER_BODY
 from app.http.problems import MethodNotAllowed, detail_of, status_of
@@ -70,19 +70,21 @@ def routes(gateway: Gateway) -> APIRouter:
         responses=_ACCEPTED,
     )
     async def redrive_dead_letters(
-        caller: CallerOf, queue: QueueName, trace: TraceOf, parameters: letter_views.RedriveRequest = _EVERYTHING
+        exchange: ExchangeOf, queue: QueueName, parameters: letter_views.RedriveRequest = _EVERYTHING
     ) -> Response:
         """Send dead letters back: publish, wait for the confirm, then remove. An interrupted redrive loses nothing.
 
         Requires the right `manage`, and `send` on the queue of `to_queue`.
         """
-        order = _order(parameters)
+        order, caller, trace = _order(parameters), exchange.caller, exchange.trace
         if parameters.background:
             job = await letters.start_job(caller, queue, order, parameters.to_queue, trace)
             answer = letter_views.RedriveJobView.model_validate(job).model_dump_json()
             headers = {"location": f"redrives/{job.id}"}
             return Response(answer, 202, headers, media_type="application/json")
-        result = await letters.redrive(caller, queue, order, parameters.to_queue, trace)
+        redriving = letters.redrive(caller, queue, order, parameters.to_queue, trace)
+        # A dry run only reads, so it ends with its client.
+        result = await (exchange.unless_gone(redriving) if order.dry_run else redriving)
         return Response(
             letter_views.RedriveResultView.model_validate(result).model_dump_json(), media_type="application/json"
         )

@@ -25,14 +25,17 @@ _JSON = {"content-type": "application/json"}
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def _caller(request: Request) -> Caller:
+def _exchange(request: Request) -> Exchange:
     exchange: Exchange = request.scope[EXCHANGE]
-    return exchange.caller
+    return exchange
+
+
+def _caller(request: Request) -> Caller:
+    return _exchange(request).caller
 
 
 def _trace(request: Request) -> RequestTrace | None:
-    exchange: Exchange = request.scope[EXCHANGE]
-    return exchange.trace
+    return _exchange(request).trace
 
 
 class _Nothing(Strict):
@@ -43,6 +46,7 @@ def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
     """Refuse any query parameter, so that a misspelt one is not ignored."""
 
 
+ExchangeOf = Annotated[Exchange, Depends(_exchange)]
 CallerOf = Annotated[Caller, Depends(_caller)]
 TraceOf = Annotated[RequestTrace | None, Depends(_trace)]
 QueueName = Annotated[str, Path(description="The queue: 1 to 120 of `A-Z a-z 0-9 . _ -`.", examples=["emails"])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -23,10 +23,14 @@ DISCARDED_SECONDS = 5
 PART_BYTES = 262_144
 """Larger answers are sent in parts of this size."""
 
+_WATCH_AFTER_SECONDS = 0.02
+
 WHOLE = "babelgate.whole"
 """The name of the ASGI extension that the gateway's own server offers: a :class:`Whole`."""
 
 log = get_logger("babelgate.http")
+
+Result = TypeVar("Result")
 
 
 class Parts(NamedTuple):
@@ -194,10 +198,20 @@ class Exchange:
         if self.whole.disconnected if self.whole is not None else not self.unread and self.gone():
             raise ClientGone
 
-    async def hang_up(self) -> None:
-        """Return when the client has disconnected."""
-        while (await self.receive())["type"] != "http.disconnect":
-            pass
+    async def unless_gone(self, work: Awaitable[Result]) -> Result:
+        """The result of ``work``, which is cancelled when the client disconnects; raises ClientGone then.
+
+        The body must have been read. For work that changes nothing, or that undoes what it did when it is cancelled.
+        """
+        watch = _Watch(self)
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if watch.saw_it():
+                raise ClientGone from None
+            raise
+        finally:
+            watch.end()
 
     def _has_arrived(self) -> bool:
         """Whether an unread body has arrived completely; it is then dropped. Never waits. A small body arrives with its
@@ -236,6 +250,39 @@ class Exchange:
         except TimeoutError:
             pass
         await self.send({"type": "http.response.body", "body": b""})
+
+
+class _Watch:
+    """Cancels the task that created it when the client disconnects. It starts after 20 ms, because most answers are
+    faster than the creation of a task."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        waiter = asyncio.current_task()
+        assert waiter is not None
+        self._waiter = waiter
+        self._exchange = exchange
+        self._task: asyncio.Task[None] | None = None
+        self._timer = asyncio.get_running_loop().call_later(_WATCH_AFTER_SECONDS, self._begin)
+
+    def saw_it(self) -> bool:
+        """Whether only this watch cancelled the task."""
+        return self._task is not None and self._task.done() and not self._waiter.uncancel()
+
+    def end(self) -> None:
+        """Stop watching."""
+        self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            # The task references this watch: without this, only the garbage collector would free both.
+            self._task = None
+
+    def _begin(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while (await self._exchange.receive())["type"] != "http.disconnect":
+            pass
+        self._waiter.cancel()
 
 
 def json_list(head: bytes, texts: Sequence[bytes], tail: bytes) -> Parts:

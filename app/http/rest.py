@@ -73,21 +73,24 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
 
 
 async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, admission: Admission) -> None:
-    """Serve a request with FastAPI. Raises the error of the request."""
+    """Serve a request with FastAPI. Raises the error of the request.
+
+    A request that only reads ends when its client disconnects (raises ClientGone). One that may write goes on.
+    """
     check_query(exchange.scope["query_string"])
     # The body of `:validate` is a message, and that of a redrive of one letter may contain one. All other bodies are
     # parameters, which FastAPI reads as a whole.
-    is_message = exchange.path.endswith(":validate") or _EDIT.fullmatch(exchange.path) is not None
+    is_validate = exchange.path.endswith(":validate")
+    is_message = is_validate or _EDIT.fullmatch(exchange.path) is not None
     limit = limits.max_entry_bytes if is_message else MAX_PARAMETER_BYTES
     with admission.other("", min(exchange.announced, limit)) as permit:
         body = await read(exchange, limit, permit)
-    is_dry_run = exchange.path.endswith(":validate")
-    if not is_dry_run and is_null(body):
+    if not is_validate and is_null(body):
         body = b""
     if body:
         require_json(exchange, *((MEDIA_TYPE,) if is_message else ()))
         # A dry run answers as a publish would.
-        if not is_dry_run:
+        if not is_validate:
             require_utf8(body)
     pending = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -115,8 +118,11 @@ async def serve_rest(rest: FastAPI, exchange: Exchange, limits: RequestLimits, a
         EXCHANGE: exchange,
         _FAILURE: failures,
     }
-    await rest(scope, receive, send)
-    exchange.route = getattr(scope.get("route"), "path", "")
+    serving = rest(scope, receive, send)
+    try:
+        await (exchange.unless_gone(serving) if scope["method"] == "GET" or is_validate else serving)
+    finally:
+        exchange.route = getattr(scope.get("route"), "path", "")
     if failures:
         raise failures[0]
 

@@ -92,6 +92,24 @@ class TestLetters:
         assert (await process.redrive_one(last)).removed
         assert await numbers(process) == [number(page[-1])]
 
+    async def test_reads_that_are_cancelled_hide_none(self, world: World) -> None:
+        process = await world.process()
+        await publish_dead_letters(process, 30)
+        ids = {letter.letter_id for letter in await process.dead()}
+        assert len(ids) == 30
+        letters = process.gateway.letters
+        for pause in (0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064):
+            reads = [asyncio.ensure_future(each) for each in (process.dead(), letters.get(ANYONE, world.queue, "0"))]
+            await asyncio.sleep(pause)
+            for read in reads:
+                read.cancel()
+            await asyncio.gather(*reads, return_exceptions=True)
+
+        async def all_are_shown() -> bool:
+            return {letter.letter_id for letter in await process.dead()} == ids
+
+        await until(all_are_shown)
+
     async def test_one_goes_back_as_it_was(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=2))
         receipt = await process.publish({"n": 1})

@@ -183,8 +183,12 @@ class QueueBrowser:
             try:
                 await consumer.fill(asyncio.get_running_loop().time() + _PATIENCE_SECONDS)
             finally:
+                # They are taken even if the caller is cancelled, and only recorded messages are requeued.
                 arrived = await consumer.stop()
+                self._record(arrived)
         self.at_end = not arrived or len(arrived) >= ready
+
+    def _record(self, arrived: Sequence[ChannelMessage]) -> None:
         self._taken.update((each.tag, TakenLetter(self.channel.generation, each)) for each in arrived)
         self._runs.append([each.tag for each in arrived])
         for tag in list(self._taken)[self._forgotten : -_REMEMBERED]:

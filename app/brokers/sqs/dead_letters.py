@@ -58,9 +58,16 @@ class SqsDeadLetters:
         """Longer than any operation, and short after a crash."""
         self._queues: dict[str, _HiddenLetters] = {}
         self._ending: BackgroundTasks[None] = BackgroundTasks()
+        self._reading: BackgroundTasks[tuple[list[DeadRecord], str | None]] = BackgroundTasks()
 
     async def read(self, queue: SqsQueue, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
-        """A page of records and the next cursor, a position. Raises InvalidParameter for a bad cursor."""
+        """A page of records and the next cursor, a position. Raises InvalidParameter for a bad cursor.
+
+        A read whose caller is cancelled goes on, because only the answer of SQS says which messages it has hidden.
+        """
+        return await asyncio.shield(self._reading.start(self._read(queue, cursor, limit)))
+
+    async def _read(self, queue: SqsQueue, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         start = decode(cursor)
         async with self._opened(queue) as state:
             url = await self._client.existing_url(queue)
@@ -123,6 +130,7 @@ class SqsDeadLetters:
 
     async def close(self) -> None:
         """Show all messages again."""
+        await self._reading.cancel()
         for state in self._queues.values():
             if state.timer is not None:
                 state.timer.cancel()
