@@ -63,8 +63,9 @@ FOREGROUND_SECONDS = 60
 
 
 class DeadLetterOperations:
-    """Each operation takes a Caller and first checks its right: reading needs ``listen``, changing ``manage``, and
-    sending to another queue ``send`` there (raises Forbidden). All raise QueueNotFound, InvalidParameter, and
+    """Each operation takes a Caller and first checks its right: reading needs ``listen``, changing ``manage``. Sending
+    to another queue needs ``send`` there, and an edited letter ``send`` on its target in any case, because it is a new
+    message (raises Forbidden). All raise QueueNotFound, InvalidParameter, and
     UnsupportedByBroker for a broker without a DeadStore."""
 
     def __init__(
@@ -175,7 +176,7 @@ class DeadLetterOperations:
         The letter is removed after the confirm; it stays where anything fails before. Raises UnknownDeadLetter,
         NotRedrivable, ForceNeedsOtherQueue, and the errors of a publish, whose pointers lead into the request.
         """
-        source, target = self._routes(caller, queue, to_queue, force)
+        source, target = self._routes(caller, queue, to_queue, force, edits=edit is not None)
         if edit is not None and force:
             reason = "an edited letter is validated, and never sent by force: leave out one of the two"
             raise InvalidParameter(name="force", reason=reason, pointer="/force")
@@ -241,11 +242,15 @@ class DeadLetterOperations:
         facts = Facts(0, sent.id, sent.trace_id, sent.job, sent.created_at, sent.lang, size, traceparent)
         return ReadyLetter(letter, outgoing, facts, EDITED)
 
-    def _routes(self, caller: Caller, queue: str, to_queue: str | None, force: bool) -> tuple[Route, Route]:
+    def _routes(
+        self, caller: Caller, queue: str, to_queue: str | None, force: bool, *, edits: bool = False
+    ) -> tuple[Route, Route]:
         source = self._route(caller, Right.MANAGE, queue)
         target = source
         if to_queue is not None and to_queue != queue:
             target = self._route(caller, Right.SEND, to_queue)
+        elif edits:
+            caller.require(Right.SEND, queue)
         if force and is_home(source, target):
             raise ForceNeedsOtherQueue(queue=queue, pointer="/force")
         offering(source, DeadStore)

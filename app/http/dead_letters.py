@@ -134,7 +134,7 @@ def routes(gateway: Gateway) -> APIRouter:
 
         An edited message is validated like a publish, with the same codes; a pointer leads into this request. It starts
         with `attempts` 0 and keeps its native headers, unless an entry in `body` has others. Only the journal records
-        the edit. Requires the right `manage`, and `send` on the queue of `to_queue`.
+        the edit. Requires the right `manage`; and `send` on the target, if it is another queue or `edit` is given.
         """
         body = await request.body()
         wanted = from_body(body, RedriveDeadLetterRequest) if body else RedriveDeadLetterRequest()

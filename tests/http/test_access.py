@@ -8,6 +8,7 @@ from app.gateway.authorization import Right
 from app.http.api import OPEN
 from tests.harness.asgi import Call
 from tests.harness.problems import problem
+from tests.http.test_operators import dead_letter
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
 TOKENS = {"ack_tokens": ["x"]}
@@ -209,3 +210,61 @@ async def test_with_tokens_the_host_does_not_matter(serve, connect, token_config
 async def test_the_address_it_listens_on_is_its_own(serve, connect, address, host, status):
     client = await connect(await serve(host=address, auth="none"), headers={"host": host})
     assert (await client.get("/queues")).status_code == status
+
+
+EDITED = {"edit": {"data": {"n": 2}}}
+REPLACED = {"edit": {"body": DRAFT}}
+ONE, MANY = "dead-letters/{}:redrive", "dead-letters:redrive"
+REDRIVES = [
+    (ONE, {}, set()),
+    (ONE, {"to_queue": "home"}, set()),
+    (ONE, EDITED, {"home"}),
+    (ONE, REPLACED, {"home"}),
+    (ONE, EDITED | {"to_queue": "home"}, {"home"}),
+    (ONE, {"to_queue": "away"}, {"away"}),
+    (ONE, EDITED | {"to_queue": "away"}, {"away"}),
+    (ONE, REPLACED | {"to_queue": "away"}, {"away"}),
+    (ONE, {"to_queue": "away", "force": True}, {"away"}),
+    (MANY, {}, set()),
+    (MANY, {"to_queue": "home"}, set()),
+    (MANY, {"to_queue": "away"}, {"away"}),
+    (MANY, {"dry_run": True}, set()),
+    (MANY, {"dry_run": True, "to_queue": "away"}, {"away"}),
+    (MANY, {"background": True}, set()),
+    (MANY, {"background": True, "to_queue": "away"}, {"away"}),
+]
+"""Redrives of the queue ``home``, and the queues on which each needs ``send`` besides ``manage`` on ``home``."""
+
+
+@pytest.mark.parametrize(("path", "body", "needed"), REDRIVES)
+async def test_what_a_redrive_needs(serve, connect, token_config, path, body, needed):
+    held = [(manages, sends) for manages in (False, True) for sends in (set(), {"home"}, {"away"}, {"home", "away"})]
+    rights = {
+        f"t{n}": {"home": ["manage"] * manages + ["send"] * ("home" in sends), "away": ["send"] * ("away" in sends)}
+        for n, (manages, sends) in enumerate(held)
+    }
+    app = await serve(auth=token_config(boss={"*": ["send", "listen", "manage"]}, **rights))
+    boss = await connect(app, "boss")
+    await dead_letter(boss, "home", "a")
+    [letter] = (await boss.get("/queues/home/dead-letters")).json()["dead_letters"]
+    url = f"/queues/home/{path.format(letter['letter_id'])}"
+    for n, (manages, sends) in enumerate(held):
+        if not (manages and needed <= sends):
+            refused = problem(await (await connect(app, f"t{n}")).post(url, json=body), 403, "forbidden")
+            right, queue = ("send", *needed) if manages else ("manage", "home")
+            assert refused["detail"] == f"This needs the right '{right}' on the queue '{queue}'."
+    assert (await boss.get("/queues/home/dead-letters")).json()["dead_letters"] == [letter]
+    for n, (manages, sends) in enumerate(held):
+        if manages and needed <= sends:
+            answer = await (await connect(app, f"t{n}")).post(url, json=body)
+            # The letter was sent back by the first of them, whose job may still run.
+            assert answer.json().get("code") in (None, "unknown_dead_letter", "redrive_running")
+
+
+async def test_resuming_a_job_needs_the_rights_of_its_start(serve, connect, token_config):
+    auth = token_config(boss={"*": ["send", "listen", "manage"]}, tried={"home": ["manage"]})
+    app = await serve(auth=auth)
+    boss, tried = await connect(app, "boss"), await connect(app, "tried")
+    job = (await boss.post("/queues/home/dead-letters:redrive", json={"background": True, "to_queue": "away"})).json()
+    refused = problem(await tried.post(f"/queues/home/redrives/{job['id']}:resume"), 403, "forbidden")
+    assert refused["detail"] == "This needs the right 'send' on the queue 'away'."
