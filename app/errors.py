@@ -17,6 +17,7 @@ The tree::
     ├── IdempotencyInProgress        idempotency_in_progress the first request with the key is in progress
     ├── IdempotencyUnresolved        outcome_unknown         the first request with the key was interrupted
     ├── KeysFull                     idempotency_keys_full   the key store is full
+    ├── KeyShareFull                 idempotency_share_full  the caller's share of the key store is used up
     ├── UnsupportedByBroker          (given)                 the route's broker does not support it
     ├── QueueNotFound                queue_not_found         no route matches the name
     ├── UnknownDeadLetter            unknown_dead_letter     the queue has no dead letter with this id
@@ -203,6 +204,13 @@ class KeysFull(BabelgateError):
     """The broker {broker} already keeps {limit} keys, the value of idempotency.max_keys. Nothing was published."""
 
     code = "idempotency_keys_full"
+    retryable = True
+
+
+class KeyShareFull(BabelgateError):
+    """{whose} has {held} keys in the broker {broker}, and its share is {limit} now. Nothing was published."""
+
+    code = "idempotency_share_full"
     retryable = True
 
 

@@ -12,37 +12,48 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from app.brokers.binding import NativeQueue, Outgoing
-from app.errors import BabelgateError
+from app.errors import BabelgateError, KeyShareFull
 
 MAX_ANSWER_BYTES = 1024
 """The most bytes stored beside a key, so that the size of a store is bounded."""
 
 FINGERPRINT_BYTES = 32
-TOKEN_BYTES = 16
+TOKEN_BYTES = 8
 
 RESERVED_SECONDS = 60.0
 """How long a reserved key counts as in progress: longer than any broker takes to confirm or to fail. A call that has
 not settled its key by then was interrupted."""
 
 
+def share_of(space: int) -> int:
+    """The most keys of one holder of ``space``: three quarters of it, at least one. The next holder finds the rest."""
+    return max(space * 3 // 4, 1)
+
+
 class Terms(Struct, frozen=True):
-    """How long a key is kept, and the most keys of a store; a full store accepts no new key."""
+    """How long a key is kept, and the most keys of a store; a full store accepts no new key.
+
+    A caller may keep :func:`share_of` what the keys of other callers leave of ``max_keys``, and one queue of this
+    caller ``share_of`` what the caller's other queues leave of that.
+    """
 
     retention_seconds: float = 86_400
     max_keys: int = 1_000_000
 
 
 class KeyClaim(Struct, frozen=True):
-    """A request to publish a message with ``key`` to ``queue`` only once.
+    """A request of ``caller`` to publish a message with ``key`` to ``queue`` only once.
 
     ``queue``: its name, unique among the users of the store, in ASCII without a colon. ``fingerprint``: the SHA-256 of
-    the request. ``answer``: the answer to a repeated request, at most MAX_ANSWER_BYTES.
+    the request. ``answer``: the answer to a repeated request, at most MAX_ANSWER_BYTES. ``caller``: the name of the
+    caller, in whose share a new key counts; any caller gets the answer of an existing one.
     """
 
     queue: str
     key: str
     fingerprint: bytes
     answer: bytes
+    caller: str
 
 
 class ExistingKey(Struct, frozen=True):
@@ -55,7 +66,17 @@ class ExistingKey(Struct, frozen=True):
 
 
 ClaimResult = ExistingKey | BabelgateError | None
-"""``None``: the caller has the key. KeysFull: the store accepts no new key."""
+"""``None``: the caller has the key. KeysFull: the store accepts no new key. KeyShareFull: it accepts none of this
+caller, or of this queue of the caller."""
+
+
+def share_error(broker: str, claim: KeyClaim, held: int, limit: int, of_queue: bool) -> KeyShareFull:
+    """The error for a key beyond the share of its caller, or of one queue of the caller."""
+    whose = f"The caller {claim.caller!r}"
+    if of_queue:
+        whose = f"The queue {claim.queue.partition('=')[0]!r} of the caller {claim.caller!r}"
+    return KeyShareFull(whose=whose, broker=broker, held=held, limit=limit)
+
 
 Resolution = Literal["done", "unknown", "free"]
 """The message of a reserved key was published (done), may have been (unknown), or was not (free)."""

@@ -260,7 +260,7 @@ class IdempotencySettings(Section):
         default=1_000_000,
         ge=1,
         le=1_000_000_000,
-        description="Maximum keys of one store; a request with a further key is 503.",
+        description="Maximum keys of one store. A further key is 503; one beyond its caller's share is 429.",
     )
 
 

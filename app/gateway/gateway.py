@@ -213,7 +213,7 @@ class Gateway:
         if self._capacity is not None:
             await self._capacity()
         return await self._publisher.publish(
-            runtime, body, delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties
+            runtime, caller.name, body, delay_seconds, ordering_key, trace, idempotency_key, sent, broker_properties
         )
 
     def begin_publish(self, access: Access, body: bytes) -> Begun | bytes:
@@ -236,7 +236,7 @@ class Gateway:
                 await self._capacity()
             except Overloaded as error:
                 return failure_for_each(error, len(bodies))
-        return await self._publisher.publish_many(runtime, bodies, trace)
+        return await self._publisher.publish_many(runtime, caller.name, bodies, trace)
 
     async def validate(
         self,
@@ -251,7 +251,9 @@ class Gateway:
     ) -> Projection:
         """The message that publish would write; writes nothing. Its trace context is the request's: no span is made."""
         runtime = self._runtime(caller, Right.SEND, queue)
-        return await self._publisher.project(runtime, body, delay_seconds, ordering_key, trace, broker_properties)
+        return await self._publisher.project(
+            runtime, caller.name, body, delay_seconds, ordering_key, trace, broker_properties
+        )
 
     async def inspect(self, caller: Caller, queue: str, body: bytes) -> Projection:
         """The canonical form in which a consumer of ``queue`` would read ``body``; no member is completed.

@@ -200,13 +200,16 @@ def fingerprint(
     return digest.digest()
 
 
-def claim(route: Route, key: str, sent_as: bytes, receipt: Receipt) -> KeyClaim:
-    """The claim of a message with the fingerprint ``sent_as``. Raises EnvelopeError for too large an answer."""
+def claim(route: Route, caller: str, key: str, sent_as: bytes, receipt: Receipt) -> KeyClaim:
+    """The claim of the caller named ``caller`` for a message with the fingerprint ``sent_as``.
+
+    Raises EnvelopeError for too large an answer.
+    """
     answer = msgspec.json.encode(receipt)
     if len(answer) > MAX_ANSWER_BYTES:
         detail = f"With an idempotency key, id and trace_id must fit an answer of {MAX_ANSWER_BYTES} bytes."
         raise EnvelopeError([Problem("", "answer_too_large", detail)])
-    return KeyClaim(_scope(route), key, sent_as, answer)
+    return KeyClaim(_scope(route), key, sent_as, answer, caller)
 
 
 def _scope(route: Route) -> str:

@@ -45,6 +45,7 @@ class Publisher:
     async def publish(
         self,
         runtime: QueueRuntime,
+        caller: str,
         body: bytes,
         delay_seconds: float | None,
         ordering_key: str | None,
@@ -55,8 +56,8 @@ class Publisher:
     ) -> Receipt:
         """Publish one envelope, draft or entry, in one batch with other publishes of the same moment.
 
-        ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the bytes that the client sent, if
-        ``body`` was converted from them.
+        ``caller``: the caller's name. ``key``: the idempotency key; a repeated call returns a Replay. ``sent``: the
+        bytes that the client sent, if ``body`` was converted from them.
         """
         if len(body) <= turns.SMALL_BYTES:
             # Most bodies, so without another call.
@@ -68,7 +69,7 @@ class Publisher:
         claim = None
         if key is not None or publication.idempotency_key is not None:
             sent_as = fingerprint(body if sent is None else sent, delay_seconds, ordering_key, broker_properties)
-            claim = _claim(runtime, publication, key, sent_as)
+            claim = _claim(runtime, caller, publication, key, sent_as)
         outcome: KeyedResult
         span = UNTRACED
         if trace is not None:
@@ -100,13 +101,15 @@ class Publisher:
         return _receipt(runtime.route, sent), outcome
 
     async def publish_many(
-        self, runtime: QueueRuntime, bodies: Sequence[bytes], trace: Trace | None
+        self, runtime: QueueRuntime, caller: str, bodies: Sequence[bytes], trace: Trace | None
     ) -> list[Receipt | BabelgateError]:
         """Publish each in order; one result per body. Raises no BabelgateError."""
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
         for index, pending in enumerate(
-            await turns.mapped(partial(self._pending_publish, runtime, trace), bodies, size=len, background=True)
+            await turns.mapped(
+                partial(self._pending_publish, runtime, caller, trace), bodies, size=len, background=True
+            )
         ):
             if isinstance(pending, BabelgateError):
                 results[index] = pending
@@ -127,6 +130,7 @@ class Publisher:
     async def project(
         self,
         runtime: QueueRuntime,
+        caller: str,
         body: bytes,
         delay_seconds: float | None,
         ordering_key: str | None,
@@ -141,7 +145,7 @@ class Publisher:
         keys = None
         if publication.idempotency_key is not None:
             sent_as = fingerprint(body, delay_seconds, ordering_key, broker_properties)
-            _claim(runtime, publication, None, sent_as)
+            _claim(runtime, caller, publication, None, sent_as)
             keys = runtime.keys_info
         warnings = tuple(uuid_warnings(publication.envelope.id, publication.envelope.trace_id))
         return Projection(
@@ -162,14 +166,14 @@ class Publisher:
         return envelope.read_publication(body, runtime.route.queue, self._limits, self._clock, trace_id)
 
     def _pending_publish(
-        self, runtime: QueueRuntime, trace: Trace | None, body: bytes
+        self, runtime: QueueRuntime, caller: str, trace: Trace | None, body: bytes
     ) -> PendingPublish | BabelgateError:
         """The message of an entry of a batch, or the error of an invalid one."""
         try:
             publication = self._publication(runtime, trace, body)
             outgoing, claim = runtime.outgoing(publication, None, None), None
             if publication.idempotency_key is not None:
-                claim = _claim(runtime, publication, None, fingerprint(body, None, None))
+                claim = _claim(runtime, caller, publication, None, fingerprint(body, None, None))
             return PendingPublish(publication.envelope, outgoing, claim)
         except BabelgateError as error:
             return error.without_frames()
@@ -194,14 +198,14 @@ class Publisher:
             results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
 
 
-def _claim(runtime: QueueRuntime, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:
+def _claim(runtime: QueueRuntime, caller: str, publication: Publication, key: str | None, sent_as: bytes) -> KeyClaim:
     """The claim of the idempotency key of ``publication``: ``key`` of the request, or the body's own."""
     runtime.require_keys()
     chosen = publication.idempotency_key
     if key is not None:
         chosen = agreed("idempotency_key", "the header Idempotency-Key", key, chosen)
     assert chosen is not None
-    return claim(runtime.route, chosen, sent_as, _receipt(runtime.route, publication.envelope))
+    return claim(runtime.route, caller, chosen, sent_as, _receipt(runtime.route, publication.envelope))
 
 
 def _receipt(route: Route, sent: Envelope) -> Receipt:

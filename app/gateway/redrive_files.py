@@ -44,7 +44,7 @@ class JobError(Struct, frozen=True):
 class RedriveJob(Struct, frozen=True, kw_only=True):
     """A redrive that runs in the background. Times are Unix ms.
 
-    ``caller``: the name of the caller who began or resumed it; empty in records of versions before 0.3.
+    ``caller``: the name of the caller who began or resumed it; empty in records of older versions.
     ``ids``: the letters that are still to be sent; None: those of ``filter``. The counts are those of
     :class:`app.gateway.model.RedriveResult`; after a resume they begin with what was redriven before. ``error``: set in
     the state ``failed``.

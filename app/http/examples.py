@@ -192,6 +192,7 @@ _SPECIAL: dict[str, Json] = {
     "purge_in_progress": {"reason": "the service ended the last purge 20 seconds ago"},
     "redrive_running": {"id": JOB_ID},
     "state_unavailable": {"reason": "No space left on device"},
+    "idempotency_share_full": {"whose": "The caller 'shop'", "held": 750_000, "limit": 750_000},
     "too_many_redrives": {"whose": "The caller 'shop'", "limit": 32},
     "unknown_dead_letter": {"letter_id": LETTER_ID},
     "unknown_redrive": {"id": JOB_ID},

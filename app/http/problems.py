@@ -119,6 +119,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.IdempotencyInProgress: Meaning(409, "In progress", 1),
     errors.IdempotencyUnresolved: Meaning(504, "Outcome unknown"),
     errors.KeysFull: Meaning(503, "Idempotency key store full", 10),
+    errors.KeyShareFull: Meaning(429, "Idempotency key share full", 10),
     errors.UnsupportedByBroker: Meaning(422, "Not supported by the broker"),
     errors.QueueNotFound: Meaning(404, "Queue not found"),
     errors.UnknownDeadLetter: Meaning(404, "Dead letter not found"),

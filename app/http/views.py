@@ -109,7 +109,7 @@ class IdempotencyKeysView(View):
     retention_seconds: float
     """Seconds for which a key is remembered."""
     max_keys: int
-    """Maximum number of keys kept at a time; further publishes with a key are 503."""
+    """Maximum number of keys kept at a time. Further publishes with a key are 503; beyond their caller's share, 429."""
 
 
 class QueueView(View):

@@ -7,7 +7,7 @@ import json
 import jsonschema
 import pytest
 
-from app.brokers.idempotency_store import KeyClaim, KeySettlement, Terms
+from app.brokers.idempotency_store import TOKEN_BYTES, KeyClaim, KeySettlement, Terms
 from app.config import settings
 from app.errors import ConfigError
 from app.gateway.idempotency import fingerprint
@@ -133,13 +133,13 @@ async def test_a_job_is_what_was_sent_and_not_what_became_of_it(client):
 
 async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
     body = json.dumps(DRAFT).encode()
-    claim = KeyClaim("emails", "k", fingerprint(body, None, None), b"{}")
+    claim = KeyClaim("emails", "k", fingerprint(body, None, None), b"{}", "anyone")
     store = app.gateway.bindings["local"].keys
-    await store.reserve([claim], b"t" * 16, Terms())
+    await store.reserve([claim], b"t" * TOKEN_BYTES, Terms())
     under_way = await publish(client, "k", body)
     assert (under_way.status_code, under_way.json()["code"]) == (409, "idempotency_in_progress")
     assert under_way.headers["retry-after"] == "1"
-    await store.settle([KeySettlement(claim, b"t" * 16, "unknown")], Terms())
+    await store.settle([KeySettlement(claim, b"t" * TOKEN_BYTES, "unknown")], Terms())
     cut_off = await publish(client, "k", body)
     assert (cut_off.status_code, cut_off.json()["code"]) == (504, "outcome_unknown")
     assert cut_off.json()["retryable"] is False
@@ -148,16 +148,16 @@ async def test_a_reserved_key_is_told_with_a_time_to_ask_again(app, client):
 
 async def test_an_entry_of_a_batch_tells_whether_to_send_it_again(app, client):
     entry = json.dumps({"envelope": DRAFT, "idempotency_key": "k"}).encode()
-    claim = KeyClaim("emails", "k", fingerprint(entry, None, None), b"{}")
+    claim = KeyClaim("emails", "k", fingerprint(entry, None, None), b"{}", "anyone")
     store = app.gateway.bindings["local"].keys
-    await store.reserve([claim], b"t" * 16, Terms())
+    await store.reserve([claim], b"t" * TOKEN_BYTES, Terms())
 
     async def told():
         [result] = (await publish(client, None, b"[%b]" % entry, f"{MESSAGES}:batch")).json()["results"]
         return result["status"], result["code"], result["retryable"]
 
     assert await told() == (409, "idempotency_in_progress", True)
-    await store.settle([KeySettlement(claim, b"t" * 16, "unknown")], Terms())
+    await store.settle([KeySettlement(claim, b"t" * TOKEN_BYTES, "unknown")], Terms())
     assert await told() == (504, "outcome_unknown", False)
 
 
@@ -274,3 +274,22 @@ async def test_the_document_tells_of_the_header(client, key, good):
     assert (await publish(client, key)).status_code == (201 if good else 400)
     assert "Idempotency-Replayed" in operation["responses"]["201"]["headers"]
     assert "Retry-After" in document["components"]["responses"]["Problem409"]["headers"]
+
+
+async def test_a_caller_beyond_its_share(serve, connect, token_config):
+    app = await serve(auth=token_config(shop={"*": ["send"]}, blog={"*": ["send"]}), idempotency={"max_keys": 4})
+    shop, blog = await connect(app, "shop"), await connect(app, "blog")
+    assert [(await publish(shop, key)).status_code for key in ("a", "b", "a")] == [201, 201, 201]
+    refused = await publish(shop, "c")
+    assert (refused.status_code, refused.json()["code"], refused.headers["retry-after"]) == (
+        429,
+        "idempotency_share_full",
+        "10",
+    )
+    assert refused.json()["detail"].startswith("The queue 'emails' of the caller 'shop' has 2 keys")
+    assert (refused.json()["limit"], refused.json()["retryable"]) == (2, True)
+    entry = {"envelope": DRAFT, "idempotency_key": "d"}
+    answer = await publish(shop, None, [entry, DRAFT], f"{MESSAGES}:batch")
+    assert [result["status"] for result in answer.json()["results"]] == [429, 201]
+    assert (await publish(shop, "c", path="/queues/other/messages")).status_code == 201
+    assert (await publish(blog, "c")).status_code == 201

@@ -23,15 +23,21 @@ from app.errors import (
     IdempotencyKeyReused,
     IdempotencyUnresolved,
     KeysFull,
+    KeyShareFull,
     OutcomeUnknown,
     UnsupportedByBroker,
 )
-from app.gateway.authorization import ANYONE
+from app.gateway.authorization import ANYONE, Caller, Right
 from app.gateway.model import Receipt, Replay
 from tests.harness.passing import Passing
 from tests.harness.world import Process, World, draft, until
 from tests.suites.idempotency_calls import TOKEN, claim_of, entry, numbers, once, same, store_of
 from tests.suites.publish import envelope_of
+
+
+def holder(name: str) -> Caller:
+    """A caller who may do everything."""
+    return Caller(name, {"*": frozenset(Right)})
 
 
 class LosesTheReply(Passing):
@@ -252,18 +258,85 @@ class TestIdempotency:
         assert await store_of(process, world).sweep() == 0
 
     async def test_a_full_store_takes_no_new_keys_and_forgets_none(self, world: World) -> None:
-        other = await world.process(queue=f"{world.queue}-other", terms=Terms(retention_seconds=60))
-        await once(other, "counts as well")
         process = await world.process(terms=Terms(retention_seconds=60, max_keys=4))
-        results = await process.gateway.publish_many(ANYONE, world.queue, [entry(f"k{n}", {"n": n}) for n in range(5)])
-        assert [type(result) for result in results] == [Receipt, Receipt, Receipt, KeysFull, KeysFull]
+        callers = [holder(f"caller-{n}") for n in range(5)]
+
+        async def publish(caller: Caller, n: int) -> Receipt:
+            return await process.gateway.publish(caller, world.queue, entry(f"k{n}", {"n": n}))
+
+        for n, caller in enumerate(callers[:4]):
+            assert type(await publish(caller, n)) is Receipt
         with pytest.raises(KeysFull) as refusal:
-            await once(process, "more")
+            await publish(callers[4], 4)
         assert refusal.value.retryable
-        again = await process.gateway.publish_many(ANYONE, world.queue, [entry(f"k{n}", {"n": n}) for n in range(3)])
-        assert [type(result) for result in again] == [Replay] * 3
-        await process.publish({"n": 3})
-        assert process.in_order(await numbers(process, 4)) == [0, 1, 2, 3]
+        assert type(await publish(callers[4], 0)) is Replay
+        await process.publish({"n": 4})
+        assert process.in_order(await numbers(process, 5)) == [0, 1, 2, 3, 4]
+
+    async def test_a_sender_leaves_keys_to_other_callers_and_queues(self, world: World) -> None:
+        process = await world.process(terms=Terms(retention_seconds=60, max_keys=16))
+        shop, blog = holder("shop"), holder("blog")
+
+        async def publish(caller: Caller, queue: str, keys: str) -> list[BabelgateError | Receipt]:
+            bodies = [entry(key, {"n": n}) for n, key in enumerate(keys)]
+            return list(await process.gateway.publish_many(caller, queue, bodies))
+
+        mine, other = world.queue, f"{world.queue}-other"
+        results = await publish(shop, mine, "abcdefghijkl")
+        # The caller's share is 12, three quarters of 16; that of its queue is 9.
+        assert [type(result) for result in results] == [Receipt] * 9 + [KeyShareFull] * 3
+        error = results[-1]
+        assert isinstance(error, KeyShareFull) and error.retryable
+        assert error.whose == f"The queue {mine!r} of the caller 'shop'"
+        assert (error.held, error.limit) == (9, 9)
+        # Of the 3 that are left of the caller's share, 2 are for another queue, and the last for a third one.
+        assert [type(each) for each in await publish(shop, other, "abc")] == [Receipt, Receipt, KeyShareFull]
+        assert [type(each) for each in await publish(shop, f"{mine}-third", "ab")] == [Receipt, KeyShareFull]
+        (refused,) = await publish(shop, f"{mine}-fourth", "a")
+        assert isinstance(refused, KeyShareFull)
+        assert (refused.whose, refused.held, refused.limit) == ("The caller 'shop'", 12, 12)
+        # Of the 4 that the caller leaves, 3 are for another caller, and 2 of these for one queue.
+        assert [type(each) for each in await publish(blog, mine, "xyz")] == [Receipt, Receipt, KeyShareFull]
+        assert type(await process.gateway.publish(blog, other, entry("x", {"n": 0}))) is Receipt
+        with pytest.raises(KeyShareFull, match="The caller 'blog'"):
+            await process.gateway.publish(blog, f"{mine}-third", entry("x", {"n": 0}))
+        # What exists is answered, whoever asks.
+        assert {type(each) for each in await publish(blog, mine, "abcdefghi")} == {Replay}
+        assert type(await process.gateway.publish(shop, mine, draft({"n": 12}))) is Receipt
+
+    async def test_a_share_is_free_again_when_its_keys_end(self, world: World) -> None:
+        process = await world.process(terms=Terms(retention_seconds=2, max_keys=4))
+        assert type(await once(process, "first")) is Receipt
+        assert type(await once(process, "second")) is Receipt
+        with pytest.raises(KeyShareFull):
+            await once(process, "third")
+
+        async def published() -> bool:
+            try:
+                return type(await once(process, "third")) is Receipt
+            except KeyShareFull:
+                return False
+
+        await until(published)
+
+    async def test_shares_survive_a_restart_of_everything(self, world: World) -> None:
+        process = await world.process(terms=Terms(max_keys=4))
+        await once(process, "first")
+        await once(process, "second")
+        await (world.store or world.broker).kill()
+        await process.reopen()
+
+        async def refused() -> bool:
+            try:
+                await once(process, "third")
+            except KeyShareFull:
+                return True
+            except BabelgateError:
+                pass
+            return False
+
+        await until(refused)
+        assert type(await process.gateway.publish(holder("blog"), world.queue, entry("k", {"n": 1}))) is Receipt
 
     async def test_a_reserved_key_is_in_progress_and_then_unresolved(self, world: World) -> None:
         process = await world.process()
@@ -288,7 +361,7 @@ class TestIdempotency:
             await once(process, "c", {"n": 1})
         # A publish that took long is heard of all the same.
         answer = b'{"id":"i","trace_id":"t","queue":"q","broker":"b","attempts":0,"created_at":1}'
-        late = KeyClaim(world.queue, "a", claims[0].fingerprint, answer)
+        late = KeyClaim(world.queue, "a", claims[0].fingerprint, answer, ANYONE.name)
         await store.settle([KeySettlement(late, TOKEN, "done")], Terms())
         assert (await once(process, "a", {"n": 1})).id == "i"
         assert await numbers(process, 1) == [1]

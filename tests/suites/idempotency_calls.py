@@ -51,4 +51,4 @@ def store_of(process: Process, world: World) -> KeyStore:
 
 def claim_of(world: World, key: str, value: Any) -> KeyClaim:
     """What a publish of ``value`` under ``key`` asks for."""
-    return KeyClaim(world.queue, key, fingerprint(draft(value), None, None), b"{}")
+    return KeyClaim(world.queue, key, fingerprint(draft(value), None, None), b"{}", ANYONE.name)

@@ -8,7 +8,15 @@ from typing import Any
 
 from app.brokers.batching import batches, send_batches
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
+from app.brokers.idempotency_store import (
+    RESERVED_SECONDS,
+    ClaimResult,
+    ExistingKey,
+    KeyClaim,
+    KeySettlement,
+    Terms,
+    share_error,
+)
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES, MAX_COMMAND_MESSAGES, RedisQueue
 from app.brokers.redis.server import Server
 from app.errors import KeysFull
@@ -46,11 +54,11 @@ class RedisKeys:
         arguments: list[Any] = []
         for message, claim in messages:
             delayed = message.delay_seconds > 0
-            arguments += (_field(claim), claim.fingerprint, claim.answer) if claim is not None else (b"", b"", b"")
+            arguments += (*_claimed(claim), claim.answer) if claim is not None else (b"", b"", b"", b"")
             arguments.append(repr(message.delay_seconds))
             arguments.append(layout.delayed(queue, message) if delayed else layout.element(message))
         reply = await self._run(queue.key, b"publish", layout.name, terms, *arguments)
-        results = [self._result(each, terms) for each in reply]
+        results = [self._result(each, claim, terms) for each, (_, claim) in zip(reply, messages, strict=True)]
         self._used(queue)
         delays = [message.delay_seconds for message, _ in messages if message.delay_seconds > 0]
         if delays:
@@ -62,9 +70,9 @@ class RedisKeys:
         under_way = ceil(RESERVED_SECONDS * 1000)
         results: list[ClaimResult] = []
         for some in batches(claims, _KEYS_PER_CALL):
-            pairs = [part for claim in some for part in _pair(claim)]
-            reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, under_way, token, *pairs)
-            results += [self._result(each, terms) for each in reply]
+            claimed = [part for claim in some for part in _claimed(claim)]
+            reply = await self._run(_NO_QUEUE, b"reserve", _NO_LAYOUT, terms, under_way, token, *claimed)
+            results += [self._result(each, claim, terms) for each, claim in zip(reply, some, strict=True)]
         return results
 
     async def settle(self, settlings: Sequence[KeySettlement], terms: Terms) -> None:
@@ -83,19 +91,21 @@ class RedisKeys:
         retention = ceil(terms.retention_seconds * 1000)
         return await self._server.run("claim", queue, verb, layout, retention, terms.max_keys, *arguments)
 
-    def _result(self, reply: Any, terms: Terms) -> ClaimResult:
-        if reply == 1:
+    def _result(self, reply: Any, claim: KeyClaim | None, terms: Terms) -> ClaimResult:
+        if reply == 1 or claim is None:
             return None
         if reply == 0:
             return KeysFull(broker=self._broker, limit=terms.max_keys)
         fingerprint, left, answer = reply
+        if isinstance(fingerprint, int):
+            return share_error(self._broker, claim, held=fingerprint, limit=left, of_queue=answer == 1)
         return ExistingKey(fingerprint, answer or None, left / 1000)
 
 
-def _field(claim: KeyClaim | None) -> bytes:
-    """The field of a claim, empty for none; a queue's name has no colon."""
-    return b"" if claim is None else f"{claim.queue}:{claim.key}".encode("ascii")
+def _field(claim: KeyClaim) -> bytes:
+    """The field of a claim; a queue's name has no colon."""
+    return f"{claim.queue}:{claim.key}".encode("ascii")
 
 
-def _pair(claim: KeyClaim) -> tuple[bytes, bytes]:
-    return _field(claim), claim.fingerprint
+def _claimed(claim: KeyClaim) -> tuple[bytes, bytes, bytes]:
+    return _field(claim), claim.caller.encode(), claim.fingerprint

@@ -21,7 +21,7 @@ from app.errors import BrokerUnavailable, ConfigError
 from app.runtime.files import FileLock
 
 APPLICATION_ID = 0x62_62_71_67
-SCHEMA = ("schema_1", "schema_2")
+SCHEMA = ("schema_1", "schema_2", "schema_3")
 """The steps from an empty file to this version of the schema; ``PRAGMA user_version`` counts them."""
 
 WIDEST = 256
@@ -42,8 +42,14 @@ SQL = _load()
 
 
 def steps(name: str) -> list[str]:
-    """The single statements of a step of the schema."""
-    return [statement for statement in map(str.strip, SQL[name].split(";")) if statement]
+    """The single statements of a step of the schema; a trigger contains some."""
+    found, statement = [], ""
+    for part in SQL[name].split(";")[:-1]:
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):
+            found.append(statement.strip())
+            statement = ""
+    return found
 
 
 def create_schema(connection: sqlite3.Connection, version: int = 0) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -11,10 +12,19 @@ import msgspec
 
 from app.brokers.batching import send_batches
 from app.brokers.binding import NativeQueue, Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
+from app.brokers.idempotency_store import (
+    RESERVED_SECONDS,
+    ClaimResult,
+    ExistingKey,
+    KeyClaim,
+    KeySettlement,
+    Terms,
+    share_error,
+    share_of,
+)
 from app.brokers.sqlite.jobs import PublishJob, SweepJob, Transaction, WriterJob, milliseconds
 from app.brokers.sqlite.writer import parts
-from app.errors import KeysFull
+from app.errors import BabelgateError, KeysFull
 
 SWEPT_AT_ONCE = 500
 _SWEPT_PER_CLAIM = 2
@@ -66,39 +76,72 @@ class _ClaimingJob(WriterJob):
 
     def claim(self, tx: Transaction, claims: Sequence[KeyClaim | None]) -> list[ClaimResult]:
         """Claim the free keys: with a token they are reserved, without one they are settled at once."""
+        claimed = [claim for claim in claims if claim is not None]
+        if not claimed:
+            return [None] * len(claims)
+        swept = _sweep(tx, len(claimed) * _SWEPT_PER_CLAIM)
+        stored = _stored(tx, claimed)
+        results, granted = self._decide(tx, claims, stored)
+        if swept == len(claimed) * _SWEPT_PER_CLAIM and any(isinstance(each, BabelgateError) for each in results):
+            _sweep(tx, SWEPT_AT_ONCE)
+            results, granted = self._decide(tx, claims, stored)
         until = tx.now + milliseconds(RESERVED_SECONDS) if self.token else 0
         expires_at = max(tx.now + milliseconds(self.terms.retention_seconds), until)
-        claimed = [claim for claim in claims if claim is not None]
-        capacity = self._capacity(tx, len(claimed))
-        stored = _stored(tx, claimed)
-        taken = {key: found for key, found in stored.items() if found is not None}
         rows: list[Any] = []
-        added = 0
+        for claim in granted:
+            answer = None if self.token else claim.answer
+            rows += (claim.queue, claim.key, claim.fingerprint, self.token, until, expires_at, answer, claim.caller)
+        tx.insert("add_keys", 8, rows)
+        if granted:
+            tx.run("add_to_key_count", len(granted))
+        return results
+
+    def _decide(
+        self, tx: Transaction, claims: Sequence[KeyClaim | None], stored: Mapping[str, ExistingKey]
+    ) -> tuple[list[ClaimResult], list[KeyClaim]]:
+        """The result of each claim, and the claims that get their key; writes nothing."""
+        taken = dict(stored)
+        shares = _Shares(tx, self.broker, self.terms, [claim for claim in claims if claim is not None])
+        granted: list[KeyClaim] = []
         results: list[ClaimResult] = []
         for claim in claims:
             result: ClaimResult = None
             if claim is not None and (result := taken.get(claim.key)) is None:
-                new = claim.key not in stored
-                if added + new > capacity:
-                    result = KeysFull(broker=self.broker, limit=self.terms.max_keys)
-                else:
-                    added += new
+                result = shares.take(claim)
+                if result is None:
+                    granted.append(claim)
                     answer = None if self.token else claim.answer
-                    rows += (claim.queue, claim.key, claim.fingerprint, self.token, until, expires_at, answer)
                     taken[claim.key] = ExistingKey(claim.fingerprint, answer, RESERVED_SECONDS)
             results.append(result)
-        tx.insert("add_keys", 7, rows)
-        if added:
-            tx.run("add_to_key_count", added)
-        return results
+        return results, granted
 
-    def _capacity(self, tx: Transaction, claimed: int) -> int:
-        """How many keys may be added, after a removal of expired ones."""
-        swept = _sweep(tx, claimed * _SWEPT_PER_CLAIM)
-        left = self.terms.max_keys - int(tx.value("count_keys"))
-        if left < claimed and swept == claimed * _SWEPT_PER_CLAIM:
-            left += _sweep(tx, SWEPT_AT_ONCE)
-        return left
+
+class _Shares:
+    """What the callers of ``claims``, all of one queue, may add to the keys of the file."""
+
+    def __init__(self, tx: Transaction, broker: str, terms: Terms, claims: Sequence[KeyClaim]) -> None:
+        self._broker, self._most = broker, terms.max_keys
+        self._total = int(tx.value("count_keys"))
+        callers = _array(sorted({claim.caller for claim in claims})).decode()
+        rows = tx.run("key_shares", callers, claims[0].queue)
+        self._held: Counter[tuple[str, str]] = Counter({(caller, queue): n for caller, queue, n in rows})
+
+    def take(self, claim: KeyClaim) -> BabelgateError | None:
+        """Count one more key; or the error of the limit that forbids it."""
+        of_caller, of_queue = (claim.caller, ""), (claim.caller, claim.queue)
+        held, in_queue = self._held[of_caller], self._held[of_queue]
+        share = share_of(self._most - (self._total - held))
+        queue_share = share_of(share - (held - in_queue))
+        if self._total >= self._most:
+            return KeysFull(broker=self._broker, limit=self._most)
+        if held >= share:
+            return share_error(self._broker, claim, held, share, of_queue=False)
+        if in_queue >= queue_share:
+            return share_error(self._broker, claim, in_queue, queue_share, of_queue=True)
+        self._total += 1
+        self._held[of_caller] += 1
+        self._held[of_queue] += 1
+        return None
 
 
 class PublishOnceJob(_ClaimingJob):
@@ -152,8 +195,7 @@ class SettleKeysJob(WriterJob):
                 else:
                     freed += tx.run("free_key", *of).rowcount
             job.results = [None] * len(job.items)
-        if freed:
-            tx.run("add_to_key_count", -freed)
+        _removed(tx, freed)
 
 
 class SweepKeysJob(SweepJob):
@@ -167,19 +209,28 @@ class SweepKeysJob(SweepJob):
             job.results = [_sweep(tx, SWEPT_AT_ONCE)]
 
 
-def _stored(tx: Transaction, claims: Sequence[KeyClaim]) -> dict[str, ExistingKey | None]:
-    """The stored keys of ``claims``, all of one queue; ``None`` for an expired one."""
-    if not claims:
-        return {}
-    rows = tx.run("find_keys", claims[0].queue, _array([claim.key for claim in claims]).decode())
-    return {
-        key: ExistingKey(fingerprint, answer, max(until - tx.now, 0) / 1000) if expires_at > tx.now else None
-        for key, fingerprint, answer, until, expires_at in rows
-    }
+def _stored(tx: Transaction, claims: Sequence[KeyClaim]) -> dict[str, ExistingKey]:
+    """The stored keys of ``claims``, all of one queue. Expired ones are removed."""
+    queue = claims[0].queue
+    found: dict[str, ExistingKey] = {}
+    expired: list[str] = []
+    rows = tx.run("find_keys", queue, _array([claim.key for claim in claims]).decode()).fetchall()
+    for key, fingerprint, answer, until, expires_at in rows:
+        if expires_at > tx.now:
+            found[key] = ExistingKey(fingerprint, answer, max(until - tx.now, 0) / 1000)
+        else:
+            expired.append(key)
+    if expired:
+        _removed(tx, tx.run("remove_keys", queue, _array(expired).decode()).rowcount)
+    return found
 
 
 def _sweep(tx: Transaction, limit: int) -> int:
-    removed = tx.run("sweep_keys", tx.now, limit).rowcount
-    if removed:
-        tx.run("add_to_key_count", -removed)
-    return removed
+    return _removed(tx, tx.run("sweep_keys", tx.now, limit).rowcount)
+
+
+def _removed(tx: Transaction, count: int) -> int:
+    """``count``, after so many keys were removed."""
+    if count:
+        tx.run("add_to_key_count", -count)
+    return count

@@ -6,7 +6,10 @@
 --           redelivered, in both: 0 never delivered before, 1 delivered before, 2 the last lease expired
 -- settled   the lease that ended a message, so that a repeated settle succeeds
 -- dead      dead letters; ids are never used again, because a cursor is an id
--- keys      idempotency keys: reserved (answer null) until a time, or done; key_count is the number of them
+-- keys      idempotency keys: reserved (answer null) until a time, or done; key_count is the number of them; caller is
+--           empty for the keys of versions that did not keep it
+-- key_shares the keys of each caller and queue, and of each caller, with an empty queue. Triggers count them, so that
+--           the count is right whatever version of this program writes
 
 -- name: schema_1
 CREATE TABLE queues (
@@ -64,6 +67,27 @@ CREATE TABLE keys (
 CREATE INDEX keys_expiry ON keys (expires_at);
 CREATE TABLE key_count (n INTEGER NOT NULL);
 INSERT INTO key_count (n) VALUES (0);
+
+-- name: schema_3
+ALTER TABLE keys ADD COLUMN caller TEXT NOT NULL DEFAULT '';
+CREATE TABLE key_shares (
+  caller TEXT NOT NULL,
+  queue TEXT NOT NULL,
+  n INTEGER NOT NULL,
+  PRIMARY KEY (caller, queue)
+) WITHOUT ROWID;
+CREATE TRIGGER key_added AFTER INSERT ON keys WHEN NEW.caller <> '' BEGIN
+  INSERT INTO key_shares (caller, queue, n) VALUES (NEW.caller, NEW.queue, 1), (NEW.caller, '', 1)
+  ON CONFLICT (caller, queue) DO UPDATE SET n = n + 1;
+END;
+CREATE TRIGGER key_removed AFTER DELETE ON keys WHEN OLD.caller <> '' BEGIN
+  UPDATE key_shares SET n = n - 1 WHERE caller = OLD.caller AND queue IN ('', OLD.queue);
+  DELETE FROM key_shares WHERE caller = OLD.caller AND queue IN ('', OLD.queue) AND n < 1;
+END;
+-- A replaced row is not deleted for the trigger above. Versions without callers replace expired keys.
+CREATE TRIGGER key_replaced BEFORE INSERT ON keys WHEN NEW.caller = '' BEGIN
+  DELETE FROM keys WHERE queue = NEW.queue AND key = NEW.key;
+END;
 
 -- name: file_header
 SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
@@ -224,7 +248,10 @@ SELECT key, fingerprint, answer, until, expires_at FROM keys
 WHERE queue = ? AND key IN (SELECT value FROM json_each(?))
 
 -- name: add_keys
-INSERT OR REPLACE INTO keys (queue, key, fingerprint, token, until, expires_at, answer) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO keys (queue, key, fingerprint, token, until, expires_at, answer, caller) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+
+-- name: remove_keys
+DELETE FROM keys WHERE queue = ? AND key IN (SELECT value FROM json_each(?))
 
 -- name: settle_key
 UPDATE keys SET answer = ?, expires_at = ?, token = NULL WHERE queue = ? AND key = ? AND token = ?
@@ -237,6 +264,9 @@ DELETE FROM keys WHERE queue = ? AND key = ? AND token = ?
 
 -- name: sweep_keys
 DELETE FROM keys WHERE (queue, key) IN (SELECT queue, key FROM keys WHERE expires_at <= ? ORDER BY expires_at LIMIT ?)
+
+-- name: key_shares
+SELECT caller, queue, n FROM key_shares WHERE caller IN (SELECT value FROM json_each(?)) AND queue IN ('', ?)
 
 -- name: count_keys
 SELECT n FROM key_count

@@ -8,19 +8,27 @@ from typing import Any
 import pytest
 
 from app.brokers.binding import Outgoing
-from app.brokers.idempotency_store import RESERVED_SECONDS, ClaimResult, ExistingKey, KeyClaim, KeySettlement, Terms
+from app.brokers.idempotency_store import (
+    RESERVED_SECONDS,
+    TOKEN_BYTES,
+    ClaimResult,
+    ExistingKey,
+    KeyClaim,
+    KeySettlement,
+    Terms,
+)
 from app.brokers.redis.binding import RedisBinding
 from app.brokers.redis.layouts.layout import MAX_COMMAND_BYTES
-from app.errors import BrokerRejected, KeysFull, StorageFull
+from app.errors import BrokerRejected, KeyShareFull, StorageFull
 from tests.brokers.redis.harness import RedisServer, binding, client
 
 pytestmark = pytest.mark.redis
 
-TERMS = Terms(retention_seconds=100, max_keys=1000)
-TOKEN = b"t" * 16
+TERMS = Terms(retention_seconds=100, max_keys=2000)
+TOKEN = b"t" * TOKEN_BYTES
 DONE = b'{"id":"1"}'
 BODY = b'{"job":"urn:babel:test:made"}'
-RECORDS, ENDS = "babelgate:once", "babelgate:once:ends"
+RECORDS, ENDS, SHARES = "babelgate:once", "babelgate:once:ends", "babelgate:once:shares"
 
 
 @pytest.fixture
@@ -33,8 +41,8 @@ async def opened(server: RedisServer) -> AsyncIterator[RedisBinding]:
         yield running
 
 
-def claim(key: str) -> KeyClaim:
-    return KeyClaim("q", key, b"f" * 32, DONE)
+def claim(key: str, queue: str = "q", caller: str = "shop") -> KeyClaim:
+    return KeyClaim(queue, key, b"f" * 32, DONE, caller)
 
 
 async def publish(
@@ -83,9 +91,9 @@ async def test_both_keys_hold_the_same_fields(opened: RedisBinding, server: Redi
 async def test_a_full_store_makes_room_of_what_has_expired(opened: RedisBinding) -> None:
     few = Terms(retention_seconds=100, max_keys=50)
     verdicts = await publish(opened, [f"k{n}" for n in range(60)], few)
-    assert [type(verdict) for verdict in verdicts] == [type(None)] * 50 + [KeysFull] * 10
+    assert [type(verdict) for verdict in verdicts] == [type(None)] * 27 + [KeyShareFull] * 33
     opened.server.now = b"1100"
-    assert list(await publish(opened, [f"n{n}" for n in range(50)], few)) == [None] * 50
+    assert list(await publish(opened, [f"n{n}" for n in range(27)], few)) == [None] * 27
 
 
 @pytest.mark.parametrize("options", [{}, {"layout": "laravel"}], ids=["list", "laravel"])
@@ -100,7 +108,7 @@ async def test_more_than_one_command_takes(opened: RedisBinding, server: RedisSe
         assert plain.llen(f"{name}:notify") == (7 if options else 0)
 
 
-@pytest.mark.parametrize("wrong", ["q", RECORDS, ENDS])
+@pytest.mark.parametrize("wrong", ["q", RECORDS, ENDS, SHARES])
 async def test_a_key_of_another_type_leaves_nothing_half_done(
     opened: RedisBinding, server: RedisServer, wrong: str
 ) -> None:
@@ -111,7 +119,7 @@ async def test_a_key_of_another_type_leaves_nothing_half_done(
         assert plain.keys() == [wrong.encode()]
 
 
-@pytest.mark.parametrize("denied", ["-rpush", "-zadd", "-hset"])
+@pytest.mark.parametrize("denied", ["-rpush", "-zadd", "-hset", "-hincrby"])
 async def test_a_user_who_may_not_write_the_message_leaves_no_key(
     opened: RedisBinding, server: RedisServer, denied: str
 ) -> None:
@@ -124,6 +132,7 @@ async def test_a_user_who_may_not_write_the_message_leaves_no_key(
                 (refused,) = await limited.keys.publish(queue, [message], TERMS)
                 assert isinstance(refused, BrokerRejected), refused
                 assert (plain.llen("q"), plain.hlen(RECORDS), plain.zcard(ENDS)) == (0, 0, 0)
+                assert counts(plain) == []
                 plain.execute_command("ACL", "SETUSER", "limited", "+@all")
                 assert list(await limited.keys.publish(queue, [message], TERMS)) == [None]
         finally:
@@ -143,3 +152,84 @@ async def test_a_server_without_memory_writes_neither_key_nor_message(
         finally:
             plain.config_set("maxmemory", 0)
     assert list(await publish(opened, ["k"])) == [None]
+
+
+def counts(plain: Any) -> list[int]:
+    """What is counted: of each caller, of each of its queues, and of all."""
+    return sorted(int(n) for field, n in plain.hgetall(SHARES).items() if field != b"since")
+
+
+async def test_the_shares_follow_all_that_happens_to_keys(opened: RedisBinding, server: RedisServer) -> None:
+    keys = opened.keys
+    with client(server) as plain:
+        taken = [claim(f"k{n}", queue, caller) for queue in "ab" for caller in ("shop", "blog") for n in range(40)]
+        # Of equal keys the first caller's counts.
+        assert [each for each in await keys.reserve(taken, TOKEN, TERMS) if each is None] == [None] * 80
+        mixed = [claim(f"m{n}", "a", ("shop", "blog")[n % 2]) for n in range(10)]
+        await keys.reserve(mixed, TOKEN, TERMS)
+        assert counts(plain) == [5, 5, 40, 45, 85, 90]
+        fates = [KeySettlement(each, TOKEN, "free") for each in mixed[:4]]
+        await keys.settle([*fates, *fates, *(KeySettlement(each, TOKEN, "done") for each in mixed[4:])], TERMS)
+        assert counts(plain) == [3, 3, 40, 43, 83, 86]
+        opened.server.now = b"1200"
+        # An expired key that another caller claims counts for this one.
+        assert list(await keys.reserve([claim("k39", "b", "crm")], TOKEN, TERMS)) == [None]
+        assert plain.hlen(RECORDS) == max(counts(plain))
+        while await keys.sweep():
+            pass
+        assert counts(plain) == [1, 1, 1]
+        opened.server.now = b"1400"
+        while await keys.sweep():
+            pass
+        assert counts(plain) == [], "a flood of queue names leaves nothing"
+
+
+async def test_records_of_the_version_before(opened: RedisBinding, server: RedisServer) -> None:
+    """They belong to no caller and take their place. An older gateway may write and remove records at the same time."""
+    terms = Terms(retention_seconds=50, max_keys=16)
+    with client(server) as plain:
+
+        def older(key: str, token: bytes, answer: bytes, until: int = 0) -> None:
+            record = b"%013d%013d" % (1100_000, until) + b"f" * 32 + token + answer
+            plain.hset(RECORDS, f"q:{key}", record)
+            plain.zadd(ENDS, {f"q:{key}": 1100_000})
+
+        older("done", b"\0" * 16, DONE)
+        older("reserved", b"0123456789abcdef", b"", 1060_000)
+        for n in range(6):
+            older(f"old{n}", b"\0" * 16, DONE)
+        results = await publish(opened, ["done", "reserved"], terms)
+        assert results == [ExistingKey(b"f" * 32, DONE, 0), ExistingKey(b"f" * 32, None, 60)]
+        # Three quarters of the 8 that are left, and of that three quarters for one queue.
+        results = await publish(opened, [f"k{n}" for n in range(6)], terms)
+        assert [type(each) for each in results] == [type(None)] * 4 + [KeyShareFull] * 2
+        # What the older gateway answers for a record of this version: it reads the rest after 74 bytes.
+        assert plain.hget(RECORDS, "q:k0")[74:] == DONE
+        opened.server.now = b"1070"
+        # Its sweep removes records that are counted.
+        plain.hdel(RECORDS, *(f"q:k{n}" for n in range(4)))
+        plain.zrem(ENDS, *(f"q:k{n}" for n in range(4)))
+        assert counts(plain) == [4, 4, 4]
+        opened.server.now = b"1200"
+        while await opened.keys.sweep():
+            pass
+        assert plain.hlen(RECORDS) == 0
+        results = await publish(opened, [f"n{n}" for n in range(10)], terms)
+        assert [type(each) for each in results] == [type(None)] * 9 + [KeyShareFull], "the count is right again"
+        assert counts(plain) == [9, 9, 9]
+
+
+@pytest.mark.parametrize("lost", [RECORDS, SHARES])
+async def test_a_server_that_evicts_a_key_makes_no_share_smaller(
+    opened: RedisBinding, server: RedisServer, lost: str
+) -> None:
+    terms = Terms(retention_seconds=50, max_keys=16)
+    with client(server) as plain:
+        assert list(await publish(opened, [f"k{n}" for n in range(9)], terms)) == [None] * 9
+        plain.delete(lost)
+        opened.server.now = b"1100"
+        results = await publish(opened, [f"n{n}" for n in range(10)], terms)
+        assert [type(each) for each in results] == [type(None)] * 9 + [KeyShareFull]
+        while await opened.keys.sweep():
+            pass
+        assert counts(plain) == [9, 9, 9]

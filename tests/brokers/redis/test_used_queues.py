@@ -44,7 +44,7 @@ async def test_a_queue_is_listed_once_it_was_written_or_received_from(alone: Red
     await alone.publish(now, [Outgoing(b"{}")])
     await alone.publish(later, [Outgoing(b"{}", delay_seconds=60)])
     await alone.publish(laravel, [Outgoing(b"{}")])
-    claim = KeyClaim("keyed", "k", bytes(32), b"{}")
+    claim = KeyClaim("keyed", "k", bytes(32), b"{}", "shop")
     await alone.keys.publish(keyed, [(Outgoing(b"{}"), claim)], Terms())
     await listed(alone, "now", "later", "lv:v", "keyed")
     # Reads do not count, and a queue of another program does once a message was received.

@@ -71,7 +71,7 @@ class KeptBy(Passing):
 
 
 def settlings(count: int) -> list[KeySettlement]:
-    return [KeySettlement(KeyClaim("q", f"k{n}", b"f" * 32, b"{}"), b"t" * 16, "done") for n in range(count)]
+    return [KeySettlement(KeyClaim("q", f"k{n}", b"f" * 32, b"{}", "shop"), b"t" * 8, "done") for n in range(count)]
 
 
 def test_the_fingerprint_is_of_what_was_sent_and_of_what_decides() -> None:
@@ -173,7 +173,7 @@ async def test_a_store_is_swept_of_the_keys_of_a_process_before(tmp_path: Path) 
     assert isinstance(binding, KeepsKeys)
     try:
         taken = [settling.claim for settling in settlings(3)]
-        await binding.keys.reserve(taken, b"t" * 16, TERMS)
+        await binding.keys.reserve(taken, b"t" * 8, TERMS)
         await binding.keys.settle(settlings(3), Terms(retention_seconds=0.001))
         await asyncio.sleep(0.005)
         await KeyStores({"a": binding}, KeyPolicy(OWN)).sweep()
