@@ -835,7 +835,7 @@ type IdempotencyKeys struct {
 	// InOneTransaction `true`: key and message are written in one transaction (exactly once); `false`: at most once.
 	InOneTransaction bool `json:"in_one_transaction"`
 
-	// MaxKeys Maximum number of keys kept at a time; further publishes with a key are 503.
+	// MaxKeys Maximum number of keys kept at a time. Further publishes with a key are 503; beyond their caller's share, 429.
 	MaxKeys int64 `json:"max_keys"`
 
 	// RetentionSeconds Seconds for which a key is remembered.

@@ -20,7 +20,7 @@ local NO_TOKEN = string.rep('\0', 8)
 local SWEPT_PER_CLAIM, SWEPT_WHEN_FULL = 2, 500
 local q, verb, layout, ms = KEYS[1], ARGV[2], LAYOUTS[ARGV[3]], math.floor(now / 1000)
 local ends, most = ms + tonumber(ARGV[4]), tonumber(ARGV[5])
-local records, order, added = {}, {}, {}
+local records, order, gained = {}, {}, {}
 
 local function keep(field, fingerprint, until_ms, token, mark, answer)
   -- A reserved key is kept at least until its reservation ends, even when the retention is shorter.
@@ -35,18 +35,18 @@ local function queue_of(field)
   return string.match(field, '^[^:]*')
 end
 
--- Changes the counts of the caller with this mark.
-local function count(mark, field, by)
-  for _, counter in ipairs({mark, mark .. queue_of(field), 'counted'}) do
-    if redis.call('HINCRBY', SHARES, counter, by) < 1 then
-      redis.call('HDEL', SHARES, counter)
-    end
-  end
+-- Notes one more or less of a caller's keys, of the queue `of_queue` (mark and queue).
+local function note_change(changes, mark, of_queue, by)
+  changes[mark] = (changes[mark] or 0) + by
+  changes[of_queue] = (changes[of_queue] or 0) + by
+  changes.counted = (changes.counted or 0) + by
 end
 
-local function count_added(by)
-  for _, each in ipairs(added) do
-    count(each.mark, each.field, by)
+local function change(changes, sign)
+  for counter, by in pairs(changes) do
+    if redis.call('HINCRBY', SHARES, counter, sign * by) < 1 then
+      redis.call('HDEL', SHARES, counter)
+    end
   end
 end
 
@@ -61,18 +61,20 @@ local function remove(fields)
 end
 
 local function forget(fields)
-  local held = {}
-  for i, field in ipairs(fields) do
+  local counted, lost = {}, {}
+  for _, field in ipairs(fields) do
     local record = redis.call('HGET', RECORDS, field)
-    held[i] = record and string.sub(record, 67, 74) or ''
+    local mark = record and string.sub(record, 67, 74)
+    if mark and counted[mark] == nil then
+      counted[mark] = redis.call('HEXISTS', SHARES, mark) == 1
+    end
+    if mark and counted[mark] then
+      note_change(lost, mark, mark .. queue_of(field), -1)
+    end
   end
   -- First, because a server without memory permits it, and then what follows.
   remove(fields)
-  for i, mark in ipairs(held) do
-    if redis.call('HEXISTS', SHARES, mark) == 1 then
-      count(mark, fields[i], -1)
-    end
-  end
+  change(lost, 1)
   return #fields
 end
 
@@ -114,7 +116,7 @@ end
 
 -- Decides on the claims, and collects what is to be written. `stored`: the records of their fields.
 local function decide(first, step, under_way, token, stored, mark_of)
-  records, order, added = {}, {}, {}
+  records, order, gained = {}, {}, {}
   local total, held, results, fresh, refused = redis.call('HLEN', RECORDS), {}, {}, {}, false
   local function holds(counter)
     if not held[counter] then
@@ -131,8 +133,8 @@ local function decide(first, step, under_way, token, stored, mark_of)
       elseif stored[field] then
         result = found(stored[field])
       else
-        local mark = mark_of(ARGV[i + 1])
-        local mine, of_queue = mark, mark .. queue_of(field)
+        local mine = mark_of(ARGV[i + 1])
+        local of_queue = mine .. queue_of(field)
         local share = share_of(most - (total - holds(mine)))
         local queue_share = share_of(share - (holds(mine) - holds(of_queue)))
         if total >= most then
@@ -143,8 +145,8 @@ local function decide(first, step, under_way, token, stored, mark_of)
           result = {holds(of_queue), queue_share, 1}
         else
           local answer = token and '' or ARGV[i + 3]
-          keep(field, fingerprint, token and ms + under_way or 0, token or NO_TOKEN, mark, answer)
-          added[#added + 1] = {mark = mark, field = field}
+          keep(field, fingerprint, token and ms + under_way or 0, token or NO_TOKEN, mine, answer)
+          note_change(gained, mine, of_queue, 1)
           fresh[field] = {fingerprint, under_way, answer}
           total, held[mine], held[of_queue] = total + 1, held[mine] + 1, held[of_queue] + 1
         end
@@ -203,7 +205,7 @@ if verb == 'publish' then
       tokens[#tokens + 1] = 1
     end
   end
-  count_added(1)
+  change(gained, 1)
   local sound, failure = pcall(function()
     written()
     spread(ready, 'RPUSH', q)
@@ -215,7 +217,7 @@ if verb == 'publish' then
   if not sound then
     -- An access list permits writing the key but not the message: no key may stay without its message.
     remove(taken)
-    count_added(-1)
+    change(gained, -1)
     return redis.error_reply(failure)
   end
   if #delayed > 0 then
@@ -226,7 +228,7 @@ end
 
 if verb == 'reserve' then
   local results = take(8, 3, tonumber(ARGV[6]), ARGV[7])
-  count_added(1)
+  change(gained, 1)
   written()
   return results
 end
