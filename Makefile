@@ -78,6 +78,7 @@ test-deps: broker-deps
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
 		.ci/packages buildah podman runc uidmap mmdebstrap
+	$(BIN)/python -m tests.brokers.pulsar.clients.programs
 	$(BIN)/python -m tests.harness.compose
 	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.helm
@@ -140,7 +141,7 @@ docs: .venv/installed openapi
 # The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
 # a C compiler, which a gateway without Artemis does not need.
 lock:
-	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra otlp --extra journal -o requirements.txt
+	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra pulsar --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra artemis -c requirements.txt -o requirements-artemis.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements-dev.txt -o requirements-spark.txt

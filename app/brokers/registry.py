@@ -43,7 +43,7 @@ _REDIS = Driver("redis", "redis")
 _RABBITMQ = Driver("rabbitmq", "rabbitmq")
 _SQS = Driver("sqs", "sqs")
 _KAFKA = Driver("kafka", "kafka")
-_PULSAR = Driver("pulsar")
+_PULSAR = Driver("pulsar", "pulsar")
 _ARTEMIS = Driver("artemis", "artemis")
 
 SCHEMES: Mapping[str, Driver] = {

@@ -9,7 +9,7 @@ import socket
 import ssl
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Literal
 
@@ -47,7 +47,8 @@ class Proxy:
     ``sent``: all bytes that clients have written, in order of arrival. ``drop_replies``: a connection is cut as soon as
     the broker answers on it, so the client never learns the outcome of its write. ``hold_replies``: answers are held.
     ``latency_seconds``: each answer is delayed by that; answers overtake none. ``reset_on``: a connection is reset
-    (RST) as soon as the client writes on it, and nothing is forwarded, or as soon as the broker answers.
+    (RST) as soon as the client writes on it, and nothing is forwarded, or as soon as the broker answers. ``alter``:
+    makes what is forwarded of each piece of an answer.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -61,6 +62,7 @@ class Proxy:
         self.hold_replies = False
         self.latency_seconds = 0.0
         self.reset_on: Literal["request", "reply"] | None = None
+        self.alter: Callable[[bytes], bytes] = bytes
 
     def lead_to(self, host: str, port: int) -> None:
         """Forward new connections there; those that are open stay where they are."""
@@ -150,7 +152,7 @@ class Proxy:
                 if self.reset_on == "reply":
                     connection.reset()
                     break
-                answers.put_nowait((now() + self.latency_seconds, chunk))
+                answers.put_nowait((now() + self.latency_seconds, self.alter(chunk)))
         answers.put_nowait((now() + self.latency_seconds, b""))
 
     async def _answer(self, connection: _Connection, answers: asyncio.Queue[tuple[float, bytes]]) -> None:

@@ -15,6 +15,8 @@ from app.brokers.pulsar.errors import ConnectionEnded
 from app.brokers.pulsar.message import ReadMessage, read_entry, size_and_due
 from app.brokers.pulsar.publish import SUBSCRIPTION
 from app.brokers.pulsar.wire import EntryId
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
 
 _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
@@ -23,6 +25,7 @@ _INDIVIDUAL = 0
 _REMEMBERED = 10_000
 
 _numbers = itertools.count(1)
+_throttled = LogThrottle(get_logger("babelgate.pulsar"))
 
 _HANDLE = re.compile(r"(\d{1,20})-(\d{1,20})-(\d{0,6})-(\d{0,6})-([0-9a-f]+)-(\d{1,15})-(\d{1,15})", re.ASCII)
 
@@ -206,8 +209,20 @@ class TopicConsumer:
             return
 
     def received(self, kind: int, fields: wire.FieldList, rest: bytes) -> None:
+        """Take an entry. One with a wrong checksum is asked for again, because the fault may be on the way. If it has
+        the fault again, it is a message whose body is all of its bytes, so that no consumer takes it for another."""
         known = dict(fields)
-        metadata, payload = wire.split_message(rest)
+        try:
+            metadata, payload = wire.split_message(rest)
+        except wire.WrongChecksum as error:
+            _throttled.warning("a message arrived with a wrong checksum", topic=self.topic)
+            # How many permits it took is in the part that is damaged.
+            self.permits = 0
+            if not known.get(3):
+                self.flow(1)
+                self.redeliver(wire.entry_id_of(known.get(2, b"")))
+                return
+            metadata, payload = b"", error.damaged
         words = [value for number, value in fields if number == 4]
         unacked = sum(word << 64 * position for position, word in enumerate(words)) if words else None
         place = wire.entry_id_of(known.get(2, b""))

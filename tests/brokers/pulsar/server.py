@@ -19,7 +19,7 @@ from tests.harness.ci import missing
 from tests.harness.java import BROKERS, SMALL, JavaServer, java
 from tests.harness.local import free_port
 
-_HOME = BROKERS / "pulsar"
+HOME = BROKERS / "pulsar"
 _ARTIFACT = "org.apache.pulsar:pulsar-server-distribution:4.0.8:tar.gz:bin"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
@@ -64,7 +64,7 @@ class PulsarServer(JavaServer):
         return f"pulsar://127.0.0.1:{self.port}/?admin_url=http://127.0.0.1:{self.web_port}"
 
     def command(self) -> Sequence[str]:
-        if not _HOME.exists():
+        if not HOME.exists():
             missing(self.title, "fetch it with: python -m tests.brokers.pulsar.server")
         configuration = self.directory / "standalone.conf"
         settings = {
@@ -73,7 +73,7 @@ class PulsarServer(JavaServer):
             "webServicePort": str(self.web_port),
             **self._settings,
         }
-        given = (_HOME / "conf" / "standalone.conf").read_text().splitlines()
+        given = (HOME / "conf" / "standalone.conf").read_text().splitlines()
         kept = [line for line in given if line.partition("=")[0] not in settings]
         configuration.write_text("\n".join([*kept, *(f"{key}={value}" for key, value in settings.items())]) + "\n")
         log = self.directory / "log4j2.properties"
@@ -85,7 +85,7 @@ class PulsarServer(JavaServer):
         return [
             *(java(), *SMALL, *_MEMORY, *opened),
             *("-Dio.netty.tryReflectionSetAccessible=true", f"-Dlog4j2.configurationFile={log}"),
-            *("-cp", f"{_HOME}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
+            *("-cp", f"{HOME}/lib/*", "org.apache.pulsar.PulsarStandaloneStarter"),
             *("--config", str(configuration), "-nfw", "-nss", "--num-bookies", "1"),
             *("--metadata-dir", str(self.directory / "metadata"), "--bookkeeper-dir", str(self.directory / "bookies")),
             *("--bookkeeper-port", str(self._bookie_port)),
@@ -119,7 +119,7 @@ def pulsar_server(settings: Mapping[str, str] | None = None, token: str | None =
 
 def fetch() -> None:
     """Let Maven fetch the distribution, and unpack it; nothing where that was done before."""
-    if (_HOME / "lib").exists():
+    if (HOME / "lib").exists():
         return
     with tempfile.TemporaryDirectory() as directory:
         command = ["mvn", "--quiet", "--batch-mode", _COPY, f"-Dartifact={_ARTIFACT}"]
@@ -128,9 +128,9 @@ def fetch() -> None:
         unpacked = Path(directory) / "unpacked"
         shutil.unpack_archive(archive, unpacked, filter="data")
         (found,) = unpacked.iterdir()
-        _HOME.parent.mkdir(exist_ok=True)
-        shutil.rmtree(_HOME, ignore_errors=True)
-        shutil.move(os.fspath(found), _HOME)
+        HOME.parent.mkdir(exist_ok=True)
+        shutil.rmtree(HOME, ignore_errors=True)
+        shutil.move(os.fspath(found), HOME)
 
 
 if __name__ == "__main__":
