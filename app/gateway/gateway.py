@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+from app.brokers.batching import batches
 from app.brokers.binding import Binding, Outcome, Peeked, Purges
 from app.brokers.errors import failure_for_each
 from app.clock import Clock, now_ms
@@ -57,6 +58,7 @@ from app.observe.tracing.trace import Trace, Tracing
 from app.runtime import turns
 from app.runtime.cache import Cache
 
+_ROUTES_AT_ONCE = 100
 _ACCESSES_BYTES = 32 * 1024 * 1024
 _ACCESS_BYTES = 600 + ROUTE_BYTES
 """Most bytes of a remembered access, its key, and its route, which may be remembered here alone."""
@@ -103,9 +105,6 @@ class Gateway:
         self.router = router
         self._keys = KeyStores(bindings, idempotency or KeyPolicy())
         self.outages = Outages(bindings)
-        self.overview = Overview(
-            router, bindings, required, urls or {}, self._keys, lambda: self.queue_runtimes.queues(), self.outages
-        )
         self.limits = limits or Limits()
         self.clock = clock
         self.observe = observe
@@ -126,8 +125,9 @@ class Gateway:
         shared = Shared(self.limits, clock, observe, self._keys, self.outages, self._deliverer)
         self.queue_runtimes = QueueRuntimes(lambda route: QueueRuntime(route, self.broker_usage[route.broker], shared))
         """The runtimes of the queues that this process has used."""
+        self.overview = Overview(router, bindings, required, urls or {}, self._keys, self.queue_runtimes, self.outages)
         self._accesses: Cache[tuple[Caller, Right, str], Access] = Cache(_ACCESSES_BYTES, _ACCESS_BYTES)
-        self._maintenance = Maintenance(self._kept_routes, clock, self._keys.sweep, self.overview.routes_to)
+        self._maintenance = Maintenance(self._retaining_routes, clock, self._keys.sweep, self.overview.routes_to)
         self.letters = DeadLetterOperations(
             lambda queue: self.queue_runtimes.of(router.route(queue)),
             self.limits,
@@ -373,11 +373,15 @@ class Gateway:
         route = self._runtime(caller, Right.MANAGE, queue).route
         return await offering(route, Purges).purge(route.native)
 
-    async def _kept_routes(self) -> list[Route]:
-        """The routes of the queues that are configured by name, used by this process, or listed by a broker as used by
-        a gateway."""
-        names = await known_queues(self.router, self.bindings, self.queue_runtimes.queues(), foreign=False)
-        return await turns.mapped(self.router.route, names)
+    async def _retaining_routes(self) -> AsyncIterator[Route]:
+        """If any route has a retention, the routes of the queues that are configured by name, used by this process, or
+        listed by a broker as used by a gateway."""
+        if self.router.retains:
+            names = await known_queues(self.router, self.bindings, self.queue_runtimes.queues(), foreign=False)
+            # A file may have any number of queues.
+            for some in batches(names, _ROUTES_AT_ONCE):
+                for route in await turns.mapped(self.router.route, some):
+                    yield route
 
     def _runtime(self, caller: Caller, right: Right, queue: str | Access) -> QueueRuntime:
         # Most callers have looked the access up before they read the body.

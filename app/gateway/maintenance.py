@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
 from app.brokers.binding import Binding, DeadStore
 from app.clock import Clock
@@ -28,7 +28,7 @@ class Maintenance:
 
     def __init__(
         self,
-        routes: Callable[[], Awaitable[Iterable[Route]]],
+        routes: Callable[[], AsyncIterator[Route]],
         clock: Clock,
         sweep_keys: Callable[[], Awaitable[None]],
         routes_to: Callable[[str], Iterable[Route]] = lambda broker: (),
@@ -61,7 +61,7 @@ class Maintenance:
     async def expire(self) -> int:
         """Remove dead letters past their queue's retention; return the number removed."""
         removed = 0
-        for route in await self._routes():
+        async for route in self._routes():
             retention = route.policy.dead_letter_retention_seconds
             if retention is None or not isinstance(route.binding, DeadStore):
                 continue

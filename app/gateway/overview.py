@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 
@@ -18,6 +18,7 @@ from app.gateway.names import QUEUE_NAME
 from app.gateway.outages import Outages
 from app.gateway.route_warnings import delivery_warnings
 from app.gateway.routing import Route, Router, affordable, offering
+from app.gateway.runtimes import QueueRuntimes
 from app.runtime import turns
 
 _QUERIED_AT_ONCE = 100
@@ -34,13 +35,13 @@ class Overview:
         required: frozenset[str],
         urls: Mapping[str, str],
         keys: KeyStores,
-        used: Callable[[], Iterable[str]],
+        runtimes: QueueRuntimes,
         outages: Outages,
     ) -> None:
-        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``used``: returns
+        """``urls``: each broker's URL without secrets; ``required``: brokers that readiness needs; ``runtimes``: of
         the queues that this process has used."""
         self._outages = outages
-        self._used = used
+        self._runtimes = runtimes
         self._router = router
         self._keys = keys
         self._bindings = bindings
@@ -55,7 +56,7 @@ class Overview:
         """
         if cursor is not None and not QUEUE_NAME.fullmatch(cursor):
             raise InvalidParameter(name="cursor", reason="it is not the next_cursor of a list of queues")
-        sources = await known_queues(self._router, self._bindings, self._used())
+        sources = await known_queues(self._router, self._bindings, self._runtimes.queues())
         later = sorted(name for name in sources if cursor is None or name > cursor)
         rights = await turns.mapped(caller.rights, later)
         names = [name for name, granted in zip(later, rights, strict=True) if granted]
@@ -88,9 +89,10 @@ class Overview:
         return list(await asyncio.gather(*queries))
 
     def routes_to(self, broker: str) -> list[Route]:
-        """The routes to ``broker`` of the queues that are configured by name or used by this process."""
-        routes = (self._router.route(name) for name in dict.fromkeys([*self._router.configured(), *self._used()]))
-        return [route for route in routes if route.broker == broker]
+        """The routes to ``broker`` of the queues that are configured by name or have a runtime in this process."""
+        routes = {name: self._router.route(name) for name in self._router.configured()}
+        routes |= {runtime.route.queue: runtime.route for runtime in self._runtimes}
+        return [route for route in routes.values() if route.broker == broker]
 
     def managed(self, caller: Caller) -> frozenset[str]:
         """The brokers of the queues that ``caller`` may manage; all brokers for a caller who may manage every queue.
@@ -167,13 +169,18 @@ async def known_queues(
                 continue
             queues = await turns.mapped(partial(router.queue_of, binding), listed)
             found = {queue: name for queue, name in zip(queues, listed, strict=True) if queue is not None}
-            routes = await turns.mapped(router.route, [*sources, *found])
             # The default may lead to the dead-letter queue of another route, as to any other queue.
-            dead = {route.native.dead_letters for route in routes if route.binding is binding}
+            dead = set(await turns.mapped(partial(_dead_letters_of, router, binding), [*sources, *found]))
             sources |= {queue: "broker" for queue, name in found.items() if name not in dead and queue not in sources}
     for queue in used:
         sources.setdefault(queue, "process")
     return sources
+
+
+def _dead_letters_of(router: Router, binding: Binding, queue: str) -> str | None:
+    """The native name of the dead-letter queue of ``queue``, if that is routed to ``binding`` and has one."""
+    route = router.route(queue)
+    return route.native.dead_letters if route.binding is binding else None
 
 
 async def broker_info(

@@ -77,13 +77,20 @@ class Publisher:
         if span is UNTRACED:
             outcome = await runtime.submit(PendingPublish(publication.envelope, outgoing, claim))
             if isinstance(outcome, BabelgateError):
-                raise outcome
+                try:
+                    raise outcome
+                finally:
+                    # Its traceback keeps this frame: a reference back would be a cycle, and keep the runtime, too.
+                    del outcome
         else:
             with span:
                 outcome = await runtime.submit(PendingPublish(publication.envelope, span.carrying(outgoing), claim))
                 # The span records the error.
                 if isinstance(outcome, BabelgateError):
-                    raise outcome
+                    try:
+                        raise outcome
+                    finally:
+                        del outcome
         return _receipt(runtime.route, publication.envelope) if outcome is None else outcome
 
     def begin(self, runtime: QueueRuntime, body: bytes, tracing: Tracing) -> Begun | bytes:

@@ -341,6 +341,12 @@ class Router:
             self._native = exact, [(rule, form) for rule, form in forms if form is not None]
         return self._native
 
+    @property
+    def retains(self) -> bool:
+        """Whether any route has a retention of dead letters."""
+        rules = self.rules if self.default is None else (*self.rules, self.default)
+        return any(rule.policy.dead_letter_retention_seconds is not None for rule in rules)
+
     def configured(self) -> list[str]:
         """The exact queue names of the configuration, in order."""
         return list(self._exact)

@@ -6,6 +6,7 @@ them.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import socket
@@ -20,7 +21,8 @@ from selectors import EVENT_READ, DefaultSelector
 
 import httpx
 
-from tests.bench.load import request
+from tests.bench.calls import ENVELOPE
+from tests.bench.load import drive, request
 from tests.harness.hostile_requests import CASES
 
 Run = Callable[[int, float], Counter[str]]
@@ -116,7 +118,24 @@ def _of_the_corpus(pattern: str) -> Sequence[str]:
     return [case.name for case in CASES if re.match(pattern, case.name)]
 
 
+def new_names(verb: str, count: int, port: int, _: float) -> Counter[str]:
+    """Use so many different queues, one after the other on 16 connections, however long it takes."""
+    answers: Counter[str] = Counter()
+    numbers = itertools.count()
+
+    def step(status: int, body: bytes) -> tuple[bytes, bool]:
+        if status:
+            answers[str(status)] += 1
+        path = f"/queues/tenant-{next(numbers)}/messages{verb}"
+        return request("POST", path, b"" if verb else ENVELOPE), True
+
+    asyncio.run(drive(port, 16, count, lambda _: step))
+    return answers
+
+
 LOADS = [
+    Load("names: 100,000 new ones, published to", partial(new_names, "", 100_000)),
+    Load("names: 100,000 new ones, received from", partial(new_names, ":receive", 100_000)),
     *(
         Load(f"uploads: {name}", partial(repeat, partial(_request, name), 4))
         for name in _of_the_corpus("NDJSON|array|publish|validate")

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -76,8 +77,8 @@ async def is_dead(process: Process, count: int = 1) -> list[DeadLetter]:
 def keeper(process: Process, world: World, clock: Clock = now_ms) -> Maintenance:
     """The maintenance of the queue under test."""
 
-    async def routes() -> list[Route]:
-        return [process.gateway.router.route(world.queue)]
+    async def routes() -> AsyncIterator[Route]:
+        yield process.gateway.router.route(world.queue)
 
     async def no_keys() -> None:
         """There are none."""
