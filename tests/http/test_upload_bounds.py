@@ -122,7 +122,7 @@ async def test_once_something_was_accepted_it_is_no_error_after_which_clients_re
 LEFT = {
     "lines": (LINE * 3 * CHUNK_LINES, NDJSON),
     "packed lines": (gzip.compress(LINE * 3 * CHUNK_LINES), GZIP),
-    "packed lines of which most fail": (gzip.compress(LINE + b"x\n" * 9_000 + LINE), GZIP),
+    "packed lines of which most fail": (gzip.compress(LINE + b"x\n" * 9_000 + LINE * CHUNK_LINES), GZIP),
     "packed members": (gzip.compress(LINE * CHUNK_LINES) + gzip.compress(b"") * 1000 + gzip.compress(LINE), GZIP),
     "array": (b"[%b]" % b",".join([LINE] * 3 * CHUNK_LINES), {"content-type": "application/json"}),
 }
