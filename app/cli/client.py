@@ -23,15 +23,16 @@ class RequestRefused(Exception):
     def __init__(self, status: int, problem: Mapping[str, Any]) -> None:
         self.status = status
         self.problem = problem
-        super().__init__(self._text())
+        super().__init__("\n".join(self.lines()))
 
-    def _text(self) -> str:
+    def lines(self) -> list[str]:
+        """The code and the reason, then one line for each further error."""
         problem = self.problem
         lines = [f"{problem.get('code', 'http_' + str(self.status))}: {problem.get('detail') or 'no reason given'}"]
         for error in problem.get("errors") or ():
             if error.get("detail") != problem.get("detail"):
                 lines.append(f"  {error.get('pointer', '')}: {error.get('code')}: {error.get('detail')}")
-        return "\n".join(lines)
+        return lines
 
 
 class GatewayUnreachable(Exception):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -46,8 +45,3 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
     ):
         connected = option(connected)
     return connected
-
-
-def print_json(value: object) -> None:
-    """Print ``value`` on one line."""
-    click.echo(json.dumps(value, ensure_ascii=False))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.connection import as_json, connects, print_json
-from app.cli.output import REFUSED, complain, printable
+from app.cli.connection import as_json, connects
+from app.cli.output import REFUSED, complain, print_json, print_json_text, say
+from app.terminal import printable
 
 if TYPE_CHECKING:
     from app.cli.client import Client, ShownMessage
@@ -214,7 +215,7 @@ def _settle(
     if as_json:
         print_json({"settled": settled, "failed": failed})
     else:
-        click.echo(f"{settled} settled, {failed} failed")
+        say(f"{settled} settled, {failed} failed")
     if failed:
         sys.exit(REFUSED)
 
@@ -262,12 +263,10 @@ class _Printer:
         if self._rows:
             if not self._headed:
                 self._headed = True
-                click.echo(_COLUMNS.format("ID", "ATTEMPTS", "JOB", "DATA"))
-            click.echo(printable(_COLUMNS.format(*message.row()))[: self._width])
+                say(_COLUMNS.format("ID", "ATTEMPTS", "JOB", "DATA"))
+            say(printable(_COLUMNS.format(*message.row()))[: self._width])
             return
-        # A body of another program may have line breaks, but only between its JSON tokens.
-        text = message.envelope if self._bare else message.text
-        sys.stdout.buffer.write(text.replace(b"\n", b" ").replace(b"\r", b" ") + b"\n")
+        print_json_text(message.envelope if self._bare else message.text)
 
     def flush(self) -> None:
         """Hand what was printed to its reader. An error means that nobody reads it."""

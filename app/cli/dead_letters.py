@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from app.cli.connection import as_json, connects, print_json
-from app.cli.output import REFUSED, complain, fields, table
+from app.cli.connection import as_json, connects
+from app.cli.output import REFUSED, complain, fields, print_json, print_json_text, say, table
 
 if TYPE_CHECKING:
     from app.cli.client import Client
@@ -59,7 +59,7 @@ def list_(client: Client, queue: str, chosen: Mapping[str, Any], limit: int, as_
     found = client.dead_letters(queue, chosen, limit)
     if as_json:
         for _, text in found:
-            click.echo(text)
+            print_json_text(text)
         return
     heads = ("LETTER ID", "MESSAGE ID", "JOB", "REASON", "ATTEMPTS", "FAILED AT", "ERROR")
     names = ("letter_id", "id", "job", "reason", "attempts")
@@ -76,7 +76,7 @@ def show(client: Client, queue: str, letter_id: str, as_json: bool) -> None:
     """Show one dead letter of QUEUE with its whole record."""
     text = client.dead_letter(queue, letter_id)
     if as_json:
-        click.echo(text)
+        print_json_text(text)
     else:
         fields(json.loads(text))
 
@@ -122,16 +122,16 @@ def redrive(
             raise click.UsageError("--data or --body edits one message: give one LETTER_ID, and at most --to-queue.")
         order["edit"] = {"data": _json("--data", data)} if data is not None else {"body": _json("--body", body)}
         sent = client.redrive_one(queue, letter_ids[0], order)
-        print_json(sent) if as_json else click.echo(f"sent back to {sent['to_queue']} with id {sent['id']}")
+        print_json(sent) if as_json else say(f"sent back to {sent['to_queue']} with id {sent['id']}")
         return
     result = client.redrive(queue, order | ({"ids": letter_ids} if letter_ids else {"filter": chosen}))
     if as_json:
         print_json(result)
     elif "state" in result:
-        click.echo(f"job {result['id']} is {result['state']}")
+        say(f"job {result['id']} is {result['state']}")
     else:
         verb, count = ("match", result["matched"]) if result["dry_run"] else ("were sent back", result["redriven"])
-        click.echo(f"{count} dead letters {verb}, {result['failed']} failed")
+        say(f"{count} dead letters {verb}, {result['failed']} failed")
         for each in result["errors"]:
             complain(f"{each['letter_id']}: {each['code']}: {each['detail']}")
         if result["errors_omitted"]:
@@ -151,7 +151,7 @@ def delete(client: Client, queue: str, letter_ids: Sequence[str], as_json: bool)
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"{answer['removed']} dead letters removed, {answer['failed']} failed")
+        say(f"{answer['removed']} dead letters removed, {answer['failed']} failed")
         for each in answer["results"]:
             if "code" in each:
                 complain(f"{each['letter_id']}: {each['code']}: {each['detail']}")

@@ -9,7 +9,6 @@ Commands import their modules when they run, so that ``--help`` is quick and loa
 from __future__ import annotations
 
 import gc
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -23,11 +22,12 @@ import click
 from app import __version__
 from app.cli.consuming import ack, nack, peek, receive, tail
 from app.cli.dead_letters import dead_letters, formerly_redrive
-from app.cli.output import REFUSED, complain, configuration_errors, table
+from app.cli.output import REFUSED, complain, configuration_errors, one_line_errors, print_json, say, table
 from app.cli.publishing import publish, validate
 from app.cli.queues import brokers, purge, queues
 from app.cli.startup import broker_states, greet, setting_warnings, summarize
 from app.pipeline.cli.main import pipeline
+from app.terminal import guard_output
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -41,7 +41,21 @@ CONFIG = click.option(
 )
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """The group of all commands. The message of an error, which may repeat an argument, is one line."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with one_line_errors():
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with one_line_errors():
+            return super().invoke(ctx)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="babelgate")
 def cli() -> None:
     """One HTTP service in front of every message broker."""
@@ -95,7 +109,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
         table(
             ("BROKER", "URL", "REQUIRED"), [(b["broker"], b["url"], "yes" if b["required"] else "no") for b in brokers]
         )
-        click.echo()
+        say()
         heads = (
             "QUEUE",
             "BROKER",
@@ -110,7 +124,7 @@ def check_config(config: Path | None, offline: bool, as_json: bool) -> None:
         table(heads, [_row(route) for route in described])
     warnings = _warnings(loaded, routes, offline)
     if as_json:
-        click.echo(json.dumps({"brokers": brokers, "routes": described, "warnings": warnings}, ensure_ascii=False))
+        print_json({"brokers": brokers, "routes": described, "warnings": warnings})
         return
     for warning in warnings:
         complain(f"warning: {warning}")
@@ -129,7 +143,7 @@ def healthcheck(config: Path | None) -> None:
     with configuration_errors(config):
         loaded = settings.load(config, os.environ)
         try:
-            click.echo(ask(loaded))
+            say(ask(loaded))
         except Unhealthy as error:
             complain(str(error))
             sys.exit(REFUSED)
@@ -188,4 +202,5 @@ cli.add_command(formerly_redrive, "redrive")
 
 def main() -> None:
     """The entry point of ``babelgate`` and ``python -m app``."""
+    guard_output()
     cli(prog_name="babelgate")

@@ -13,41 +13,61 @@ from typing import Any
 import click
 
 from app.errors import ConfigError
+from app.terminal import printable, unguarded
 
 REFUSED, UNREACHABLE, INTERRUPTED = 1, 3, 130
+_ONE_LINE = bytes.maketrans(b"\n\r\t", b"   ")
+"""JSON escapes these characters in strings, so that they occur between tokens only."""
+
+
+def say(text: str = "") -> None:
+    """Print one line for people to standard output."""
+    click.echo(printable(text))
 
 
 def complain(text: str) -> None:
-    """Print to standard error."""
-    click.echo(text, err=True)
+    """Print one line to standard error."""
+    click.echo(printable(text), err=True)
+
+
+def heading(text: str) -> None:
+    """Print one line in bold to standard error."""
+    click.secho(printable(text), bold=True, file=unguarded(sys.stderr))
+
+
+def print_json(value: object) -> None:
+    """Print ``value`` as JSON on one line."""
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+def print_json_text(text: bytes) -> None:
+    """Print a JSON text on one line. All but line breaks and tabs between its tokens stays as it is."""
+    # The standard output is flushed by the caller or at the end, because there may be many lines.
+    sys.stdout.buffer.write(text.translate(_ONE_LINE) + b"\n")
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """Print aligned columns, with a dash for None."""
-    for line in aligned([heads, *(["-" if cell is None else printable(str(cell)) for cell in row] for row in rows)]):
+    for line in aligned([heads, *(["-" if cell is None else str(cell) for cell in row] for row in rows)]):
         click.echo(line)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """One line per row, with the cells of a column below each other."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    """One printable line per row, with the cells of a column below each other."""
+    shown = [[*map(printable, row)] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 
 
 def fields(values: Mapping[str, Any], indent: int = 0) -> None:
     """Print one member per line, and the members of an object below its name."""
     for name, value in values.items():
         if isinstance(value, Mapping) and value:
-            click.echo(f"{' ' * indent}{name}:")
+            say(f"{' ' * indent}{name}:")
             fields(value, indent + 2)
         else:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            click.echo(f"{' ' * indent}{name}: {printable(text)}")
-
-
-def printable(text: str) -> str:
-    """``text`` without control characters, which could change what a terminal shows."""
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
+            say(f"{' ' * indent}{name}: {text}")
 
 
 @contextmanager
@@ -68,6 +88,17 @@ def configuration_errors(file: Path | None, options: Collection[str] = ()) -> It
 
 
 @contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Escape line feeds in the messages of errors that click prints."""
+    try:
+        yield
+    except click.ClickException as error:
+        # click declares the attribute as final.
+        vars(error)["message"] = printable(error.message)
+        raise
+
+
+@contextmanager
 def gateway_errors() -> Iterator[None]:
     """Print an error of the gateway and exit: 1 when it refused the request, 3 when it does not answer. An interrupt
     prints nothing (130)."""
@@ -76,7 +107,8 @@ def gateway_errors() -> Iterator[None]:
     try:
         yield
     except RequestRefused as error:
-        complain(str(error))
+        for line in error.lines():
+            complain(line)
         sys.exit(REFUSED)
     except GatewayUnreachable as error:
         complain(f"no answer from {error}")

@@ -13,8 +13,9 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from app.cli.connection import as_json, connects, print_json
-from app.cli.output import REFUSED, complain, fields
+from app.cli.connection import as_json, connects
+from app.cli.output import REFUSED, complain, fields, print_json, say
+from app.terminal import guard_output, unguarded
 
 if TYPE_CHECKING:
     from app.cli.client import Client
@@ -86,8 +87,8 @@ def publish(
         if as_json:
             print_json(receipt)
         else:
-            click.echo(f"accepted {receipt['id']} on {receipt['queue']} ({receipt['broker']})")
-            click.echo(f"trace id {receipt['trace_id']}")
+            say(f"accepted {receipt['id']} on {receipt['queue']} ({receipt['broker']})")
+            say(f"trace id {receipt['trace_id']}")
     elif body:
         answer = client.publish_batch(queue, body)
         _finish(answer["accepted"], _tell_failures(answer, range(len(answer["results"])), "entry"), as_json)
@@ -212,7 +213,9 @@ def _progress(file: IO[bytes]) -> Iterator[Callable[[int], None]]:
     from rich.progress import Progress
 
     total = os.fstat(file.fileno()).st_size or None
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=Console(file=unguarded(sys.stderr)), transient=True) as bar:
+        # The bar has replaced the streams, to keep printed lines above itself.
+        guard_output()
         task = bar.add_task("publishing", total=total)
         yield lambda count: bar.advance(task, count)
 
@@ -230,6 +233,6 @@ def _finish(accepted: int, failed: int, as_json: bool) -> None:
     if as_json:
         print_json({"accepted": accepted, "failed": failed})
     else:
-        click.echo(f"{accepted} accepted, {failed} refused")
+        say(f"{accepted} accepted, {failed} refused")
     if failed:
         sys.exit(REFUSED)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli.connection import as_json, connects, print_json
-from app.cli.output import complain, table
+from app.cli.connection import as_json, connects
+from app.cli.output import complain, print_json, say, table
 
 if TYPE_CHECKING:
     from app.cli.client import Client
@@ -66,4 +66,4 @@ def purge(client: Client, queue: str, dead_letters: bool, yes: bool, as_json: bo
     if as_json:
         print_json(answer)
     else:
-        click.echo(f"{answer['removed']} {kind} removed")
+        say(f"{answer['removed']} {kind} removed")

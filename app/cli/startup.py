@@ -7,10 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import click
-
 from app import __version__
-from app.cli.output import aligned
+from app.cli.output import aligned, complain, heading
 
 if TYPE_CHECKING:
     from app.brokers.binding import Binding
@@ -91,7 +89,8 @@ async def _state(routes: Sequence[Route], embedded: frozenset[str] | None) -> Br
 
 def greet(url: str, settings: Settings) -> None:
     """Print example commands for publish, receive and ack on standard error; standard output is for the log."""
-    click.echo(f"babelgate {__version__} serves {url}   (docs: {url}/docs)\n\n{_examples(url, settings)}", err=True)
+    for line in (f"babelgate {__version__} serves {url}   (docs: {url}/docs)", "", *_examples(url, settings), ""):
+        complain(line)
 
 
 def summarize(url: str, settings: Settings, routes: Sequence[tuple[str, Route]]) -> None:
@@ -113,12 +112,14 @@ def summarize(url: str, settings: Settings, routes: Sequence[tuple[str, Route]])
         ("Brokers", aligned([_broker_row(name, settings, states.get(name)) for name in settings.brokers])),
         ("Routes", _route_lines(routes)),
         ("Warnings", warnings),
-        ("Try it in another terminal", _examples(url, settings).strip("\n").splitlines()),
+        ("Try it in another terminal", _examples(url, settings)),
     ]
     for title, lines in sections:
         if lines:
-            click.echo(click.style(title, bold=True), err=True)
-            click.echo("".join(f"  {line.strip()}\n" for line in lines), err=True)
+            heading(title)
+            for line in lines:
+                complain(f"  {line.strip()}")
+            complain("")
 
 
 def _broker_row(name: str, settings: Settings, state: BrokerState | None) -> tuple[str, ...]:
@@ -139,13 +140,14 @@ def _route_lines(routes: Sequence[tuple[str, Route]]) -> list[str]:
     return aligned(rows) + [f"… and {more} more, which check-config prints"] * bool(more)
 
 
-def _examples(url: str, settings: Settings) -> str:
+def _examples(url: str, settings: Settings) -> list[str]:
     token = "" if settings.auth in (None, "none") else ' -H "Authorization: Bearer $BABELGATE_TOKEN"'
     curl = f"curl -s{' -k' if settings.tls_cert else ''}{token} --json"
     queue = next((name for name in settings.queues if "*" not in name), "emails")
     messages = f"{url}/queues/{queue}/messages"
     lease = r"""$(sed 's/.*"ack_token":"\([^"]*\)".*/\1/' message.json)"""
-    return rf"""  publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}
-  receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json
-  ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack
-"""
+    return [
+        f"""  publish  {curl} '{{"job": "urn:babel:{queue}:send", "data": {{"to": "ada@example.com"}}}}' {messages}""",
+        f"""  receive  {curl} '{{"wait_seconds": 5}}' {messages}:receive | tee message.json""",
+        rf"""  ack      {curl} "{{\"ack_tokens\": [\"{lease}\"]}}" {messages}:ack""",
+    ]

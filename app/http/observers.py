@@ -12,6 +12,7 @@ from app.http.problems import InternalError
 from app.observe.log_throttle import LineBudget
 from app.observe.logs import Format, get_logger, is_console, json_line
 from app.observe.metrics.recorder import CLIENT_GONE, Metrics
+from app.terminal import guarded
 
 NAME = "babelgate.access"
 
@@ -76,7 +77,7 @@ class AccessLog:
 
     def __init__(self, format: Format, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         """``stream``: the stream of the log; ``clock``: seconds."""
-        self._stream = stream
+        self._stream = guarded(stream) if stream.isatty() else stream
         self._people = is_console(format, stream.isatty())
         self._malformed = LineBudget(clock)
 

@@ -23,6 +23,7 @@ from structlog.stdlib import BoundLogger, ProcessorFormatter
 
 from app.errors import BrokerError, ConfigError
 from app.masking import MASK, mask_text
+from app.terminal import printable, unguarded
 
 MAX_VALUE = 1_000
 """Maximum characters of one value in a line; a longer value is cut and ends in ``…``."""
@@ -60,7 +61,8 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
 
     ``level`` is debug, info, warning or error. Libraries never log below info: their debug lines may quote messages.
     """
-    stream = sys.stdout if stream is None else stream
+    # The lines of a console have styles, and the formatter escapes what is not printable.
+    stream = unguarded(sys.stdout if stream is None else stream)
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")
     handler = logging.StreamHandler(stream)
@@ -83,7 +85,7 @@ def configure(level: str, format: Format, stream: TextIO | None = None) -> None:
 
 def formatter(format: Format, terminal: bool) -> logging.Formatter:
     """Return the formatter for all records of the standard library's logging, which include structlog's."""
-    render = _console(terminal) if is_console(format, terminal) else [_json]
+    render = _console(terminal) if is_console(format, terminal) else [_json_for_terminal if terminal else _json]
     return ProcessorFormatter(foreign_pre_chain=CHAIN, processors=[ProcessorFormatter.remove_processors_meta, *render])
 
 
@@ -194,6 +196,10 @@ def _encode(fields: Fields) -> bytes:
 
 def _json(logger: Any, method: str, fields: Fields) -> str:
     return _encode(fields).decode()
+
+
+def _json_for_terminal(logger: Any, method: str, fields: Fields) -> str:
+    return printable(_json(logger, method, fields))
 
 
 def _readable(logger: Any, method: str, fields: Fields) -> Fields:

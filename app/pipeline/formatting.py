@@ -1,16 +1,10 @@
-"""Formats numbers, times and names for people."""
+"""Formats numbers, times for people."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
-
-
-def printable(text: str) -> str:
-    """``text`` with unprintable characters replaced by JSON escapes, so that a terminal cannot interpret them."""
-    return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in text)
 
 
 def count(value: int | None) -> str:

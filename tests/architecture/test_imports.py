@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.architecture.sources import belongs, binding_family, imports, modules
 
 LAYERS: list[tuple[str, ...]] = [
-    ("app.errors", "app.clock", "app.jsontext", "app.masking", "app.schematext"),
+    ("app.errors", "app.clock", "app.jsontext", "app.masking", "app.schematext", "app.terminal"),
     ("app.runtime", "app.envelope"),
     ("app.ojs", "app.observe"),
     ("app.brokers",),
@@ -21,7 +21,14 @@ LAYERS: list[tuple[str, ...]] = [
 ]
 """Lowest first. A module imports modules of lower rows, and modules of its own entry."""
 
-PIPELINE_KNOWS = ("app.pipeline", "app.envelope", "app.errors", "app.jsontext", "app.observe.journal.record")
+PIPELINE_KNOWS = (
+    "app.pipeline",
+    "app.envelope",
+    "app.errors",
+    "app.jsontext",
+    "app.terminal",
+    "app.observe.journal.record",
+)
 """The pipeline runs where no gateway is."""
 
 OWNERS: dict[str, tuple[str, ...]] = {

@@ -91,7 +91,7 @@ _loaded = cache(_Loaded)
 
 
 def _serve() -> None:
-    from app.cli import main  # noqa: F401
+    from app.cli import client, main  # noqa: F401
     from app.server import server, wiring  # noqa: F401
 
     # A fork neither copies nor searches what is there already.

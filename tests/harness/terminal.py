@@ -13,22 +13,25 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from tests.harness.program import Fork
+
 _ROOT = Path(__file__).parents[2]
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _SECONDS = 240
 
 
 class Terminal:
-    """A program whose standard output and error are one terminal. ``shown``: all that it has printed, unstyled."""
+    """A program whose standard output and error are one terminal. ``written``: the bytes that it
+    has printed; ``shown``: their text, unstyled."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
         self._master = master
-        self._bytes = b""
+        self.written = b""
 
     @property
     def shown(self) -> str:
-        return _STYLE.sub("", self._bytes.decode()).replace("\r\n", "\n")
+        return _STYLE.sub("", self.written.decode()).replace("\r\n", "\n")
 
     def until(self, text: str) -> str:
         """Read until the program has printed ``text``; return what it has printed."""
@@ -50,7 +53,7 @@ class Terminal:
         # Linux reports the end of the last writer as an error.
         with contextlib.suppress(OSError):
             data = os.read(self._master, 65_536)
-            self._bytes += data
+            self.written += data
             return bool(data)
         return False
 
@@ -69,3 +72,24 @@ def terminal(*arguments: str, environ: Mapping[str, str], directory: Path) -> It
         process.kill()
         process.wait()
         os.close(master)
+
+
+def output_of(*arguments: str, environ: Mapping[str, str]) -> bytes:
+    """The bytes that ``babelgate ARGUMENTS`` writes to a terminal until it ends, with exactly these environment
+    variables and without any input."""
+    master, slave = pty.openpty()
+    screen = Path(os.ttyname(slave))
+    written = b""
+    try:
+        program = Fork("app", *arguments, environ=environ, streams=(Path(os.devnull), screen, screen))
+        deadline = time.monotonic() + _SECONDS
+        while program.poll() is None:
+            assert time.monotonic() < deadline, f"{arguments} does not end: {written!r}"
+            if select.select([master], [], [], 0.02)[0]:
+                written += os.read(master, 65_536)
+        while select.select([master], [], [], 0)[0]:
+            written += os.read(master, 65_536)
+    finally:
+        os.close(slave)
+        os.close(master)
+    return written

@@ -79,8 +79,8 @@ def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, s
     import msgspec
 
     from app.pipeline.find.render import scope_text, warnings
-    from app.pipeline.formatting import printable
     from app.pipeline.spark.console import say, summarize
+    from app.terminal import printable
 
     summarize(launch.summary, msgspec.to_builtins(found))
     if form == "json":
@@ -89,6 +89,6 @@ def _print_result(launch: Launch, found: SearchResult, form: str, sought: str, s
     elif found.messages:
         show()
     for warning in warnings(found):
-        say(f"warning: {printable(warning)}")
+        say(f"warning: {warning}")
     if not found.messages:
         raise JobFailed(f"no event of {printable(sought)} {scope_text(found.searched)}")

@@ -13,7 +13,8 @@ from rich.text import Text
 from rich.tree import Tree
 
 from app.pipeline.find.search import FoundMessage, MessageEvent, QueueState, SearchResult, SearchScope
-from app.pipeline.formatting import count, duration, moment, printable
+from app.pipeline.formatting import count, duration, moment
+from app.terminal import printable, unguarded
 
 _STYLES = {"acked": "green", "dead_lettered": "bold red", "rejected": "red", "poison": "bold red", "waiting": "yellow"}
 _PIPED_COLUMNS = 200
@@ -68,8 +69,9 @@ def render_trace(answer: SearchResult, trace_id: str, file: IO[str] | None = Non
 
 
 def _console(file: IO[str] | None) -> Console:
-    found = Console(file=file or sys.stdout, highlight=False)
-    return found if found.is_terminal else Console(file=file or sys.stdout, highlight=False, width=_PIPED_COLUMNS)
+    output = unguarded(sys.stdout) if file is None else file
+    found = Console(file=output, highlight=False)
+    return found if found.is_terminal else Console(file=output, highlight=False, width=_PIPED_COLUMNS)
 
 
 def _facts(found: FoundMessage) -> Table:
@@ -112,7 +114,7 @@ def _queue_state(state: QueueState) -> Text:
         "waiting": f"waits in {queue} since {at}",
         "leased": f"with a consumer of {queue} since {at}",
         "dead_lettered": f"in the dead-letter queue of {queue} since {at}",
-    }.get(state.state, f"{state.state} in {queue} at {at}")
+    }.get(state.state, f"{printable(state.state)} in {queue} at {at}")
     if state.lease_until is not None:
         words += f", leased until {moment(state.lease_until)} or longer"
     if state.reason is not None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import click
 
 from app.pipeline.errors import JobFailed, Partial
-from app.pipeline.formatting import printable
 from app.pipeline.send.gateway import GatewayRefusal
 from app.pipeline.send.request import SendRequest
 from app.pipeline.send.sources import Unread
 from app.pipeline.storage.datasets import Manifest
+from app.terminal import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from app.pipeline.formatting import printable
 from app.pipeline.storage.datasets import DatasetStore
 from app.pipeline.storage.inputs import ReadOptions
 from app.pipeline.storage.schemas import ddl
+from app.terminal import printable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.terminal import guard_output, printable, unguarded
+
 if TYPE_CHECKING:
     from pyspark import StatusTracker
     from pyspark.sql import SparkSession
@@ -66,7 +68,9 @@ def _bar(label: str, tasks: Callable[[], tuple[int, int]], over: threading.Event
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
+    with Progress(*columns, console=Console(file=unguarded(sys.stderr)), transient=True) as bar:
+        # The bar has replaced the streams, to keep printed lines above itself.
+        guard_output()
         line = bar.add_task(label, total=None)
         while not over.wait(_POLL_SECONDS):
             done, total = tasks()
@@ -84,7 +88,7 @@ def _lines(
 
 def say(text: str) -> None:
     """Print a line to standard error."""
-    click.echo(text, err=True)
+    click.echo(printable(text), err=True)
 
 
 def summarize(path: Path | None, facts: Mapping[str, Any]) -> None:

@@ -54,9 +54,9 @@ class Launch:
             reason = None if isinstance(error, click.ClickException) else explain(error)
             if reason is None:
                 raise
-            more = "" if log is None else f"\nWhat Spark wrote is in {log}."
+            more = "" if log is None else f". What Spark wrote is in {log}."
             log = None
-            raise JobFailed(reason + more) from error
+            raise JobFailed(reason.rstrip(".") + more) from error
         finally:
             if log is not None:
                 log.unlink()

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 import app
 from app.pipeline.errors import JobFailed
+from app.terminal import guarded, unguarded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -207,8 +208,8 @@ def _stderr_to(log: Path) -> Iterator[None]:
         os.dup2(file.fileno(), 2)
     try:
         with os.fdopen(os.dup(kept), "w", buffering=1) as terminal:
-            if shown is sys.__stderr__:
-                sys.stderr = terminal
+            if unguarded(shown) is sys.__stderr__:
+                sys.stderr = terminal if unguarded(shown) is shown else guarded(terminal)
             yield
     finally:
         sys.stderr = shown

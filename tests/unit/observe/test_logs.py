@@ -36,9 +36,9 @@ class Lines:
         self.handler = logging.StreamHandler(self.stream)
         self.show("json")
 
-    def show(self, format: logs.Format) -> None:
+    def show(self, format: logs.Format, terminal: bool = False) -> None:
         """Use ``format`` from now on."""
-        self.handler.setFormatter(formatter(format, terminal=False))
+        self.handler.setFormatter(formatter(format, terminal))
 
     @property
     def text(self) -> str:
@@ -237,6 +237,14 @@ class TestForPeople:
         assert lines.text.count("\n") == 2
         assert "\x1b" not in lines.text and "\x07" not in lines.text
         assert "unicode=é" in lines.text or "unicode='é'" in lines.text
+
+    def test_json_on_a_terminal_means_the_same_and_gives_it_no_commands(self, lines):
+        log.info("told", path="/a\x7f\x9b31m\u202e\u2028é")
+        lines.show("json", terminal=True)
+        log.info("told", path="/a\x7f\x9b31m\u202e\u2028é")
+        piped, shown = lines.all()
+        assert piped["path"] == shown["path"]
+        assert lines.text.split("\n")[1].isprintable()
 
 
 CONFIGURED = """
