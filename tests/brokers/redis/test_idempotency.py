@@ -151,7 +151,14 @@ async def test_a_server_without_memory_writes_neither_key_nor_message(
             assert plain.keys() == []
         finally:
             plain.config_set("maxmemory", 0)
-    assert list(await publish(opened, ["k"])) == [None]
+        assert list(await publish(opened, ["k"])) == [None]
+        # Keys of the version before are answered, too.
+        plain.delete(SHARES)
+        plain.config_set("maxmemory", 1)
+        try:
+            assert list(await publish(opened, ["k"])) == [ExistingKey(b"f" * 32, DONE, 0)]
+        finally:
+            plain.config_set("maxmemory", 0)
 
 
 def counts(plain: Any) -> list[int]:

@@ -21,6 +21,7 @@ local SWEPT_PER_CLAIM, SWEPT_WHEN_FULL = 2, 500
 local q, verb, layout, ms = KEYS[1], ARGV[2], LAYOUTS[ARGV[3]], math.floor(now / 1000)
 local ends, most = ms + tonumber(ARGV[4]), tonumber(ARGV[5])
 local records, order, gained = {}, {}, {}
+local since, begins
 
 local function keep(field, fingerprint, until_ms, token, mark, answer)
   -- A reserved key is kept at least until its reservation ends, even when the retention is shorter.
@@ -48,6 +49,13 @@ local function change(changes, sign)
       redis.call('HDEL', SHARES, counter)
     end
   end
+end
+
+local function count_gained()
+  if begins and next(gained) then
+    redis.call('HSET', SHARES, 'since', since)
+  end
+  change(gained, 1)
 end
 
 local function written()
@@ -86,17 +94,16 @@ local function found(record)
   return {string.sub(record, 27, 58), math.max(tonumber(string.sub(record, 14, 26)) - ms, 0), string.sub(record, 75)}
 end
 
--- A function that gives the mark of a caller.
+-- A function that gives the mark of a caller. It writes nothing where no key is new.
 local function marks()
-  local state = redis.call('HMGET', SHARES, 'since', 'counted')
-  local since, known = state[1], {}
+  local state, known = redis.call('HMGET', SHARES, 'since', 'counted'), {}
+  since = state[1]
   if since and tonumber(state[2] or 0) > redis.call('HLEN', RECORDS) then
     redis.call('DEL', SHARES)
     since = nil
   end
   if not since then
-    since = text(now)
-    redis.call('HSET', SHARES, 'since', since)
+    since, begins = text(now), true
   end
   return function(caller)
     if not known[caller] then
@@ -205,7 +212,7 @@ if verb == 'publish' then
       tokens[#tokens + 1] = 1
     end
   end
-  change(gained, 1)
+  count_gained()
   local sound, failure = pcall(function()
     written()
     spread(ready, 'RPUSH', q)
@@ -228,7 +235,7 @@ end
 
 if verb == 'reserve' then
   local results = take(8, 3, tonumber(ARGV[6]), ARGV[7])
-  change(gained, 1)
+  count_gained()
   written()
   return results
 end
