@@ -14,6 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.harness.gateway import GatewayProcess
+from tests.harness.sockets import Connection
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +95,19 @@ def test_whoever_is_scraped_tells_the_sum_and_asks_the_broker_once(gateway: Gate
     assert gateway.process.stop() == 0
     assert list((gateway.process.directory / "workers").iterdir()) == []
     assert "Traceback" not in gateway.process.log_text()
+
+
+def test_malformed_requests_of_all_workers_are_one_sum(gateway: Gateway) -> None:
+    address = httpx.URL(gateway.process.url)
+    for _ in range(20):
+        with Connection(address.host, address.port or 80) as connection:
+            connection.send(b"GET /livez HTTP/1.1\r\n\r\n")
+            assert connection.reply().status == 400
+    for _ in range(10):
+        gateway.until(UP, 2)
+        text = httpx.get(f"{gateway.process.url}/metrics", timeout=60).raise_for_status().text
+        assert 'babelgate_malformed_requests_total{kind="header"} 20.0' in text
+        assert 'babelgate_malformed_requests_total{kind="body"} 0.0' in text
 
 
 def test_the_processes_are_measured_as_one(gateway: Gateway) -> None:
