@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from app.errors import ConfigError
 
@@ -14,6 +14,10 @@ TIMEOUT_SECONDS = 2.0
 TIMEOUT_BOUNDS = (0.5, 30.0)
 """The bounds of ``timeout_seconds``, ours. The upper one is well below
 :data:`app.brokers.idempotency_store.RESERVED_SECONDS`, for which a reserved idempotency key counts as under way."""
+
+SecretOption = Literal["connection_string", "management_password", "oauth2_client_secret", "password", "token"]
+"""The options whose values are secrets, of all brokers. :meth:`OptionMap.secret` reads them and no other, and Helm's
+chart lets none of them into a ConfigMap."""
 
 Value = TypeVar("Value")
 Other = TypeVar("Other")
@@ -63,6 +67,10 @@ class OptionMap:
             return reader.read(reader.parse(value) if self._texts and isinstance(value, str) else value)
         except ValueError:
             raise ConfigError(key=key, reason=f"{reader.expected} is expected") from None
+
+    def secret(self, key: SecretOption, default: str = "") -> str:
+        """The secret option ``key``, a text that is not empty, or ``default`` where it is left out."""
+        return self.read(key, TEXT, default)
 
     def refuse(self, key: str, reason: str) -> None:
         """Refuse the option ``key`` with ``reason`` where it is given."""

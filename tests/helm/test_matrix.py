@@ -310,7 +310,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"config": {"token_keys": []}}, "config.token_keys: the chart sets it; use tokenKeys"),
     ({"config": {"peers": {}}}, "config.peers: the chart sets it; use peers.port"),
     ({"config": {"brokers": {"r": "amqp://shop:secret@r/"}}}, "config.brokers.r: everyone who may read a ConfigMap"),
-    ({"config": {"brokers": {"r": {"url": "redis://:secret@r/"}}}}, "config.brokers.r: everyone who may read"),
+    ({"config": {"brokers": {"r": {"url": "redis://:secret@r/"}}}}, "config.brokers.r.url: everyone who may read"),
     (
         {"config": {**BASES["redis"]["config"], "queues": {"a*": {}, "b*": {}}}},
         "patternOrder: config.queues has several",

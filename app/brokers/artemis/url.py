@@ -36,7 +36,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> ArtemisSettings:
         raise ConfigError(key="url", reason=f"{_FORM} is expected, without a path")
     tls = read_tls(target)
     given = target.options
-    username, password = given.read("username", TEXT, ""), given.read("password", TEXT, "")
+    username, password = given.read("username", TEXT, ""), given.secret("password")
     likely: Mechanism = "PLAIN" if username else "ANONYMOUS"
     if not username and tls is not None and tls.certfile is not None:
         likely = "EXTERNAL"

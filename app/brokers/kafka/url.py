@@ -98,7 +98,7 @@ def _sasl(given: OptionMap) -> dict[str, Any]:
     if mechanism != "OAUTHBEARER":
         for key in ("oauth_token_url", "oauth_scope"):
             given.refuse(key, "it belongs to sasl_mechanism OAUTHBEARER")
-    username, password = given.read("username", TEXT, ""), given.read("password", TEXT, "")
+    username, password = given.read("username", TEXT, ""), given.secret("password")
     token_url, scope = given.read("oauth_token_url", TEXT, ""), given.read("oauth_scope", TEXT, "")
     if mechanism is None:
         return {}

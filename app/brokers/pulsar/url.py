@@ -78,7 +78,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> PulsarSettings:
         hosts=tuple((host, port if given_port is None else given_port) for host, given_port in parts.hosts),
         namespace=_namespace(parts.path),
         tls=read_tls(parts),
-        token=given.read("token", TEXT, "") or None,
+        token=given.secret("token") or None,
         token_path=given.read("token_path", TEXT, "") or None,
         oauth2=_oauth2(given),
         admin_url=given.read("admin_url", _HTTP_URL, "") or None,
@@ -109,7 +109,10 @@ def _namespace(path: str) -> str:
 
 def _oauth2(given: OptionMap) -> OAuth2 | None:
     issuer = given.read("oauth2_issuer_url", _HTTP_URL, "")
-    found = {name: given.read(f"oauth2_{name}", TEXT, "") for name in ("client_id", "client_secret")}
+    found = {
+        "client_id": given.read("oauth2_client_id", TEXT, ""),
+        "client_secret": given.secret("oauth2_client_secret"),
+    }
     others = {name: given.read(f"oauth2_{name}", TEXT, "") or None for name in ("audience", "scope")}
     if not issuer:
         for name in (*found, *others):

@@ -55,7 +55,7 @@ def parameters_of(url: str, options: Mapping[str, Any]) -> ConnectionParameters:
     tls = read_tls(target)
     given = target.options
     heartbeat = given.read("heartbeat", _HEARTBEAT, HEARTBEAT_SECONDS)
-    username, password = given.read("username", TEXT, "guest"), given.read("password", TEXT, "guest")
+    username, password = given.read("username", TEXT, "guest"), given.secret("password", "guest")
     management = _management(given, username, password)
     given.finish()
     return ConnectionParameters(
@@ -76,7 +76,7 @@ def _management(given: OptionMap, username: str, password: str) -> ManagementEnd
     if not url:
         for key in ("management_username", "management_password"):
             given.refuse(key, "management, the URL of the API, is expected beside it")
-    own_username, own_password = (given.read(f"management_{each}", TEXT, "") for each in ("username", "password"))
+    own_username, own_password = given.read("management_username", TEXT, ""), given.secret("management_password")
     if not url:
         return None
     parts = urlsplit(url)

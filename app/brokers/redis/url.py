@@ -38,7 +38,7 @@ def connector(url: str, options: Mapping[str, Any]) -> Callable[[], AbstractConn
         "port": target.port or 6379,
         "db": given.read("db", whole(0, what="a number"), 0),
         "username": given.read("username", TEXT, "") or None,
-        "password": given.read("password", TEXT, "") or None,
+        "password": given.secret("password") or None,
     }
     given.finish()
     kind: type[AbstractConnection] = Connection

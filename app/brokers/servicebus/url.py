@@ -50,7 +50,7 @@ def settings_of(url: str, options: Mapping[str, Any]) -> ServiceBusSettings:
     host, given = read_cloud_url(url, options, expected=_EXPECTED)
     if host:
         given.refuse("connection_string", "it names the namespace, so that the URL is servicebus:// alone")
-    connection_string = given.read("connection_string", TEXT, "") or None
+    connection_string = given.secret("connection_string") or None
     if not host and connection_string is None:
         raise ConfigError(key="url", reason=_EXPECTED)
     websocket = given.read("transport", choice("amqp", "websocket"), "amqp") == "websocket"

@@ -11,12 +11,7 @@
     "workers" "a pod has one worker, so raise replicas") .)) -}}
 {{- end -}}
 {{- end -}}
-{{- range $broker, $options := $config.brokers -}}
-{{- $url := kindIs "string" $options | ternary $options (dig "url" "" (kindIs "map" $options | ternary $options dict)) -}}
-{{- if and (regexMatch "^[^/]*://[^/@]*:[^/@]*@" $url) (not (regexMatch "^[^/]*://[^@]*[$][{](env|file):" $url)) -}}
-{{- fail (printf "config.brokers.%s: everyone who may read a ConfigMap could read this password; put it in a Secret, name that in `secrets`, and write ${file:/run/secrets/NAME/KEY}" $broker) -}}
-{{- end -}}
-{{- end -}}
+{{- include "babelgate.refuseSecrets" . -}}
 {{- $listen := contains ":" (include "babelgate.host" .) | ternary "[::]" "0.0.0.0" -}}
 {{- $_ := set $config "host" (include "babelgate.host" .) -}}
 {{- $_ := set $config "port" (include "babelgate.port" . | int) -}}
