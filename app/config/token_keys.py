@@ -51,7 +51,7 @@ def check_token_keys(settings: Settings) -> None:
 def _create(path: Path) -> None:
     """Write a new key to a temporary file, then link it to ``path``. The first process to link wins, and no process
     reads an incomplete file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     draft = path.with_name(f"{KEY_FILE}.{secrets.token_hex(8)}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import sqlite3
@@ -26,6 +27,9 @@ SCHEMA = ("schema_1", "schema_2", "schema_3")
 
 WIDEST = 256
 """The most rows that one widened INSERT carries."""
+
+_MODE = 0o600
+"""The mode of new files: only this user reads the messages. A stricter umask makes it stricter."""
 
 _POLL_SECONDS = 0.00025
 """Short compared with a commit of about 1 ms, and constant: a long wait does not make the next one longer."""
@@ -92,6 +96,7 @@ class DatabaseFile:
         connection: sqlite3.Connection | None = None
         try:
             with self._turn() as deadline:
+                self._create()
                 connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, cached_statements=256)
                 self._until_free(deadline, partial(self._prepare, connection))
             return connection
@@ -130,10 +135,37 @@ class DatabaseFile:
         process that has the turn writes next, and the last writer must queue for a turn like the others.
         """
         deadline = time.monotonic() + self.busy_timeout_seconds
-        with FileLock(f"{self.path}-turn", create_mode=0o644) as turn:
+        with self._turn_file() as turn:
             while not turn.try_acquire():
                 self._pause(deadline)
             yield deadline
+
+    def _create(self) -> None:
+        """Create a missing file for this user alone. SQLite gives its mode to ``-wal`` and ``-shm`` beside it.
+
+        An existing file is not even opened: closing it would release the locks that SQLite holds in this process.
+        """
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE))
+
+    def _turn_file(self) -> FileLock:
+        """The file of the turn. A new one has the mode and, if root creates it, the owner of the database."""
+        path = f"{self.path}-turn"
+        with contextlib.suppress(FileNotFoundError):
+            return FileLock(path)
+        try:
+            beside = os.stat(self.path)
+        except FileNotFoundError:
+            return FileLock(path, create_mode=_MODE)
+        with contextlib.suppress(FileExistsError):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+            try:
+                if os.geteuid() == 0:
+                    os.fchown(descriptor, beside.st_uid, beside.st_gid)
+                os.fchmod(descriptor, beside.st_mode & 0o666)
+            finally:
+                os.close(descriptor)
+        return FileLock(path)
 
     def _until_free(self, deadline: float, step: Callable[[], object]) -> None:
         while True:

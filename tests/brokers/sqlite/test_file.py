@@ -199,3 +199,53 @@ async def test_a_relative_path_is_that_of_the_start_and_escapes_are_undone(tmp_p
     await binding.open()
     await binding.close()
     assert "with space.db" in names(tmp_path)
+
+
+@pytest.fixture
+def open_umask() -> Iterator[None]:
+    """A umask that takes away nothing."""
+    before = os.umask(0)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def modes(directory: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_mode & 0o777 for path in directory.iterdir()}
+
+
+def owners(directory: Path) -> set[int]:
+    return {path.stat().st_uid for path in directory.iterdir()}
+
+
+def make(path: Path, mode: int, owner: int) -> None:
+    path.touch()
+    path.chmod(mode)
+    os.chown(path, owner, -1)
+
+
+NAMES = ("q.db", "q.db-shm", "q.db-turn", "q.db-wal")
+
+
+@pytest.mark.usefixtures("open_umask")
+async def test_new_files_are_for_one_user(tmp_path: Path) -> None:
+    async with opened(tmp_path / "q.db") as binding:
+        await binding.publish(NativeQueue("q"), [Outgoing(b"{}")])
+        assert modes(tmp_path) == dict.fromkeys(NAMES, 0o600)
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o660])
+async def test_a_file_that_is_there_keeps_its_mode_and_gives_it_to_the_others(tmp_path: Path, mode: int) -> None:
+    """An empty file with another mode is how several users share one."""
+    make(tmp_path / "q.db", mode, os.geteuid())
+    async with opened(tmp_path / "q.db") as binding:
+        await binding.publish(NativeQueue("q"), [Outgoing(b"{}")])
+        assert modes(tmp_path) == dict.fromkeys(NAMES, mode)
+
+
+async def test_what_root_creates_beside_a_file_belongs_to_its_owner(tmp_path: Path) -> None:
+    owner = 65534 if os.geteuid() == 0 else os.geteuid()
+    make(tmp_path / "q.db", 0o600, owner)
+    async with opened(tmp_path / "q.db"):
+        assert owners(tmp_path) == {owner}
