@@ -98,6 +98,27 @@ def test_drivers_have_an_account_that_may_start_executors(case: str) -> None:
         assert (of_kubeflow or conf["spark.kubernetes.authenticate.driver.serviceAccountName"]) == account
 
 
+@pytest.mark.parametrize("case", OPERATORS)
+def test_rights_are_those_of_drivers_alone_and_no_more_than_they_need(case: str) -> None:
+    found = rendered()[case]
+    (rule,) = only(found, "Role")["rules"]
+    assert rule["apiGroups"] == [""]
+    assert rule["resources"] == ["pods", "services", "configmaps"]
+    assert not {"*", "impersonate", "escalate", "bind"} & {*rule["verbs"]}
+    account = only(found, "ServiceAccount", "-executor")
+    assert account["automountServiceAccountToken"] is False
+    for _, _, conf in applications(case):
+        assert conf["spark.kubernetes.authenticate.executor.serviceAccountName"] == account["metadata"]["name"]
+        assert conf["spark.kubernetes.driver.ownPersistentVolumeClaim"] == "false"
+    assert not [each for each in found if each["kind"] in ("ClusterRole", "ClusterRoleBinding")]
+
+
+def test_without_an_operator_nobody_has_rights() -> None:
+    for case, found in rendered().items():
+        if case not in OPERATORS and not [each for each in found if each["kind"] == "SparkApplication"]:
+            assert not [each for each in found if each["kind"] in ("Role", "RoleBinding")], case
+
+
 def test_all_write_to_one_volume() -> None:
     """The gateways, whose journal lands in it, the cron job, drivers and executors."""
     claim = only(rendered()[NIGHTLY], "PersistentVolumeClaim")["metadata"]["name"]

@@ -2,6 +2,10 @@
 {{ include "babelgate.image" (list .Values.pipeline.image .Chart.AppVersion) }}
 {{- end -}}
 
+{{- define "babelgate.executorAccount" -}}
+{{ include "babelgate.fullname" . }}-executor
+{{- end -}}
+
 {{- /* The words after `babelgate` of a job on an operator: a list of the root and the job. */ -}}
 {{- define "babelgate.sparkArguments" -}}
 {{- $root := index . 0 -}}
@@ -16,6 +20,10 @@
 {{- /* Spark's settings of a job on an operator: a list of the root and the job. */ -}}
 {{- define "babelgate.sparkConf" -}}
 {{- $root := index . 0 -}}
+spark.kubernetes.authenticate.executor.serviceAccountName: {{ include "babelgate.executorAccount" $root }}
+# The volume is there: a driver makes no claims, and has no right to.
+spark.kubernetes.driver.ownPersistentVolumeClaim: "false"
+spark.kubernetes.driver.reusePersistentVolumeClaim: "false"
 # Memory for the codec, which runs in Python beside the JVM.
 spark.executor.memoryOverheadFactor: "0.5"
 {{- if $root.Values.pipeline.storage.enabled }}
