@@ -1,4 +1,7 @@
-FROM python:3.11-slim-bookworm AS tools
+# A tag moves. A release gives a digest: --build-arg BASE_IMAGE=python@sha256:…, see docs/operating.md.
+ARG BASE_IMAGE=python:3.11-slim-bookworm
+
+FROM ${BASE_IMAGE} AS tools
 WORKDIR /src
 # The images have no pip: this one installs into the environment that they get.
 RUN python3 -m venv /opt/pip && python3 -m venv --without-pip /opt/babelgate
@@ -43,7 +46,7 @@ RUN /opt/pip/bin/pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel
     && /opt/babelgate/bin/python3 -m tests.harness.sbom requirements-spark.txt >/opt/program/sbom.cdx.json
 
 # docker build --target pipeline: the jobs on Spark, on one machine or as the pods of a driver and its executors.
-FROM python:3.11-slim-bookworm AS pipeline
+FROM ${BASE_IMAGE} AS pipeline
 ENV PATH=/opt/babelgate/bin:$PATH \
     SPARK_HOME=/opt/babelgate/spark \
     PYSPARK_PYTHON=/opt/babelgate/bin/python3
@@ -66,7 +69,7 @@ LABEL org.opencontainers.image.title=babelgate-pipeline \
 ENTRYPOINT ["pipeline"]
 CMD ["--help"]
 
-FROM python:3.11-slim-bookworm
+FROM ${BASE_IMAGE}
 # Variables, not arguments of the command: the health check has to know them too.
 ENV PATH=/opt/babelgate/bin:$PATH \
     BABELGATE_HOST=0.0.0.0 \

@@ -44,13 +44,20 @@ def stages() -> dict[str, list[tuple[str, str]]]:
         if word == "FROM":
             _, _, name = rest.partition(" AS ")
             found[name] = []
-        found[name].append((word, rest))
+        if found:
+            found[name].append((word, rest))
     assert list(found)[-1] == ""
     return found
 
 
 def arguments(instruction: str, stage: str = "") -> list[str]:
     return [rest for word, rest in stages()[stage] if word == instruction]
+
+
+def test_every_stage_begins_with_the_image_that_a_build_may_pin() -> None:
+    assert instructions()[0] == ("ARG", "BASE_IMAGE=python:3.11-slim-bookworm")
+    bases = {rest.partition(" AS ")[0] for word, rest in instructions() if word == "FROM"}
+    assert bases - stages().keys() == {"${BASE_IMAGE}"}
 
 
 @pytest.mark.parametrize("stage", ["", "pipeline"])

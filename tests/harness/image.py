@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 TAG = "babelgate:test"
 PROGRAMS = ("buildah", "podman", "runc", "mmdebstrap")
 _STORE = ROOT / ".brokers" / "images"
-_BASE = re.findall(r"^FROM (\S+:\S+)", (ROOT / "Dockerfile").read_text("utf-8"), re.M)[0]
+_BASE = re.findall(r"^ARG BASE_IMAGE=(\S+)", (ROOT / "Dockerfile").read_text("utf-8"), re.M)[0]
 _PACKAGES = "python3,python3-venv,libpython3.11-dev,ca-certificates"
 # The official image has its library uncompiled, too.
 _UNCOMPILED = 'find "$1/usr/lib/python3.11" -name "*.pyc" -delete'
