@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
 
+from app.brokers.pulsar.wire import EntryId
 from app.brokers.sqlite.file import WIDEST
 from app.brokers.sqs.settle import ReceiptHandle
 from app.cluster.client import Address
@@ -111,6 +112,10 @@ def _table(number: int) -> tuple[bytes]:
     return (b"\x01AI%b" % number.to_bytes(4) + b"".join(b"\x01%ct\x01" % (0x7F - n) for n in range(126)),)
 
 
+def _entry_of_others(number: int) -> tuple[Any, float]:
+    return ("topic", EntryId(10**12 + number, 10**12 + 2 * number)), number / 7
+
+
 CACHES = [
     Remembered(
         "app.http.heads._remembered",
@@ -154,6 +159,15 @@ CACHES = [
     Remembered("app.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
     Remembered("app.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
     Remembered("app.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
+    Remembered(
+        "app.brokers.pulsar.consumers._acked_for_others", "entries acked for others", "Pulsar queue", _entry_of_others
+    ),
+    Remembered(
+        "app.brokers.servicebus.locks._unconfirmed",
+        "settles without answer",
+        "Service Bus queue",
+        lambda n: (n.to_bytes(16), None),
+    ),
     Remembered("app.brokers.kafka.share_topic._accepted", "acked records", "shared Kafka queue", _plain),
     Remembered(
         "app.brokers.rabbitmq.delays.delayed_topology",

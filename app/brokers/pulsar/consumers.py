@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import math
 import secrets
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable
 
 from app.brokers.pulsar.client import PARTITION, PulsarClient
@@ -14,12 +14,15 @@ from app.brokers.pulsar.consumer import Counts, Entry, Handle, Taken, TopicConsu
 from app.brokers.pulsar.url import PulsarQueue
 from app.brokers.pulsar.wire import EntryId
 from app.errors import BrokerUnavailable
+from app.runtime.cache import Cache
 
 _CROSSING_SECONDS = 5.0
 """How long after an acknowledgement its message may still arrive. A consumer of another process that ends makes the
 broker read its messages again, and what it has read it sends, also when that is acknowledged meanwhile."""
 
-_REMEMBERED = 10_000
+_ACKED_BYTES = 4 * 1024 * 1024
+_ACKED_ENTRY_BYTES = 500
+"""Most bytes of a remembered entry: its numbers, and the places in the table. Its consumer has the topic."""
 
 
 class QueueConsumers:
@@ -43,7 +46,7 @@ class QueueConsumers:
         self._numbers = itertools.count(1)
         self._woken: set[asyncio.Future[None]] = set()
         self._listening = asyncio.Lock()
-        self._acked_for_others: OrderedDict[tuple[str, EntryId], float] = OrderedDict()
+        self._acked_for_others: Cache[tuple[str, EntryId], float] = Cache(_ACKED_BYTES, _ACKED_ENTRY_BYTES)
         """Entries that other processes received and this one acknowledges: the loop's time until which they may still
         arrive; infinite before the broker's receipt."""
 
@@ -144,16 +147,14 @@ class QueueConsumers:
 
     def acknowledging(self, topic: str, place: EntryId) -> None:
         """Hand out no message of an entry that another process received, from now on."""
-        self._acked_for_others[topic, place] = math.inf
-        if len(self._acked_for_others) > _REMEMBERED:
-            self._acked_for_others.popitem(last=False)
+        self._acked_for_others.keep((topic, place), math.inf)
 
     def acknowledged(self, topic: str, place: EntryId, *, done: bool) -> None:
         """Drop what has arrived of the entry meanwhile; hand it out if it was not ``done``."""
         if done and (topic, place) in self._acked_for_others:
-            self._acked_for_others[topic, place] = asyncio.get_running_loop().time() + _CROSSING_SECONDS
+            self._acked_for_others.keep((topic, place), asyncio.get_running_loop().time() + _CROSSING_SECONDS)
         else:
-            self._acked_for_others.pop((topic, place), None)
+            self._acked_for_others.forget((topic, place))
         for consumer in self.by_number.values():
             if consumer.topic == topic and (entry := consumer.entries.get(place)) is not None:
                 if done:
@@ -163,7 +164,7 @@ class QueueConsumers:
 
     def _arrived(self, entry: Entry) -> None:
         consumer = entry.consumer
-        until = self._acked_for_others.get((consumer.topic, entry.place), 0.0)
+        until = self._acked_for_others.get((consumer.topic, entry.place)) or 0.0
         if until > asyncio.get_running_loop().time():
             if until < math.inf:
                 consumer.acked_before(entry.place)

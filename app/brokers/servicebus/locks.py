@@ -7,7 +7,6 @@ https://learn.microsoft.com/azure/service-bus-messaging/service-bus-amqp-request
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 from uuid import UUID
@@ -26,6 +25,7 @@ from app.errors import BabelgateError, BrokerError, LeaseLost, OutcomeUnknown
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import Cache
 
 Disposition = Literal["completed", "abandoned", "suspended"]
 
@@ -33,7 +33,8 @@ MAX_TOKENS = 100
 """Lock tokens of one request."""
 
 _LEAST_PAUSE_SECONDS = 0.5
-_REMEMBERED = 100_000
+_UNCONFIRMED_BYTES = 4 * 1024 * 1024
+"""Of the locks of each queue whose settle had no answer: about 15,000 are remembered."""
 
 _throttled = LogThrottle(get_logger("babelgate.servicebus"))
 
@@ -63,7 +64,7 @@ class QueueLocks:
         self._entity = entity
         self._clock = clock
         self._held: dict[str, HeldLock] = {}
-        self._unconfirmed: OrderedDict[UUID, None] = OrderedDict()
+        self._unconfirmed: Cache[bytes, None] = Cache(_UNCONFIRMED_BYTES)
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: BackgroundTasks[None] = BackgroundTasks()
 
@@ -168,16 +169,14 @@ class QueueLocks:
         await self._connections.call("manage", self._entity, dispose, writes=True)
 
     def _lost(self, token: UUID, error: LeaseLost) -> Outcome:
-        if token not in self._unconfirmed:
+        if token.bytes not in self._unconfirmed:
             return error.without_frames()
         reason = "an earlier request to settle it had no answer, and now its lock is over"
         return OutcomeUnknown(self._connections.broker, reason)
 
     def _remember(self, tokens: Sequence[UUID]) -> None:
         for token in tokens:
-            self._unconfirmed[token] = None
-        while len(self._unconfirmed) > _REMEMBERED:
-            self._unconfirmed.popitem(last=False)
+            self._unconfirmed.keep(token.bytes, None)
 
     async def _renew(self, tokens: Sequence[UUID]) -> dict[UUID, int | BabelgateError]:
         async def renew(receiver: Any) -> Any:
