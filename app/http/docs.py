@@ -47,10 +47,10 @@ _A_DAY = "max-age=86400"
 """The assets change only with a release of Swagger UI."""
 _ASK = "no-cache"
 """The document changes with the gateway, so browsers ask whether they have its latest version."""
-_PART_BYTES = 32_768
-"""Size of the parts of an answer here: a client that reads slowly keeps three of them in memory, with the buffers."""
+_PART_BYTES = 65_536
+"""Size of the parts of an answer here: a client that reads slowly keeps at most two of them in memory."""
 MAX_READERS = 256
-"""Maximum number of these answers that are being sent: some 25 MiB, if none of their clients reads."""
+"""Maximum number of these answers that are being sent: at most 32 MiB, if none of their clients reads."""
 _MAX_ACCEPT = 1_000
 """Longer fields are not parsed, and their clients get what is not compressed. Browsers send some 30 bytes."""
 

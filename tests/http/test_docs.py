@@ -135,7 +135,7 @@ async def test_readers_are_bounded_and_others_are_served(app, client):
             crowd.create_task(reader.run(app))
         await eventually(lambda: all(reader.body for reader in readers))
         # What does not fit the clients' buffers is not taken from the content.
-        assert max(len(reader.body) for reader in readers) <= 32_768
+        assert max(len(reader.body) for reader in readers) <= 65_536
         for path in CACHED:
             refused = await client.get(path)
             problem(refused, 429, "overloaded")
@@ -146,7 +146,7 @@ async def test_readers_are_bounded_and_others_are_served(app, client):
         assert (await client.get(SCRIPT, headers={"if-none-match": etag} | PLAIN)).status_code == 304
         for reader in readers:
             reader.reads.set()
-    assert {(reader.status, reader.complete, reader.largest) for reader in readers} == {(200, True, 32_768)}
+    assert {(reader.status, reader.complete, reader.largest) for reader in readers} == {(200, True, 65_536)}
     assert (await client.get(SCRIPT)).status_code == 200
 
 
