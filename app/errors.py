@@ -21,6 +21,7 @@ The tree::
     ├── UnsupportedByBroker          (given)                 the route's broker does not support it
     ├── QueueNotFound                queue_not_found         no route matches the name
     ├── UnknownDeadLetter            unknown_dead_letter     the queue has no dead letter with this id
+    ├── DeadLetterNotReached         dead_letter_not_reached the search for it ended before the letters did
     ├── NotRedrivable                not_redrivable          the dead letter cannot be sent back as it is
     ├── ForceNeedsOtherQueue         force_needs_other_queue a forced redrive would return to the queue it came from
     ├── UnknownRedrive               unknown_redrive         the queue has no redrive job with this id
@@ -236,6 +237,12 @@ class UnknownDeadLetter(BabelgateError):
     """The queue {queue} has no dead letter {letter_id}. It may have been redriven or removed."""
 
     code = "unknown_dead_letter"
+
+
+class DeadLetterNotReached(BabelgateError):
+    """The dead letter {letter_id} is not among the {scanned} dead letters that were read. Go on with `next_cursor`."""
+
+    code = "dead_letter_not_reached"
 
 
 class NotRedrivable(BabelgateError):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary
 
 import msgspec
 from msgspec import Struct
@@ -24,12 +22,14 @@ from app.errors import (
     NotRedrivable,
     OutcomeUnknown,
     Problem,
+    UnknownDeadLetter,
     UnsupportedByBroker,
 )
 from app.gateway import dead_letters
 from app.gateway.authorization import Caller, Right
-from app.gateway.dead_letters import Letter, find, list_dead, view
+from app.gateway.dead_letters import Letter, LockPerQueue, SharedSearches, find, list_dead, view
 from app.gateway.model import (
+    EVERY_LETTER,
     DeadLetter,
     DeadLetterFilter,
     LetterEdit,
@@ -80,19 +80,39 @@ class DeadLetterOperations:
         """``runtime_of``: the runtime of a queue. ``jobs_directory``: keeps the records of jobs; None: no jobs."""
         self._runtime_of = runtime_of
         self._limits, self._clock, self._observe, self._tracing = limits, clock, observe, tracing
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._lock = LockPerQueue()
+        """Excludes two redrives of one queue in this process, which would send letters twice."""
+        self._filtering = LockPerQueue()
+        self._searches = SharedSearches()
         self.jobs = RedriveJobs(jobs_directory, clock, observe, self._lock)
 
     async def page(
         self, caller: Caller, queue: str, matching: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetter], str | None]:
         """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
-        return await list_dead(self._route(caller, Right.LISTEN, queue), matching, limit, cursor)
+        route = self._route(caller, Right.LISTEN, queue)
+        if matching == EVERY_LETTER:
+            return await list_dead(route, matching, limit, cursor)
+        # A filter may read many letters for few, so only one listing of a queue does that at a time.
+        async with self._filtering(queue):
+            return await list_dead(route, matching, limit, cursor)
 
-    async def get(self, caller: Caller, queue: str, letter_id: str) -> DeadLetter:
-        """The oldest dead letter with this id. Raises UnknownDeadLetter."""
-        _, letter = await find(self._route(caller, Right.LISTEN, queue), letter_id)
-        return view(letter)
+    async def get(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> DeadLetter:
+        """The oldest dead letter with this id.
+
+        ``cursor``, here and below: where the search begins, as for :meth:`page`. It reads at most MAX_SCANNED letters.
+        Raises UnknownDeadLetter, and DeadLetterNotReached.
+        """
+        return view(await self._searches.find(self._route(caller, Right.LISTEN, queue), letter_id, cursor))
+
+    async def remove_one(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> None:
+        """Remove the oldest dead letter with this id. Raises like :meth:`get`."""
+        route = self._route(caller, Right.MANAGE, queue)
+        async with self._lock(queue):
+            walk, letter = await find(route, letter_id, cursor)
+            (removed,) = await walk.remove([letter])
+        if not removed:
+            raise UnknownDeadLetter(queue=queue, letter_id=letter_id)
 
     async def remove(self, caller: Caller, queue: str, letter_ids: Sequence[str]) -> Sequence[RemovalResult]:
         """Remove the oldest dead letter of each id; one result per id, a repeated id once."""
@@ -170,10 +190,11 @@ class DeadLetterOperations:
         edit: LetterEdit | None,
         force: bool,
         trace: Trace | None,
+        cursor: str | None = None,
     ) -> RedrivenLetter:
         """Send the oldest letter with this id, edited if ``edit`` is given, to ``to_queue`` or back to ``queue``.
 
-        The letter is removed after the confirm; it stays where anything fails before. Raises UnknownDeadLetter,
+        The letter is removed after the confirm; it stays where anything fails before. Raises like :meth:`get`,
         NotRedrivable, ForceNeedsOtherQueue, and the errors of a publish, whose pointers lead into the request.
         """
         source, target = self._routes(caller, queue, to_queue, force, edits=edit is not None)
@@ -182,7 +203,7 @@ class DeadLetterOperations:
             raise InvalidParameter(name="force", reason=reason, pointer="/force")
         async with self._lock(queue):
             with redriving(trace, source):
-                walk, letter = await find(source, letter_id)
+                walk, letter = await find(source, letter_id, cursor)
                 ready = await self._ready(letter, edit, source, target, force, trace)
                 _, refused = await send(source, target, [ready], self._observe)
                 if refused:
@@ -259,10 +280,6 @@ class DeadLetterOperations:
     def _route(self, caller: Caller, right: Right, queue: str) -> Route:
         caller.require(right, queue)
         return self._runtime_of(queue).route
-
-    def _lock(self, queue: str) -> asyncio.Lock:
-        """Excludes two redrives of one queue in this process, which would send letters twice."""
-        return self._locks.setdefault(queue, asyncio.Lock())
 
     def _beyond(self, trace: Trace | None, source: Route) -> Trace | None:
         """A trace for a job, which goes on after its request: its span is a child of the request's."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -11,14 +14,15 @@ from app import envelope
 from app.brokers.batching import batches
 from app.brokers.binding import DeadRecord, DeadStore
 from app.envelope import DeadSummary
-from app.errors import BabelgateError, UnknownDeadLetter
+from app.errors import BabelgateError, DeadLetterNotReached, UnknownDeadLetter
 from app.gateway.model import DeadLetter, DeadLetterFilter, RemovalResult
 from app.gateway.routing import PAGE_BYTES, Route, affordable, offering
 from app.runtime import turns
 
 _PAGE = 100
-_MAX_SCANNED = 10_000
-"""Most records read by one listing. With a filter that matches few, the listing ends early and returns a cursor."""
+MAX_SCANNED = 10_000
+"""Most records read by one listing, or by the search for one letter. A listing with a filter that matches few ends
+early and returns a cursor; a search that has not found its letter names the cursor with which to go on."""
 _ID_DIGITS = 32
 
 
@@ -53,16 +57,35 @@ class Walk:
         self._store = offering(route, DeadStore)
         self._bytes = 0
 
-    async def page(self, most: int = _PAGE, capacity: int = PAGE_BYTES) -> list[Letter]:
-        """At most ``most`` letters; fewer if they are large, so that they fit ``capacity`` bytes. Raises BrokerError,
-        and InvalidParameter for a malformed cursor."""
+    async def page(
+        self, most: int = _PAGE, capacity: int = PAGE_BYTES, wanted: Collection[str] | None = None
+    ) -> list[Letter]:
+        """Read at most ``most`` letters; fewer if they are large, so that they fit ``capacity`` bytes. Returns those
+        whose id is ``wanted`` (None: all). Raises BrokerError, and InvalidParameter for a malformed cursor."""
         count = min(affordable(self.scanned, self._bytes, capacity), most)
         records, self.cursor = await self._store.read_dead(self._route.native, self.cursor, count)
         self.at_end = self.cursor is None
-        letters = await turns.mapped(_letter, records, lambda record: len(record.body))
-        self.scanned += len(letters)
-        self._bytes += sum(letter.size for letter in letters)
-        return letters
+        letters = await turns.mapped(partial(_letter, wanted), records, lambda record: len(record.body))
+        self.scanned += len(records)
+        self._bytes += sum(len(record.body) for record in records)
+        return [letter for letter in letters if letter is not None]
+
+    async def search(self, wanted: Collection[str]) -> dict[str, Letter]:
+        """Read on for the letters with the ids ``wanted``, at most MAX_SCANNED: the oldest letter of each id that was
+        found. Raises like :meth:`page`."""
+        found: dict[str, Letter] = {}
+        while len(found) < len(wanted) and self.scanned < MAX_SCANNED and not self.at_end:
+            for letter in await self.page(min(_PAGE, MAX_SCANNED - self.scanned), wanted=wanted):
+                found.setdefault(letter.letter_id, letter)
+        return found
+
+    def missing(self, letter_id: str) -> BabelgateError:
+        """Why a search has not found this letter: there is none, or the search has ended before the letters did."""
+        if self.at_end:
+            return UnknownDeadLetter(queue=self._route.queue, letter_id=letter_id)
+        return DeadLetterNotReached(
+            queue=self._route.queue, letter_id=letter_id, scanned=self.scanned, next_cursor=self.cursor
+        )
 
     async def remove(self, letters: Sequence[Letter]) -> list[bool]:
         """Remove letters of pages read so far; per letter whether this call has removed it. Raises BrokerError."""
@@ -94,7 +117,7 @@ async def list_dead(
     walk = Walk(route, cursor)
     views: list[DeadLetter] = []
     held_bytes = 0
-    while len(views) < limit and walk.scanned < _MAX_SCANNED and held_bytes < PAGE_BYTES and not walk.at_end:
+    while len(views) < limit and walk.scanned < MAX_SCANNED and held_bytes < PAGE_BYTES and not walk.at_end:
         # Never more than is still needed: the cursor points behind a page, not into it.
         for letter in await walk.page(limit - len(views), PAGE_BYTES - held_bytes):
             if matches(letter.summary, matching):
@@ -103,17 +126,82 @@ async def list_dead(
     return views, walk.cursor
 
 
-async def find(route: Route, letter_id: str) -> tuple[Walk, Letter]:
-    """The oldest letter with this id, and the walk that has read it. Reads all letters before it.
+async def find(route: Route, letter_id: str, cursor: str | None) -> tuple[Walk, Letter]:
+    """The oldest letter with this id after ``cursor``, and the walk that has read it.
 
-    Raises UnknownDeadLetter.
+    Reads the letters before it. Raises UnknownDeadLetter, and DeadLetterNotReached after MAX_SCANNED of them.
     """
-    walk = Walk(route)
-    while not walk.at_end:
-        for letter in await walk.page():
-            if letter.letter_id == letter_id:
-                return walk, letter
-    raise UnknownDeadLetter(queue=route.queue, letter_id=letter_id)
+    walk = Walk(route, cursor)
+    found = await walk.search({letter_id})
+    if letter_id not in found:
+        raise walk.missing(letter_id)
+    return walk, found[letter_id]
+
+
+class LockPerQueue:
+    """A lock for each queue that is in use."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def __call__(self, queue: str) -> asyncio.Lock:
+        """The lock of ``queue``, for ``async with``."""
+        return self._locks.setdefault(queue, asyncio.Lock())
+
+
+class _SharedSearch:
+    """One search for the letters of several callers. ``results``: what it found, by id; empty before its end."""
+
+    def __init__(self) -> None:
+        self.callers = 0
+        self.wanted: set[str] = set()
+        self.results: dict[str, Letter | BabelgateError] = {}
+
+    async def run(self, route: Route, cursor: str | None) -> None:
+        """Search for all that is wanted now."""
+        try:
+            walk = Walk(route, cursor)
+            found = await walk.search(frozenset(self.wanted))
+            self.results = {each: found.get(each) or walk.missing(each) for each in self.wanted}
+        except BabelgateError as error:
+            self.results = dict.fromkeys(self.wanted, error.without_frames())
+
+
+class SharedSearches:
+    """Searches for letters by their ids, one at a time in each queue.
+
+    Callers that come while a search of the queue runs wait and share the next one, so that many at once cost as much
+    as two. When the caller whose call runs a search is cancelled, the next caller begins it again.
+    """
+
+    def __init__(self) -> None:
+        self._locks = LockPerQueue()
+        self._next: dict[tuple[str, str | None], _SharedSearch] = {}
+
+    async def find(self, route: Route, letter_id: str, cursor: str | None) -> Letter:
+        """The oldest letter with this id after ``cursor``. Raises like :func:`find`."""
+        key = route.queue, cursor
+        shared = self._next.setdefault(key, _SharedSearch())
+        shared.callers += 1
+        shared.wanted.add(letter_id)
+        try:
+            async with self._locks(route.queue):
+                if not shared.results:
+                    # From now on, callers share the next search.
+                    self._forget(key, shared)
+                    await shared.run(route, cursor)
+        finally:
+            shared.callers -= 1
+            if not shared.callers:
+                self._forget(key, shared)
+        result = shared.results[letter_id]
+        if isinstance(result, BabelgateError):
+            raise result
+        return result
+
+    def _forget(self, key: tuple[str, str | None], shared: _SharedSearch) -> None:
+        if self._next.get(key) is shared:
+            del self._next[key]
 
 
 async def remove(route: Route, letter_ids: Iterable[str]) -> list[RemovalResult]:
@@ -129,9 +217,8 @@ async def remove(route: Route, letter_ids: Iterable[str]) -> list[RemovalResult]
     try:
         while wanted and not walk.at_end:
             found: dict[str, Letter] = {}
-            for letter in await walk.page():
-                if letter.letter_id in wanted:
-                    found.setdefault(letter.letter_id, letter)
+            for letter in await walk.page(wanted=wanted):
+                found.setdefault(letter.letter_id, letter)
             for letter_id, removed in zip(found, await walk.remove(list(found.values())), strict=True):
                 wanted.discard(letter_id)
                 if removed:
@@ -160,6 +247,9 @@ def view(letter: Letter) -> DeadLetter:
     )
 
 
-def _letter(record: DeadRecord) -> Letter:
+def _letter(wanted: Collection[str] | None, record: DeadRecord) -> Letter | None:
     digest = hashlib.sha256(record.body).hexdigest()[:_ID_DIGITS]
+    # Reading the facts in a record takes ten times as long as its digest.
+    if wanted is not None and digest not in wanted:
+        return None
     return Letter(record, envelope.describe_dead(record.body), digest)

@@ -104,7 +104,7 @@ class Redrive:
 
     async def page(self) -> None:
         """Read one page and send the selected letters of it."""
-        selected = await self._select(await self._walk.page(self._page_size()))
+        selected = await self._select(await self._walk.page(self._page_size(), wanted=self._wanted))
         limit = self._order.limit
         if limit is not None and len(selected) > limit - self._redriven:
             selected, self._left_some, self.ended = selected[: limit - self._redriven], True, True

@@ -23,6 +23,7 @@ _EVERYTHING = letter_views.RedriveRequest()
 LetterId = Annotated[
     str, Path(description="`letter_id` of a listed dead letter.", examples=[LETTER_ID], max_length=1024)
 ]
+Search = Annotated[letter_views.SearchQuery, Query()]
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
     202: {
         "model": letter_views.RedriveJobView,
@@ -123,14 +124,14 @@ def routes(gateway: Gateway) -> APIRouter:
         "/dead-letters/{letter_id}:redrive",
         operation_id="redrive_dead_letter",
         summary="Redrive one dead letter",
-        dependencies=NO_PARAMETERS,
         response_model=letter_views.RedrivenLetterView,
         openapi_extra={"requestBody": REDRIVE_LETTER_BODY},
     )
     async def redrive_dead_letter(
-        caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, request: Request
+        caller: CallerOf, queue: QueueName, letter_id: LetterId, trace: TraceOf, search: Search, request: Request
     ) -> letter_views.RedrivenLetterView:
-        """Send one dead letter back, edited if `edit` is given: publish, wait for the confirm, then remove.
+        """Send one dead letter back, edited if `edit` is given: publish, wait for the confirm, then remove. The letter
+        is searched for as by GET.
 
         An edited message is validated like a publish, with the same codes; a pointer leads into this request. It starts
         with `attempts` 0 and keeps its native headers, unless an entry in `body` has others. Only the journal records
@@ -142,34 +143,35 @@ def routes(gateway: Gateway) -> APIRouter:
         if wanted.edit is not None:
             data, draft = given(wanted.edit.data), given(wanted.edit.body)
             edit = LetterEdit(None if data is None else bytes(data), None if draft is None else bytes(draft))
-        sent = await letters.redrive_one(caller, queue, letter_id, wanted.to_queue, edit, wanted.force, trace)
+        sent = await letters.redrive_one(
+            caller, queue, letter_id, wanted.to_queue, edit, wanted.force, trace, search.cursor
+        )
         return letter_views.RedrivenLetterView.model_validate(sent)
 
     @router.get(
         "/dead-letters/{letter_id}",
         operation_id="get_dead_letter",
         summary="Get one dead letter",
-        dependencies=NO_PARAMETERS,
         response_model=letter_views.DeadLetterView,
     )
-    async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId) -> Response:
-        """Return the oldest dead letter with this id. The gateway reads the dead letters before it to find it."""
+    async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search) -> Response:
+        """Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before it, at most
+        10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on."""
         _no_verb(letter_id)
-        found = await letters.get(caller, queue, letter_id)
+        found = await letters.get(caller, queue, letter_id, search.cursor)
         return json_answer(msgspec.Raw(_encoded(found)))
 
     @router.delete(
         "/dead-letters/{letter_id}",
         operation_id="delete_dead_letter",
         summary="Delete one dead letter",
-        dependencies=NO_PARAMETERS,
     )
-    async def delete_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId) -> views.PurgedView:
-        """Remove the oldest dead letter with this id. Requires the right `manage`."""
+    async def delete_dead_letter(
+        caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
+    ) -> views.PurgedView:
+        """Remove the oldest dead letter with this id, which is searched for as by GET. Requires the right `manage`."""
         _no_verb(letter_id)
-        (result,) = await letters.remove(caller, queue, [letter_id])
-        if result.error is not None:
-            raise result.error
+        await letters.remove_one(caller, queue, letter_id, search.cursor)
         return views.PurgedView(removed=1)
 
     @router.api_route("/dead-letters/{letter_id}", methods=["POST", "PUT", "PATCH", "OPTIONS"], include_in_schema=False)

@@ -195,6 +195,7 @@ _SPECIAL: dict[str, Json] = {
     "idempotency_share_full": {"whose": "The caller 'shop'", "held": 750_000, "limit": 750_000},
     "too_many_redrives": {"whose": "The caller 'shop'", "limit": 32},
     "unknown_dead_letter": {"letter_id": LETTER_ID},
+    "dead_letter_not_reached": {"letter_id": LETTER_ID, "scanned": 10_000, "next_cursor": "10000"},
     "unknown_redrive": {"id": JOB_ID},
     "body_too_large": {"actual": 1_200_000, "limit": 1_048_576},
     "broker_rejected": {"reason": "the queue has the type quorum."},

@@ -20,6 +20,19 @@ LetterIds = Annotated[
 ]
 
 
+Cursor = Annotated[str, Field(min_length=1, max_length=1024)]
+
+
+class SearchQuery(Strict):
+    """Where the search for one dead letter begins."""
+
+    cursor: Cursor | None = Field(
+        default=None,
+        description="Where the search begins: `next_cursor` of a page of the list, or of the problem "
+        "`dead_letter_not_reached`. By default at the oldest dead letter.",
+    )
+
+
 class DeadLetterQuery(Strict):
     job: Text | None = None
     """Only dead letters of this `job`."""
@@ -33,9 +46,7 @@ class DeadLetterQuery(Strict):
     """Only dead letters with this `trace_id`."""
     limit: int = Field(default=50, ge=1, le=1000)
     """Maximum number of dead letters to return: 1 to 1000."""
-    cursor: Annotated[str, Field(min_length=1, max_length=1024)] | None = Field(
-        default=None, description="`next_cursor` of the previous page."
-    )
+    cursor: Cursor | None = Field(default=None, description="`next_cursor` of the previous page.")
 
 
 class DeadLetterFilterView(StrictBody):

@@ -79,6 +79,14 @@ _PROBLEM: Json = {
         },
         "limit": {"description": "With 413: the limit.", "type": "integer"},
         "maximum": {"description": "With 422: the maximum of the broker.", "type": "number"},
+        "scanned": {
+            "description": "With `dead_letter_not_reached`: the dead letters that were read.",
+            "type": "integer",
+        },
+        "next_cursor": {
+            "description": "With `dead_letter_not_reached`: the `cursor` with which the search goes on.",
+            "type": "string",
+        },
     },
 }
 _QUEUE: Json = {

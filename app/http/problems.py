@@ -123,6 +123,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     errors.UnsupportedByBroker: Meaning(422, "Not supported by the broker"),
     errors.QueueNotFound: Meaning(404, "Queue not found"),
     errors.UnknownDeadLetter: Meaning(404, "Dead letter not found"),
+    errors.DeadLetterNotReached: Meaning(422, "Search not complete"),
     errors.NotRedrivable: Meaning(422, "Not redrivable"),
     errors.ForceNeedsOtherQueue: Meaning(422, "Another queue is required"),
     errors.UnknownRedrive: Meaning(404, "Redrive not found"),
@@ -157,7 +158,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     InternalError: Meaning(500, "Internal error"),
 }
 
-_NUMBERS = ("actual", "limit", "maximum")
+_FACTS = ("actual", "limit", "maximum", "scanned", "next_cursor")
 
 
 def meaning(error: BabelgateError) -> Meaning:
@@ -201,7 +202,7 @@ def problem(error: BabelgateError, instance: str, more: dict[str, Any] | None = 
         "trace_id": error.facts.get("trace_id"),
         "errors": defects(error),
     }
-    body.update((name, error.facts[name]) for name in _NUMBERS if name in error.facts)
+    body.update((name, error.facts[name]) for name in _FACTS if name in error.facts)
     headers: RawHeaders = []
     if retry_after is not None:
         headers.append((b"retry-after", b"%d" % error.facts.get("retry_after", retry_after)))

@@ -99,8 +99,12 @@ _OF_OPERATION: dict[tuple[str, int], str] = {
     ("purge_queue", 409): "The broker purges a queue at most once in 60 seconds. Nothing was removed." + _LATER,
     ("purge_dead_letters", 409): "The broker purges a queue at most once in 60 seconds. Nothing was removed." + _LATER,
     ("cancel_redrive", 409): "The job cannot be cancelled. Nothing was changed.",
-    ("redrive_dead_letter", 422): "The dead letter, or its edit, is no valid message, or the broker does not support "
-    "the operation. `errors` gives each defect with its pointer. The dead letter stays.",
+    ("get_dead_letter", 422): "The search has ended before the dead letters did, or the broker cannot list them.",
+    ("delete_dead_letter", 422): "The search has ended before the dead letters did, or the broker cannot list them. "
+    "Nothing was removed.",
+    ("redrive_dead_letter", 422): "The dead letter, or its edit, is no valid message, its search has ended before the "
+    "dead letters did, or the broker does not support the operation. `errors` gives each defect with its pointer. The "
+    "dead letter stays.",
     ("redrive_dead_letter", 504): "The broker did not confirm in time. The message may have been sent and the dead "
     "letter still be listed; none is lost.",
     ("livez", 200): "The process answers. It says nothing of brokers.",

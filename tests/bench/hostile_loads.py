@@ -14,6 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -133,9 +134,53 @@ def new_names(verb: str, count: int, port: int, _: float) -> Counter[str]:
     return answers
 
 
+LETTERS = 20_000
+"""Dead letters of the cases ``letters``."""
+_SEARCHERS = 40
+_DEAD = "/queues/hostile/dead-letters"
+
+
+def _dead_letters(port: int) -> None:
+    """Dead-letter LETTERS messages."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
+        drafts = [{"job": "urn:babel:bench:made", "data": {"n": n, "text": "x" * 100}} for n in range(LETTERS)]
+        for start in range(0, LETTERS, 1_000):
+            client.post("/queues/hostile/messages:batch", json=drafts[start : start + 1_000]).raise_for_status()
+        asked = {"max_messages": 100, "wait_seconds": 1, "lease_seconds": 60}
+        while found := client.post("/queues/hostile/messages:receive", json=asked).json()["messages"]:
+            tokens = [message["ack_token"] for message in found]
+            client.post("/queues/hostile/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
+
+
+def _at_once(method: str, path: str, count: int, left: bool, port: int, seconds: float) -> Counter[str]:
+    """``count`` requests at the same time, with a number in the path; ``left``: by clients that soon hang up."""
+    timeout = httpx.Timeout(300, read=0.05 if left else 300)
+
+    def send(number: int) -> str:
+        with (
+            httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=timeout) as client,
+            suppress(httpx.TimeoutException),
+        ):
+            return str(client.request(method, path.format(number)).status_code)
+        return "left"
+
+    with ThreadPoolExecutor(count) as pool:
+        return Counter(pool.map(send, range(count)))
+
+
 LOADS = [
     Load("names: 100,000 new ones, published to", partial(new_names, "", 100_000)),
     Load("names: 100,000 new ones, received from", partial(new_names, ":receive", 100_000)),
+    *(
+        Load(f"letters: {name}", partial(_at_once, method, path, count, left), _dead_letters)
+        for name, method, path, count, left in (
+            ("GET, 1 unknown id", "GET", f"{_DEAD}/{{:032x}}", 1, False),
+            (f"GET, {_SEARCHERS} unknown ids", "GET", f"{_DEAD}/{{:032x}}", _SEARCHERS, False),
+            (f"DELETE, {_SEARCHERS} unknown ids", "DELETE", f"{_DEAD}/{{:032x}}", _SEARCHERS, False),
+            (f"{_SEARCHERS} filters without a match", "GET", f"{_DEAD}?job={{}}", _SEARCHERS, False),
+            (f"left, {_SEARCHERS} filters without a match", "GET", f"{_DEAD}?job={{}}", _SEARCHERS, True),
+        )
+    ),
     *(
         Load(f"uploads: {name}", partial(repeat, partial(_request, name), 4))
         for name in _of_the_corpus("NDJSON|array|publish|validate")

@@ -110,6 +110,24 @@ class TestLetters:
 
         await until(all_are_shown)
 
+    async def test_a_search_may_begin_after_a_page(self, world: World) -> None:
+        process = await world.process()
+        await publish_dead_letters(process, 12)
+        letters = process.gateway.letters
+        page, cursor = await letters.page(ANYONE, world.queue, DeadLetterFilter(), 5, None)
+        rest, _ = await letters.page(ANYONE, world.queue, DeadLetterFilter(), 12, cursor)
+        if process.capabilities.ordering == "none":
+            # Its letters have no places, so only the whole of them can be searched.
+            assert await letters.get(ANYONE, world.queue, rest[-1].letter_id) == rest[-1]
+            return
+        assert await letters.get(ANYONE, world.queue, rest[-1].letter_id, cursor) == rest[-1]
+        with pytest.raises(UnknownDeadLetter):
+            await letters.get(ANYONE, world.queue, page[0].letter_id, cursor)
+        await letters.remove_one(ANYONE, world.queue, rest[0].letter_id, cursor)
+        with pytest.raises(UnknownDeadLetter):
+            await letters.remove_one(ANYONE, world.queue, rest[0].letter_id)
+        assert set(await dead_numbers(process)) == {number(each) for each in (*page, *rest[1:])}
+
     async def test_one_goes_back_as_it_was(self, world: World) -> None:
         process = await world.process(policy=Policy(max_attempts=2))
         receipt = await process.publish({"n": 1})
