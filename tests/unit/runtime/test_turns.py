@@ -122,7 +122,7 @@ async def test_work_in_the_background_leaves_turns_to_others() -> None:
 
 
 async def test_work_in_the_background_rests_while_there_are_small_requests() -> None:
-    """Two thirds of the time are left to them, however many have work."""
+    """Four fifths of the time are left to them, however many have work."""
 
     def piece(_: int) -> None:
         work(turns.BACKGROUND_SECONDS)
