@@ -159,6 +159,7 @@ CACHES = [
     Remembered("app.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
     Remembered("app.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
     Remembered("app.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
+    Remembered("app.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
     Remembered(
         "app.brokers.pulsar.consumers._acked_for_others", "entries acked for others", "Pulsar queue", _entry_of_others
     ),

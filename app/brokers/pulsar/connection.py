@@ -87,6 +87,11 @@ class PulsarConnection(asyncio.Protocol):
         """Whether requests can be sent."""
         return self._transport is not None and not self._ended.done()
 
+    @property
+    def producers(self) -> int:
+        """How many producers it has."""
+        return len(self._producers)
+
     async def open(self, proxied: str | None) -> None:
         """Introduce this client. ``proxied``: the broker to which a Pulsar proxy leads. Raises the broker's errors."""
         method, secret = await self._credentials()

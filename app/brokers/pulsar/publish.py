@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 
 from app.brokers.binding import Outcome, Outgoing
 from app.brokers.bounded import finished
@@ -17,6 +18,7 @@ from app.brokers.pulsar.message import Encoded, encode, metadata_of, partition_o
 from app.clock import Clock
 from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
+from app.runtime.cache import Cache
 
 SUBSCRIPTION = "babelqueue"
 """The subscription of the SDKs of BabelQueue."""
@@ -25,6 +27,9 @@ _FRAME_BYTES = 64
 """Of a frame beside metadata and payload, with room to spare."""
 
 _MAX_PRODUCERS = 10_000
+"""Topics whose producers stay open; beyond that the oldest one ends."""
+
+_TURNS_BYTES = 4 * 1024 * 1024
 
 
 class _Window:
@@ -54,6 +59,7 @@ class TopicProducer:
         self._name = b""
         self._sequences = itertools.count()
         self._pending: dict[int, tuple[_Window, int]] = {}
+        self._is_retired = False
 
     async def open(self) -> None:
         """Create the topic and the subscription of the SDKs, where they are missing and the broker may create them.
@@ -63,11 +69,29 @@ class TopicProducer:
         connection = self.connection
         connection.add_producer(self._number, self)
         body = wire.text(1, self.topic) + wire.number(2, self._number)
-        answer = await connection.request(
-            wire.PRODUCER, lambda request: body + wire.number(3, request) + wire.text(13, SUBSCRIPTION)
-        )
+        try:
+            answer = await connection.request(
+                wire.PRODUCER, lambda request: body + wire.number(3, request) + wire.text(13, SUBSCRIPTION)
+            )
+        except BaseException:
+            # The broker may create it after all.
+            self._close()
+            raise
         self._name = wire.data(1, answer.get(2, b""))
         self.is_open = connection.is_open
+
+    def retire(self) -> None:
+        """End it as soon as the broker has answered all that it has sent."""
+        self._is_retired = True
+        if not self._pending:
+            self._close()
+
+    def _close(self) -> None:
+        self.is_open = False
+        self.connection.forget_producer(self._number)
+        with suppress(ConnectionEnded):
+            body = wire.number(1, self._number) + wire.number(2, self.connection.number())
+            self.connection.write(wire.command(wire.CLOSE_PRODUCER, body))
 
     def send(self, window: _Window, positions: Sequence[int], several: Sequence[Encoded]) -> None:
         """Write messages. Raises ConnectionEnded where nothing is written."""
@@ -94,6 +118,8 @@ class TopicProducer:
         if kind == wire.SEND_ERROR:
             error = PulsarError(known.get(3, 0), known.get(4, b"").decode("utf-8", "replace"))
         window.settle(position, error)
+        if self._is_retired and not self._pending:
+            self._close()
 
     def lost(self) -> None:
         self.is_open = False
@@ -105,12 +131,13 @@ class TopicProducer:
 class PulsarPublisher:
     """The producers of one binding."""
 
-    def __init__(self, client: PulsarClient, clock: Clock) -> None:
+    def __init__(self, client: PulsarClient, clock: Clock, max_producers: int = _MAX_PRODUCERS) -> None:
         self._client = client
         self._clock = clock
+        self._max_producers = max_producers
         self._producers: dict[str, TopicProducer] = {}
         self._opening: dict[str, SharedConnect[TopicProducer]] = {}
-        self._turns: dict[str, int] = {}
+        self._turns: Cache[str, int] = Cache(_TURNS_BYTES)
 
     async def publish(self, topic: str, messages: Sequence[Outgoing]) -> list[Outcome]:
         """One outcome per message, in order. Raises BrokerUnavailable where nothing was written."""
@@ -155,7 +182,6 @@ class PulsarPublisher:
     async def close(self) -> None:
         """Forget the producers; they end with their connections."""
         self._producers.clear()
-        self._opening.clear()
 
     def _outcome(self, outcome: Outcome | BaseException) -> Outcome:
         if outcome is None or isinstance(outcome, BabelgateError):
@@ -167,7 +193,8 @@ class PulsarPublisher:
         topics = await self._client.partitions(topic, create=True)
         if len(topics) == 1:
             return [(await self._producer(topics[0]), list(range(len(encoded))))]
-        self._turns[topic] = turn = (self._turns.get(topic, -1) + 1) % len(topics)
+        turn = ((self._turns.get(topic) or 0) + 1) % len(topics)
+        self._turns.keep(topic, turn)
         positions: dict[int, list[int]] = {}
         for position, each in enumerate(encoded):
             partition = turn if each.key is None else partition_of(each.key, len(topics))
@@ -185,16 +212,20 @@ class PulsarPublisher:
 
     async def _open(self, topic: str) -> TopicProducer:
         client = self._client
-        connection = await client.owner(topic)
-        producer = TopicProducer(connection, topic)
         try:
-            await producer.open()
-        except Exception as error:
-            client.forget(topic)
-            raise _refusal(error, client.broker) from error
-        if len(self._producers) >= _MAX_PRODUCERS:
-            self._producers.clear()
+            connection = await client.owner(topic)
+            producer = TopicProducer(connection, topic)
+            try:
+                await producer.open()
+            except Exception as error:
+                client.forget(topic)
+                raise _refusal(error, client.broker) from error
+        finally:
+            del self._opening[topic]
+        self._producers.pop(topic, None)
         self._producers[topic] = producer
+        if len(self._producers) > self._max_producers:
+            self._producers.pop(next(iter(self._producers))).retire()
         return producer
 
 

@@ -1,14 +1,24 @@
-"""Connections of a client to a server that answers late, which a real one does on a busy machine only."""
+"""Connections of a client: to a server that answers late, which a real one does on a busy machine only; and how many
+producers they have."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 
+import pytest
+
+from app.brokers.binding import Outgoing
 from app.brokers.pulsar import wire
 from app.brokers.pulsar.client import PulsarClient
 from app.brokers.pulsar.consumer import TopicConsumer
+from app.brokers.pulsar.errors import PulsarError
+from app.brokers.pulsar.publish import PulsarPublisher, TopicProducer
 from app.brokers.pulsar.url import settings_of
+from app.clock import now_ms
+from tests.brokers.pulsar.server import PulsarServer
+from tests.harness.local import eventually
 
 
 class LateServer:
@@ -80,3 +90,35 @@ async def test_a_subscription_that_is_given_up_ends() -> None:
         await late.until(lambda: late.kinds[-1] == wire.CLOSE_CONSUMER)
         await client.close()
         await late.until(lambda: not late.open)
+
+
+@pytest.mark.pulsar
+async def test_the_oldest_producer_ends_after_its_last_receipt(server: PulsarServer, queue: str) -> None:
+    """Else every topic that was ever published to would keep one, here and at the broker."""
+    client = PulsarClient("pulsar", settings_of(f"pulsar://127.0.0.1:{server.port}", {}), 60)
+    publisher = PulsarPublisher(client, now_ms, max_producers=2)
+    topics = [f"persistent://public/default/{queue}-{n}" for n in range(4)]
+
+    def producers() -> list[int]:
+        stats = (server.admin(f"{topic.replace('://', '/')}/stats") for topic in topics)
+        return [len(json.loads(each or b"{}").get("publishers", ())) for each in stats]
+
+    for topic in (*topics, topics[0]):
+        outcomes = await asyncio.gather(*(publisher.publish(topic, [Outgoing(b"{}")] * 20) for _ in range(3)))
+        assert outcomes == [[None] * 20] * 3
+    await eventually(lambda: producers() == [1, 0, 0, 1])
+    await asyncio.gather(*(publisher.publish(topic, [Outgoing(b"{}")] * 20) for topic in topics * 3))
+    await eventually(lambda: sum(producers()) == 2)
+    await publisher.close()
+    await client.close()
+
+
+@pytest.mark.pulsar
+async def test_a_producer_that_is_refused_is_forgotten(server: PulsarServer, queue: str) -> None:
+    client = PulsarClient("pulsar", settings_of(f"pulsar://127.0.0.1:{server.port}", {}), 60)
+    connection = await client.service()
+    producer = TopicProducer(connection, f"persistent://missing/namespace/{queue}")
+    with pytest.raises(PulsarError):
+        await producer.open()
+    assert connection.producers == 0
+    await client.close()
