@@ -33,12 +33,21 @@ class Drains(Protocol):
         """Become not ready, and end waiting receives; idempotent."""
 
 
+def ignore_reload() -> None:
+    """Warn that SIGHUP, by which other servers read their configuration again, does nothing here."""
+    log.warning(
+        "SIGHUP ignored",
+        reason="the configuration is read only at the start: restart the process to apply a change, and several "
+        "replicas one after the other",
+    )
+
+
 class GracefulStop:
     """Wraps an ASGI application that has a lifespan.
 
     After the start, the first SIGTERM or SIGINT drains ``gateway``, waits ``drain_seconds``, and then calls uvicorn's
     signal handler, which stops listening, waits for requests in flight and ends the lifespan. A second signal skips the
-    wait. A worker whose parent process is gone stops in the same way.
+    wait. A worker whose parent process is gone stops in the same way. SIGHUP is ignored with a warning.
     """
 
     def __init__(self, app: ASGIApp, gateway: Drains, settings: Settings, close_seconds: float = CLOSE_SECONDS) -> None:
@@ -63,6 +72,7 @@ class GracefulStop:
 
         for signum in _SIGNALS:
             installed(signum)
+        signal.signal(signal.SIGHUP, lambda *_: loop.call_soon_threadsafe(ignore_reload))
         parent = multiprocessing.parent_process()
         if parent is not None:
             loop.add_reader(parent.sentinel, self._orphaned, loop, parent.sentinel)

@@ -30,7 +30,7 @@ from app.gateway.route_warnings import unused
 from app.gateway.routing import Route
 from app.observe import logs
 from app.server.healthcheck import reachable
-from app.server.lifecycle import GracefulStop
+from app.server.lifecycle import GracefulStop, ignore_reload
 from app.server.protocol import GatewayProtocol
 from app.server.transport import Patience
 
@@ -54,12 +54,22 @@ Announce = Callable[[str, Sequence[tuple[str, Route]]], None]
 """Called with the URL, and each configured rule and its route, when the port is bound."""
 
 
+class _Supervisor(Multiprocess):
+    """Starts the workers, and replaces those that end."""
+
+    def handle_hup(self) -> None:
+        """Ignore SIGHUP. uvicorn restarts the workers, but this process would give them the old configuration."""
+        ignore_reload()
+
+
 def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> int:
     """Serve until a stop signal; return the exit status.
 
     Raises ConfigError when a start-up check fails, or the address cannot be bound, or ``announce`` does.
     """
     logs.configure(settings.log_level, settings.log_format)
+    # Until the application or the supervisor has begun, which then see to it themselves.
+    signal.signal(signal.SIGHUP, lambda *_: ignore_reload())
     routes = _prepare(settings)
     raise_file_limit()
     listener = _listen(settings)
@@ -75,7 +85,7 @@ def serve(settings: Settings, announce: Announce = lambda url, routes: None) -> 
     if settings.workers > 1:
         with workers_directory(settings.state_dir) if settings.metrics else nullcontext() as directory:
             config = uvicorn_config(partial(create_app, settings, directory), settings)
-            supervisor = Multiprocess(config, [listener])
+            supervisor = _Supervisor(config, [listener])
             supervisor.run()
         failed = any(process.exitcode == STARTUP_FAILURE for process in supervisor.processes)
         return int(failed)

@@ -77,6 +77,28 @@ def test_waiting_receives_end_with_an_empty_list(directory, queue):
         assert process.wait() == 0
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_sighup_is_ignored_with_a_warning(directory, queue, workers):
+    with gateway(directory, {"workers": workers}) as process, ThreadPoolExecutor() as pool, process.client() as client:
+        until(lambda: len({serving_process(process) for _ in range(8)}) == workers, "not all workers serve")
+        pids = {process.pid, *process.workers()}
+        waiting = pool.submit(client.post, f"queues/{queue}/messages:receive", json={"wait_seconds": 30})
+
+        def is_connected() -> bool:
+            found = [each for pid in pids for each in psutil.Process(pid).net_connections()]
+            return any(each.status == "ESTABLISHED" for each in found)
+
+        until(is_connected, "the receive did not connect")
+        os.kill(process.pid, signal.SIGHUP)
+        until(lambda: "SIGHUP ignored" in process.log_text(), "no warning")
+        assert httpx.post(f"{process.url}/queues/{queue}/messages", json=DRAFT).status_code == 201
+        assert len(waiting.result().json()["messages"]) == 1
+        assert {process.pid, *process.workers()} == pids
+        assert process.log_text().count("SIGHUP") == 1
+        assert process.stop() == 0
+    assert not process.unforeseen()
+
+
 def test_a_publish_in_flight_finishes(directory, queue):
     with gateway(directory) as process:
         connection, rest = half_a_publish(process, queue)
