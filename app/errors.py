@@ -3,6 +3,7 @@
 The tree::
 
     BabelgateError
+    ├── InternalError                internal_error          a defect of the gateway; the log has it
     ├── ConfigError                  config_invalid          a bad configuration key, refused at start-up
     ├── EnvelopeError                (the first problem's)   a body that breaks the contract
     │   └── EnvelopeSyntaxError      invalid_json            a body that is not one JSON object
@@ -108,6 +109,19 @@ class BabelgateError(Exception):
         if name in facts:
             return facts[name]
         raise AttributeError(name)
+
+
+class InternalError(BabelgateError):
+    """An unexpected error occurred. The log has details under the id of this request."""
+
+    code = "internal_error"
+
+    @classmethod
+    def caused_by(cls, error: Exception) -> Self:
+        """The result of one of several items that ``error`` has made fail; its ``__cause__`` is for the log."""
+        made = cls()
+        made.__cause__ = error
+        return made
 
 
 class ConfigError(BabelgateError):

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from json.encoder import encode_basestring
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import msgspec
 
@@ -352,6 +353,23 @@ def _may_be_infinite(number: str) -> bool:
 
 def _names(path: Sequence[str | int | None]) -> Iterator[str | int]:
     return (_parser.raw_decode(name)[0] if isinstance(name, str) else name for name in path if name is not None)
+
+
+def is_number(value: Any, least: float = -sys.float_info.max, most: float = sys.float_info.max) -> TypeGuard[float]:
+    """Return whether ``value`` is an int or a finite float from ``least`` to ``most``.
+
+    Comparing is exact for an int of any size, whose conversion to a float may overflow. A bool is no number.
+    """
+    return type(value) in (int, float) and least <= value <= most
+
+
+MAX_DIGITS = 18
+"""An integer with so many digits fits 64 bits. Python refuses to convert more than 4,300."""
+
+
+def digits(text: str) -> int | None:
+    """Return the integer that ``text`` is, 1 to MAX_DIGITS ASCII digits; None for another text."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def is_encodable(text: str) -> bool:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from app.errors import InvalidParameter
-
-_MOST_DIGITS = 18
-"""A position fits a signed integer of 64 bits."""
+from app.jsontext import digits
 
 
 def encode(position: int) -> str:
@@ -20,6 +18,7 @@ def decode(cursor: str | None) -> int:
     """The position of ``cursor``; 0, the beginning, for None. Raises InvalidParameter for another format."""
     if cursor is None:
         return 0
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= _MOST_DIGITS):
+    position = digits(cursor)
+    if position is None:
         raise InvalidParameter(name="cursor", reason="it is not one that this queue has given")
-    return int(cursor)
+    return position

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from app.errors import ConfigError
+from app.jsontext import digits, is_number
 
 TIMEOUT_SECONDS = 2.0
 """How long a call to a broker may take where nothing else is configured."""
@@ -162,7 +163,7 @@ def _boolean(value: object) -> bool:
 
 
 def _float(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_number(value):
         raise ValueError
     return float(value)
 
@@ -182,7 +183,8 @@ def _number(text: str) -> object:
 
 
 def _digits(text: str) -> object:
-    return int(text) if text.isascii() and text.isdecimal() else text
+    number = digits(text)
+    return text if number is None else number
 
 
 TEXT = OptionReader("a text", _text)

@@ -22,6 +22,7 @@ from pydantic import (
 from app.brokers.options import TIMEOUT_BOUNDS, TIMEOUT_SECONDS
 from app.gateway.admission import Bounds
 from app.gateway.authorization import Right
+from app.jsontext import digits
 from app.masking import mask_url
 
 MAX_LEASE_SECONDS = 43_200
@@ -49,7 +50,7 @@ def _queue_pattern(value: str) -> str:
 def address(value: str) -> str:
     """Validate ``host:port``; return it in lower case."""
     host, _, port = value.rpartition(":")
-    if not _HOST.fullmatch(host.lower()) or not port.isdecimal() or not 0 < int(port) < 65_536:
+    if not _HOST.fullmatch(host.lower()) or not 0 < (digits(port) or 0) < 65_536:
         raise ValueError("must be host:port, with an IPv6 address in brackets")
     return value.lower()
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from app.clock import milliseconds
 from app.envelope.contract import is_text
 from app.errors import Problem
-from app.jsontext import is_encodable, pointer
+from app.jsontext import is_encodable, is_number, pointer
 
 MAX_TIME_TO_LIVE: Final = 922_337_203_685
 """Maximum seconds of TimeToLive, from the maximum of a TimeSpan, its type:
@@ -32,7 +32,7 @@ class _Rule(NamedTuple):
 
 
 def _seconds(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) and 0 < value <= MAX_TIME_TO_LIVE else None
+    return float(value) if is_number(value, 0, MAX_TIME_TO_LIVE) and value else None
 
 
 def _text(value: Any) -> str | None:

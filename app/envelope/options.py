@@ -6,7 +6,6 @@ OPTIONS and a field of :class:`app.envelope.contract.Publication`; the codec tak
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -14,7 +13,7 @@ from typing import Any, Final
 from app.envelope.broker_properties import property_problems
 from app.envelope.contract import is_text
 from app.errors import Problem
-from app.jsontext import is_encodable, pointer
+from app.jsontext import is_encodable, is_number, pointer
 
 IDEMPOTENCY_KEY = re.compile(r"[ -~]{1,255}")
 """The characters of a string in a structured field (RFC 9651, section 3.3.3); the length is the project's own."""
@@ -26,7 +25,7 @@ _HEADERS = "invalid_headers"
 
 
 def _delay_problems(value: Any) -> Iterator[Problem]:
-    if not (type(value) in (int, float) and value >= 0 and math.isfinite(value)):
+    if not is_number(value, 0):
         yield Problem("/delay_seconds", "invalid_delay", "delay_seconds must be a finite number, 0 or more.")
 
 

@@ -18,7 +18,7 @@ from app.brokers.projection import native_writes
 from app.clock import Clock
 from app.envelope import Envelope, Limits, Publication
 from app.envelope.contract import uuid_warnings
-from app.errors import BabelgateError
+from app.errors import BabelgateError, InternalError
 from app.gateway.broker_calls import PendingPublish
 from app.gateway.idempotency import KeyedResult, claim, fingerprint
 from app.gateway.model import Projection, Receipt
@@ -110,7 +110,8 @@ class Publisher:
     async def publish_many(
         self, runtime: QueueRuntime, caller: str, bodies: Sequence[bytes], trace: Trace | None
     ) -> list[Receipt | BabelgateError]:
-        """Publish each in order; one result per body. Raises no BabelgateError."""
+        """Publish each in order; one result per body. Raises nothing: an unexpected error is the ``__cause__`` of an
+        InternalError, the result of the bodies that it concerns. The caller logs it."""
         results: list[Receipt | BabelgateError | None] = [None] * len(bodies)
         ready: list[_Ready] = []
         for index, pending in enumerate(
@@ -184,6 +185,8 @@ class Publisher:
             return PendingPublish(publication.envelope, outgoing, claim)
         except BabelgateError as error:
             return error.without_frames()
+        except Exception as error:
+            return InternalError.caused_by(error)
 
     async def _publish_batch(
         self,
@@ -201,6 +204,8 @@ class Publisher:
                 outcomes = await runtime.calls.publish(pendings, coalesced=False)
         except BabelgateError as error:
             outcomes = failure_for_each(error, len(chunk))
+        except Exception as error:
+            outcomes = [InternalError.caused_by(error)] * len(chunk)
         for (index, pending), outcome in zip(chunk, outcomes, strict=True):
             results[index] = _receipt(runtime.route, pending.envelope) if outcome is None else outcome
 

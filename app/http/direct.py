@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from app.errors import BabelgateError
+from app.errors import BabelgateError, InternalError
 from app.gateway.admission import Permit
 from app.gateway.authorization import Caller, Right
 from app.gateway.gateway import Access, Gateway
@@ -28,7 +28,7 @@ from app.http.consume import ENVELOPE, NO_STORE, ONE_ACK, answer_of, encoded
 from app.http.exchange import JSON, PART_BYTES, json_list, log
 from app.http.heads import RequestTarget, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import InternalError, problem
+from app.http.problems import problem
 from app.http.publish import UNUSUAL
 from app.http.schemas import AckRequest, ReceiveRequest, from_body, from_query, given
 from app.http.traced import GONE

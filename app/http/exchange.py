@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
-from app.errors import BabelgateError
+from app.errors import BabelgateError, InternalError
 from app.gateway.authorization import Caller
 from app.http.heads import check_repeated, check_target, head_lines, request_id_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
-from app.http.problems import InternalError, RawHeaders, problem
+from app.http.problems import RawHeaders, problem
 from app.http.traced import RequestTrace
 from app.observe.logs import get_logger
 from app.observe.tracing.trace import TRACEPARENT

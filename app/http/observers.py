@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple, TextIO
 
+from app.errors import InternalError
 from app.http.exchange import Exchange
-from app.http.problems import InternalError
 from app.observe.log_throttle import LineBudget
 from app.observe.logs import Format, get_logger, is_console, json_line
 from app.observe.metrics.recorder import CLIENT_GONE, Metrics

@@ -89,12 +89,6 @@ class HeadTooLarge(HttpError):
     code = "head_too_large"
 
 
-class InternalError(HttpError):
-    """An unexpected error occurred. The log has details under the id of this request."""
-
-    code = "internal_error"
-
-
 class Meaning(NamedTuple):
     """The HTTP status and title of an error. ``retry_after``: seconds; None: the answer has no Retry-After."""
 
@@ -155,7 +149,7 @@ MEANINGS: dict[type[BabelgateError], Meaning] = {
     HeadTooLarge: Meaning(431, "Request head too large"),
     ResultsIncomplete: Meaning(507, "Results incomplete"),
     NotReady: Meaning(503, "Not ready", 1),
-    InternalError: Meaning(500, "Internal error"),
+    errors.InternalError: Meaning(500, "Internal error"),
 }
 
 _FACTS = ("actual", "limit", "maximum", "scanned", "next_cursor")

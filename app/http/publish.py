@@ -7,14 +7,22 @@ import re
 import msgspec
 
 from app.envelope.options import IDEMPOTENCY_KEY
-from app.errors import BodyTooLarge, BrokerUnavailable, InvalidIdempotencyKey, TooManyFailures, TooManyLines
+from app.errors import (
+    BabelgateError,
+    BodyTooLarge,
+    BrokerUnavailable,
+    InternalError,
+    InvalidIdempotencyKey,
+    TooManyFailures,
+    TooManyLines,
+)
 from app.gateway.authorization import Right
 from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Replay
 from app.http.body import RequestLimits, arrived, media_type, read, require_json
 from app.http.broker_properties import NAME as BROKER_PROPERTIES
 from app.http.broker_properties import from_header, refuse_header
-from app.http.exchange import JSON, Exchange
+from app.http.exchange import JSON, ClientGone, Exchange, log
 from app.http.jobs import JOB, entries, entry
 from app.http.problems import HttpError, RawHeaders
 from app.http.results import BatchResults
@@ -82,12 +90,20 @@ class Publishing:
         refuse_header(exchange, "each entry of a batch has its own, in its member broker_properties")
         with Spool() as spool:
             results = BatchResults(spool)
-            if media_type(exchange) in NDJSON:
-                await self._lines(exchange, results)
-            else:
-                require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
-                await self._array(exchange, results)
-                await results.answer(exchange)
+            try:
+                if media_type(exchange) in NDJSON:
+                    await self._lines(exchange, results)
+                else:
+                    require_json(exchange, MEDIA_TYPE, *sorted(kind.decode() for kind in NDJSON))
+                    await self._array(exchange, results)
+                    await results.answer(exchange)
+            except (BabelgateError, ClientGone):
+                raise
+            except Exception:
+                if exchange.status:
+                    raise
+                log.exception("request failed", **exchange.ids())
+                await exchange.fail(InternalError(), results.counts())
 
     async def _array(self, exchange: Exchange, results: BatchResults) -> None:
         access = self._access(exchange)

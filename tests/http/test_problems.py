@@ -102,10 +102,13 @@ class Faulty(MemoryBinding):
     """Raises ``fault``, where there is one."""
 
     fault: Exception | None = None
+    good_calls = 0
+    """Publishes that succeed before the first that fails."""
 
     async def publish(self, queue, messages):
-        if self.fault:
+        if self.fault and self.good_calls == 0:
             raise self.fault
+        self.good_calls -= 1
         return await super().publish(queue, messages)
 
     async def stats(self, queue):
@@ -196,3 +199,47 @@ async def test_a_broker_that_took_none_is_not_asked_again_in_the_same_upload(fau
     asked = statuses.count(504)
     assert 0 < asked <= 500 and statuses == [504] * asked + [503] * (1200 - asked)
     assert answer.json()["accepted"] == 0
+
+
+LINE = b'{"job":"a","data":{}}\n'
+NDJSON = {"content-type": "application/x-ndjson"}
+
+
+@pytest.mark.parametrize("kind", ["x-ndjson", "json"])
+async def test_an_unexpected_error_costs_a_batch_only_its_own_entries(faulty, queue, kind, caplog):
+    client, binding = faulty
+    content = LINE * 1_200 if kind == "x-ndjson" else b"[%b]" % b",".join([LINE] * 1_200)
+    binding.fault, binding.good_calls = RuntimeError("hunter2"), 1
+    answer = await client.post(
+        f"/queues/{queue}/messages:batch", content=content, headers={"content-type": f"application/{kind}"}
+    )
+    found = answer.json()
+    accepted = found["accepted"]
+    assert (answer.status_code, found["failed"]) == (207, 1_200 - accepted) and 0 < accepted < 1_200
+    results = found["results"]
+    assert [each["status"] for each in results] == [201] * accepted + [500] * (1_200 - accepted)
+    assert {each.get("code") for each in results[accepted:]} == {"internal_error"}
+    assert "hunter2" not in answer.text
+    assert "entry failed" in caplog.text
+    assert len(binding.ready(queue)) == accepted
+
+
+async def test_an_entry_that_cannot_be_read_is_one_that_fails(connect, queue, caplog):
+    """The clock is asked for the creation date of a draft, and not for an envelope, which has one."""
+
+    def clock():
+        raise OverflowError("hunter2")
+
+    envelope = (
+        b'{"job":"j","trace_id":"t","data":{},'
+        b'"meta":{"id":"i","queue":"%b","lang":"go","schema_version":1,"created_at":1},"attempts":0}\n'
+    ) % queue.encode()
+    binding = MemoryBinding()
+    sealer = TokenSealer([TokenKey("k", bytes(32))])
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer, clock=clock)
+    client = await connect(create_api(gateway, auth=Auth(), limits=RequestLimits()))
+    answer = await client.post(f"/queues/{queue}/messages:batch", content=envelope + LINE + envelope, headers=NDJSON)
+    assert (answer.status_code, answer.json()["accepted"]) == (207, 2)
+    assert [each["status"] for each in answer.json()["results"]] == [201, 500, 201]
+    assert len(binding.ready(queue)) == 2
+    assert "entry failed" in caplog.text and "OverflowError" in caplog.text and "hunter2" not in answer.text

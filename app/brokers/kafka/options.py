@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from app.brokers.options import OptionMap, OptionReader, choice, whole
 from app.errors import ConfigError
+from app.jsontext import is_number
 
 DEAD_SUFFIX = ".dlq"
 """The SDKs of BabelQueue write dead letters to the topic ``<topic>.dlq``."""
@@ -112,7 +113,7 @@ def _delays(value: object) -> tuple[float, ...]:
         raise ValueError
     delays = []
     for each in value:
-        if isinstance(each, bool) or not isinstance(each, int | float) or each <= 0:
+        if not is_number(each, 0) or not each:
             raise ValueError
         delays.append(float(each))
     if any(later <= sooner for sooner, later in pairwise(delays)):

@@ -219,7 +219,7 @@ class PulsarClient:
             document = answer.json()
             self._token = str(document["access_token"])
             lasts = float(document.get("expires_in", 3600))
-        except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        except (httpx.HTTPError, ValueError, OverflowError, KeyError, TypeError) as error:
             # The text of an error may quote a URL, but neither secrets nor tokens. Its first line says it all.
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise BrokerUnavailable(self.broker, f"no token of OAuth 2.0: {reason}".rstrip(". ")) from None

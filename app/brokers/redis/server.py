@@ -19,6 +19,7 @@ from app.brokers.options import TIMEOUT_SECONDS
 from app.brokers.redis.connection import Late, PipelinedConnection, connect
 from app.brokers.redis.errors import translate
 from app.errors import BrokerError, BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
+from app.jsontext import digits
 
 SLICE_SECONDS = 1.0
 """The longest single wait for an element."""
@@ -254,7 +255,7 @@ class Server:
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)
         version = facts.get("redis_version", "")
         self.version = version or None
-        numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
+        numbers = tuple(number for part in version.split(".")[:2] if (number := digits(part)) is not None)
         if numbers and numbers < OLDEST:
             reason = f"the server is Redis {version}; {OLDEST[0]}.{OLDEST[1]} or newer is needed"
             raise ConfigError(key=f"brokers.{self._broker}", reason=reason)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from app.brokers.binding import NO_HEADERS, DeadRecord, Outgoing
 from app.brokers.envelope_fields import envelope_fields
 from app.brokers.sqs.queue import SqsQueue
+from app.jsontext import digits
 
 MAX_ATTRIBUTES = 10
 """https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html"""
@@ -221,7 +222,7 @@ def _unsupported(attribute: Mapping[str, Any] | None) -> str | None:
 
 
 def _whole(text: str | None) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdecimal() else 0
+    return (digits(text) or 0) if text is not None else 0
 
 
 def numbered(entries: Sequence[Entry]) -> list[Entry]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import __version__
 from app.errors import ConfigError
+from app.jsontext import digits
 from app.observe.logs import get_logger
 from app.observe.metrics.catalogue import CATALOGUE, Metric
 from app.observe.metrics.instruments import Distribution, Exemplar, Labels, Snapshot, Value
@@ -47,7 +48,8 @@ def otlp_metrics(collect: Collect, environ: Mapping[str, str] = os.environ) -> O
 def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], float]:
     """Return the configured exporters, and the seconds between two exports. Raises ConfigError naming a variable."""
     given = environ.get(INTERVAL, "").strip() or str(_DEFAULT_MILLISECONDS)
-    if not given.isdecimal() or int(given) == 0:
+    milliseconds = digits(given)
+    if not milliseconds:
         raise ConfigError(key=INTERVAL, reason="must be a number of milliseconds")
     names = exporters_for("metrics", environ)
     if not names:
@@ -55,7 +57,7 @@ def _exporters(environ: Mapping[str, str]) -> tuple[list[sdk.MetricExporter], fl
     from opentelemetry.sdk.metrics.export import ConsoleMetricExporter
 
     exporters = [otlp_exporter("metrics", environ) if name == "otlp" else ConsoleMetricExporter() for name in names]
-    return exporters, int(given) / 1000
+    return exporters, milliseconds / 1000
 
 
 class OtlpMetrics:

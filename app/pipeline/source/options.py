@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from app.jsontext import digits
 from app.pipeline.send.bodies import is_queue
 from app.pipeline.send.gateway import Target, url_fault
 
@@ -87,10 +88,11 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _integer(given: Mapping[str, str], name: str, default: int, most: int, wrong: list[str]) -> int:
     text = given.get(name, str(default))
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+    number = digits(text)
+    if number is None or not 1 <= number <= most:
         wrong.append(f"{name} is an integer from 1 to {most}, not {text!r}")
         return default
-    return int(text)
+    return number
 
 
 def _seconds(given: Mapping[str, str], name: str, wrong: list[str]) -> float | None:

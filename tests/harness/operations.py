@@ -1,0 +1,96 @@
+"""What the OpenAPI document says of requests: operations, their parameters, and bodies that fit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+Json = dict[str, Any]
+
+DOCUMENT: Json = yaml.safe_load((Path(__file__).parents[2] / "openapi" / "openapi.yaml").read_text("utf-8"))
+MARK = "\N{BLACK DIAMOND}"
+
+
+class Operation(NamedTuple):
+    """One operation of the document. ``query``: the schemas of its query parameters by name; ``body``: that of its JSON
+    body, None without one."""
+
+    name: str
+    method: str
+    path: str
+    query: dict[str, Json]
+    body: Json | None
+
+    @property
+    def url(self) -> str:
+        """The path for the queue ``q``, with ids of nothing."""
+        return self.path.format(queue="q", letter_id="0", id="0")
+
+
+def resolved(schema: Json) -> Json:
+    """``schema`` without references, and without the alternative null."""
+    while "$ref" in schema:
+        _, _, kind, name = schema["$ref"].split("/")[-4:]
+        schema = DOCUMENT["components"][kind][name] if kind != "schemas" else DOCUMENT["components"]["schemas"][name]
+    for word in ("anyOf", "oneOf"):
+        kinds = [each for each in map(resolved, schema.get(word, ())) if each.get("type") != "null"]
+        if len(kinds) == 1:
+            return kinds[0]
+    return schema
+
+
+def operations() -> Iterator[Operation]:
+    """All operations of the document."""
+    for path, item in DOCUMENT["paths"].items():
+        for method, found in item.items():
+            if method == "parameters":
+                continue
+            given = map(resolved, [*item.get("parameters", ()), *found.get("parameters", ())])
+            query = {each["name"]: resolved(each["schema"]) for each in given if each["in"] == "query"}
+            content = found.get("requestBody", {}).get("content", {})
+            body = content["application/json"]["schema"] if "application/json" in content else None
+            yield Operation(found["operationId"], method.upper(), path, query, body)
+
+
+def sample(schema: Json) -> Any:
+    """A small value that fits ``schema``."""
+    schema = resolved(schema)
+    for word in ("const", "default"):
+        if schema.get(word) is not None:
+            return schema[word]
+    for word in ("examples", "enum"):
+        if schema.get(word):
+            return schema[word][0]
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = kind[0]
+    if kind == "object":
+        return {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
+    if kind == "array":
+        return [sample(schema["items"])]
+    return {"string": "x", "boolean": False}.get(str(kind), 1)
+
+
+def numeric_bodies(schema: Json, *above: str | int) -> Iterator[tuple[str, str]]:
+    """For each number in ``schema``: its pointer, and the text of a body with MARK in its place."""
+    schema = resolved(schema)
+    kinds = schema.get("type", ())
+    if "integer" in kinds or "number" in kinds:
+        yield "".join(f"/{name}" for name in above), json.dumps(MARK, ensure_ascii=False)
+    elif "array" in kinds:
+        for at, body in numeric_bodies(schema["items"], *above, 0):
+            yield at, f"[{body}]"
+    else:
+        for name, member in schema.get("properties", {}).items():
+            for at, body in numeric_bodies(member, *above, name):
+                whole = {**_required(schema, name), name: MARK}
+                text = json.dumps(whole, ensure_ascii=False)
+                yield at, text.replace(json.dumps(MARK, ensure_ascii=False), body)
+
+
+def _required(schema: Json, but: str) -> Json:
+    return {name: sample(schema["properties"][name]) for name in schema.get("required", ()) if name != but}
