@@ -99,8 +99,8 @@ class Upload:
         """Log the unexpected errors among ``outcomes``, of which all have the same result."""
         for outcome in outcomes:
             if isinstance(outcome, InternalError) and outcome.__cause__ is not None:
-                queue = self._access.route.queue
-                _throttled.warning("entry failed", queue=queue, exc_info=outcome.__cause__, **self._exchange.ids())
+                ids: dict[str, Any] = {**self._exchange.ids()}
+                _throttled.warning("entry failed", queue=self._access.route.queue, exc_info=outcome.__cause__, **ids)
                 outcome.without_frames()
 
 
