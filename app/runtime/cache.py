@@ -8,6 +8,11 @@ from typing import Generic, TypeVar
 
 Key = TypeVar("Key", bound=Sized)
 Value = TypeVar("Value")
+Name = TypeVar("Name")
+
+_LOOKED_AT = 8
+"""Values that :func:`make_room` looks at: a new one costs the same however many there are, and their number falls back
+to the bound after a time in which more were busy."""
 
 PLAIN_BYTES = 256
 """``entry_bytes`` of a text or bytes with a number or nothing: the places in the table, and the head of the key."""
@@ -68,3 +73,21 @@ class Cache(Generic[Key, Value]):
         """Forget everything."""
         self._kept.clear()
         self.size = 0
+
+
+def make_room(
+    kept: OrderedDict[Name, Value], most: int, is_busy: Callable[[Value], object], end: Callable[[Value], None]
+) -> None:
+    """Before one more is added to ``kept``: take out the oldest that are not busy, so that there will be ``most``.
+
+    ``end`` is called with each of them. One that is busy stays, as the newest, also beyond ``most``.
+    """
+    for _ in range(_LOOKED_AT):
+        if len(kept) < most:
+            return
+        name, oldest = next(iter(kept.items()))
+        if is_busy(oldest):
+            kept.move_to_end(name)
+        else:
+            del kept[name]
+            end(oldest)

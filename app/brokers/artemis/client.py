@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -17,9 +18,15 @@ from app.brokers.connect import CONNECT_SECONDS, ConnectPause, SharedConnect, re
 from app.errors import BabelgateError, BrokerUnavailable, OutcomeUnknown
 from app.observe.logs import get_logger
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import make_room
 
 IDLE_SECONDS = 60.0
 """How long a link that nobody uses stays attached; longer than a reserve may last."""
+
+MAX_QUEUES = 1_000
+"""Queues whose sender, and queues whose free receivers, stay attached; beyond it those not used for longest are ended,
+unless they are in use. A link takes about 4 KB here, and without this bound each name used within IDLE_SECONDS has
+one."""
 
 _CLOSE_SECONDS = 4.0
 _NO_CREDIT = (
@@ -33,9 +40,16 @@ AnyLink = TypeVar("AnyLink", bound=Link)
 
 class ArtemisClient:
     """One connection, which all queues share. ``timeout_seconds``: the bound of a call. ``pause``: shared by the
-    connections to one broker."""
+    connections to one broker. ``max_queues``: see MAX_QUEUES."""
 
-    def __init__(self, broker: str, settings: ArtemisSettings, timeout_seconds: float, pause: ConnectPause) -> None:
+    def __init__(
+        self,
+        broker: str,
+        settings: ArtemisSettings,
+        timeout_seconds: float,
+        pause: ConnectPause,
+        max_queues: int = MAX_QUEUES,
+    ) -> None:
         self.broker = broker
         self.timeout_seconds = timeout_seconds
         self._settings = settings
@@ -43,8 +57,9 @@ class ArtemisClient:
         self._connection: ArtemisConnection | None = None
         self._attempts = SharedConnect(broker, self._connect, pause)
         self._replacing: BackgroundTasks[None] = BackgroundTasks()
-        self._senders: dict[str, SenderLink] = {}
-        self._receivers: dict[str, list[ReceiverLink]] = {}
+        self._max_queues = max_queues
+        self._senders: OrderedDict[str, SenderLink] = OrderedDict()
+        self._receivers: OrderedDict[str, list[ReceiverLink]] = OrderedDict()
         """The receivers of each queue that no caller uses."""
         self._sweep: asyncio.TimerHandle | None = None
 
@@ -127,7 +142,7 @@ class ArtemisClient:
 
         Where the caller fails or is cancelled, what still arrives is given back uncounted.
         """
-        free = self._receivers.setdefault(queue, [])
+        free = self._receivers.get(queue, [])
         receiver = None
         while free and receiver is None:
             receiver = free.pop()
@@ -140,7 +155,10 @@ class ArtemisClient:
             receiver.abandon()
             raise
         receiver.used_at = asyncio.get_running_loop().time()
+        if queue not in self._receivers:
+            make_room(self._receivers, self._max_queues, _are_outstanding, _close_all)
         self._receivers.setdefault(queue, []).append(receiver)
+        self._receivers.move_to_end(queue)
         self._sweep_later()
 
     @asynccontextmanager
@@ -196,10 +214,19 @@ class ArtemisClient:
             # Another caller may have attached one meanwhile.
             sender = self._senders.get(queue)
             if sender is None or sender.ended is not None:
+                self._senders.pop(queue, None)
+                make_room(self._senders, self._max_queues, _is_busy, Link.close)
                 sender = self._senders[queue] = connection.sender(queue)
                 self._sweep_later()
         sender.used_at = asyncio.get_running_loop().time()
-        return sender if sender.opened.done() and sender.ended is None else await attached(sender)
+        self._senders.move_to_end(queue)
+        if sender.opened.done() and sender.ended is None:
+            return sender
+        sender.users += 1
+        try:
+            return await attached(sender)
+        finally:
+            sender.users -= 1
 
     async def _connect(self) -> ArtemisConnection:
         self._connection = await self._dial()
@@ -265,7 +292,7 @@ class ArtemisClient:
                 sender.close()
         for queue, free in list(self._receivers.items()):
             # A receiver with unsettled deliveries stays: they would go back to the queue.
-            idle = [each for each in free if each.used_at < long_ago and not each.outstanding]
+            idle = [each for each in free if each.ended or (each.used_at < long_ago and not each.outstanding)]
             for receiver in idle:
                 free.remove(receiver)
                 receiver.close()
@@ -273,6 +300,19 @@ class ArtemisClient:
                 del self._receivers[queue]
         if self._senders or self._receivers:
             self._sweep_later()
+
+
+def _is_busy(sender: SenderLink) -> bool:
+    return sender.busy
+
+
+def _are_outstanding(free: list[ReceiverLink]) -> bool:
+    return any(each.outstanding and each.ended is None for each in free)
+
+
+def _close_all(free: list[ReceiverLink]) -> None:
+    for receiver in free:
+        receiver.close()
 
 
 async def attached(link: AnyLink) -> AnyLink:

@@ -114,12 +114,14 @@ class SenderLink(Link):
     def __init__(self, connection: LinkOwner, impl: Any) -> None:
         super().__init__(connection, impl)
         self.waiting: deque[tuple[bytes, Settlement]] = deque()
+        self.users = 0
+        """Callers that wait until it is attached."""
         self._sent: dict[Any, Settlement] = {}
 
     @property
     def busy(self) -> bool:
-        """Whether messages wait for credit or for an answer."""
-        return bool(self.waiting or self._sent)
+        """Whether callers wait until it is attached, or messages for credit or for an answer."""
+        return bool(self.users or self.waiting or self._sent)
 
     def send(self, payloads: Sequence[bytes]) -> list[Settlement]:
         """Send ``payloads``, or queue them. Raises the error of an ended link."""

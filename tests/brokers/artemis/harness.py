@@ -70,6 +70,24 @@ def count(port: int, queue: str) -> int:
         return attribute(connection, f"queue.{queue}", "messageCount")
 
 
+def senders(port: int) -> list[str]:
+    """The queue of each sender that clients have attached."""
+    return _links(port, "listProducersInfoAsJSON", "destination")
+
+
+def receivers(port: int) -> list[str]:
+    """The queue of each receiver that clients have attached."""
+    return _links(port, "listAllConsumersAsJSON", "queueName")
+
+
+def _links(port: int, operation: str, queue: str) -> list[str]:
+    properties: Any = {"_AMQ_ResourceName": "broker", "_AMQ_OperationName": operation}
+    with client(port) as connection:
+        question = Message(properties=properties, body="[]")
+        answer: Any = SyncRequestResponse(connection, "activemq.management").call(question)
+    return [each[queue] for each in json.loads(json.loads(answer.body)[0])]
+
+
 class ArtemisBroker(ServerBroker):
     """A server."""
 

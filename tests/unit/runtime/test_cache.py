@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections import OrderedDict
 from collections.abc import Callable
 from importlib import import_module
 
 import pytest
 
-from app.runtime.cache import PLAIN_BYTES, Cache
+from app.runtime.cache import PLAIN_BYTES, Cache, make_room
 from tests.harness.caches import CACHES, Remembered, bounds
 
 BOUNDS = bounds()
@@ -32,6 +33,25 @@ def test_a_longer_key_takes_the_room_of_others() -> None:
     cache.keep("x" * 700, 1)
     assert [key in cache for key in "abcd"] == [False, False, False, True]
     assert cache.size == 901
+
+
+def test_room_is_made_by_ending_the_oldest_that_are_not_busy() -> None:
+    kept = OrderedDict((name, name) for name in "abcdef")
+    ended: list[str] = []
+    make_room(kept, 4, lambda each: each == "a", ended.append)
+    assert (ended, list(kept)) == (["b", "c", "d"], ["e", "f", "a"])
+
+
+def test_busy_ones_stay_beyond_the_bound_and_few_of_them_are_looked_at() -> None:
+    kept = OrderedDict((number, number) for number in range(100))
+    looked_at: list[int] = []
+
+    def is_busy(number: int) -> bool:
+        looked_at.append(number)
+        return True
+
+    make_room(kept, 4, is_busy, lambda _: pytest.fail("a busy one was ended"))
+    assert (len(kept), len(looked_at)) == (100, 8)
 
 
 def test_an_entry_that_is_too_large_is_not_kept_and_costs_no_other() -> None:
