@@ -65,6 +65,11 @@ class SharedConnect(Generic[Connection]):
         self._pause = pause
         self._attempt: asyncio.Task[Connection] | None = None
 
+    @property
+    def busy(self) -> bool:
+        """Whether an attempt is under way."""
+        return self._attempt is not None
+
     async def connected(self) -> Connection:
         """The connection of the attempt that is under way, or of a new one; raises its error.
 

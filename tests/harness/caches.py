@@ -164,9 +164,9 @@ CACHES = [
         "app.brokers.pulsar.consumers._acked_for_others", "entries acked for others", "Pulsar queue", _entry_of_others
     ),
     Remembered(
-        "app.brokers.servicebus.locks._unconfirmed",
+        "app.brokers.servicebus.binding._unconfirmed",
         "settles without answer",
-        "Service Bus queue",
+        "Service Bus broker",
         lambda n: (n.to_bytes(16), None),
     ),
     Remembered("app.brokers.kafka.share_topic._accepted", "acked records", "shared Kafka queue", _plain),

@@ -8,6 +8,7 @@ process completes and abandons by the token. https://learn.microsoft.com/azure/s
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -42,6 +43,7 @@ from app.clock import Clock
 from app.envelope.broker_properties import WRITABLE
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, UnsupportedByBroker
 from app.runtime import turns
+from app.runtime.cache import Cache, make_room
 
 _MAX_DELAY_SECONDS = 31_536_000
 """365 days, ours: Service Bus has no bound for a scheduled message."""
@@ -54,6 +56,13 @@ _MAX_BODY_BYTES = 104_792_064
 accepted: https://learn.microsoft.com/azure/service-bus-messaging/service-bus-quotas"""
 
 _MAX_BATCH = 500
+_MAX_QUEUES = 1_000
+"""Queues of which locks, and queues of which sessions are kept, if this process has none; those with one are kept
+beyond it."""
+
+_UNCONFIRMED_BYTES = 32 * 1024 * 1024
+"""Of the locks whose settle had no answer: about 120,000 are remembered."""
+
 _SASL_HEADER = b"AMQP\x03\x01\x00\x00"
 """Every server of AMQP 1.0 answers it: section 5.3.2 of the specification."""
 
@@ -74,17 +83,26 @@ class ServiceBusBinding:
 
     lists_foreign = True
 
-    def __init__(self, name: str, settings: ServiceBusSettings, clock: Clock, timeout_seconds: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: ServiceBusSettings,
+        clock: Clock,
+        timeout_seconds: float,
+        max_queues: int = _MAX_QUEUES,
+    ) -> None:
         self.name = name
         self.timeout_seconds = timeout_seconds
         self._settings = settings
         self._clock = clock
         self._connections = ServiceBusConnections(name, settings, timeout_seconds)
         self._admin = ServiceBusAdmin(self._connections)
-        self._locks: dict[str, QueueLocks] = {}
-        self._sessions: dict[str, QueueSessions] = {}
+        self._max_queues = max_queues
+        self._unconfirmed: Cache[bytes, None] = Cache(_UNCONFIRMED_BYTES)
+        self._locks: OrderedDict[str, QueueLocks] = OrderedDict()
+        self._sessions: OrderedDict[str, QueueSessions] = OrderedDict()
         self._receiver = ServiceBusReceiver(self._connections, self._locks_of)
-        self._dead_letters = ServiceBusDeadLetters(self._connections)
+        self._dead_letters = ServiceBusDeadLetters(self._connections, self._unconfirmed)
 
     def native_queue(self, name: str, options: Mapping[str, Any]) -> NativeQueue:
         """See :func:`app.brokers.servicebus.queue.queue_of`."""
@@ -268,12 +286,15 @@ class ServiceBusBinding:
     def _locks_of(self, entity: str) -> QueueLocks:
         locks = self._locks.get(entity)
         if locks is None:
-            locks = self._locks[entity] = QueueLocks(self._connections, entity, self._clock)
+            make_room(self._locks, self._max_queues, lambda each: each.busy, QueueLocks.close)
+            locks = QueueLocks(self._connections, entity, self._clock, self._unconfirmed)
+            self._locks[entity] = locks
         return locks
 
     def _sessions_of(self, entity: str) -> QueueSessions:
         sessions = self._sessions.get(entity)
         if sessions is None:
+            make_room(self._sessions, self._max_queues, lambda each: each.busy, QueueSessions.close)
             sessions = self._sessions[entity] = QueueSessions(self._connections, entity, self._clock)
         return sessions
 

@@ -17,6 +17,7 @@ from app.brokers.servicebus.errors import HARMLESS, translate
 from app.brokers.servicebus.url import ServiceBusSettings
 from app.errors import BabelgateError, BrokerError, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import make_room
 
 IDLE_SECONDS = 240.0
 """An unused connection is closed before Service Bus detaches its link, after ten minutes:
@@ -26,7 +27,9 @@ _LOOK_SECONDS = 10.0
 """How often unused connections are looked for."""
 
 _CLOSE_SECONDS = 3.0
-_MAX_CONNECTS = 10_000
+_MAX_CONNECTS = 1_000
+"""Pauses after a failed attempt that are remembered, each for one kind of work on one queue."""
+
 _SOCKET_SECONDS = 0.2
 """How long the client library reads a socket before it looks at its other work."""
 
@@ -73,14 +76,17 @@ class ServiceBusConnections:
     The client library repeats nothing.
     """
 
-    def __init__(self, broker: str, settings: ServiceBusSettings, timeout_seconds: float) -> None:
+    def __init__(
+        self, broker: str, settings: ServiceBusSettings, timeout_seconds: float, max_connects: int = _MAX_CONNECTS
+    ) -> None:
         self.broker = broker
+        self._max_connects = max_connects
         self.timeout_seconds = timeout_seconds
         self.settings = settings
         self._made: ServiceBusClient | None = None
         self.credential: Any = None
         self._handlers: OrderedDict[HandlerKey, Handler] = OrderedDict()
-        self._connects: dict[HandlerKey, SharedConnect[Handler | BabelgateError]] = {}
+        self._connects: OrderedDict[HandlerKey, SharedConnect[Handler | BabelgateError]] = OrderedDict()
         self._closing: BackgroundTasks[None] = BackgroundTasks()
         self._closed = False
         self._looked_at = 0.0
@@ -139,8 +145,7 @@ class ServiceBusConnections:
         if handler is None:
             connect = self._connects.get(key)
             if connect is None:
-                if len(self._connects) >= _MAX_CONNECTS:
-                    self._connects.clear()
+                make_room(self._connects, self._max_connects, lambda each: each.busy, lambda _: None)
                 connect = SharedConnect(self.broker, lambda: self._open(key), ConnectPause())
                 self._connects[key] = connect
             opened = await connect.connected()

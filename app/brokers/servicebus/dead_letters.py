@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,6 +25,7 @@ from app.brokers.servicebus.message import AmqpMessage, read
 from app.brokers.servicebus.queue import NATIVE_DEAD, ServiceBusQueue
 from app.errors import InvalidParameter
 from app.runtime import turns
+from app.runtime.cache import Cache
 
 MAX_PEEKED = 250
 """Messages of one peek."""
@@ -43,9 +45,11 @@ _BLOCK = ("reason", "error", "exception", "failed_at", "original_queue", "attemp
 class ServiceBusDeadLetters:
     """The dead letters of one broker."""
 
-    def __init__(self, connections: ServiceBusConnections) -> None:
+    def __init__(self, connections: ServiceBusConnections, unconfirmed: Cache[bytes, None]) -> None:
+        """``unconfirmed``: see :class:`app.brokers.servicebus.locks.QueueLocks`."""
         self._connections = connections
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._unconfirmed = unconfirmed
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def read(self, queue: ServiceBusQueue, cursor: str | None, limit: int) -> tuple[list[DeadRecord], str | None]:
         """A page of records and the next cursor. Raises InvalidParameter for a bad cursor."""
@@ -147,7 +151,7 @@ class ServiceBusDeadLetters:
                 for each in kept:
                     await link.give_back(each.delivery_id, each.tag, self._connections.timeout_seconds)
 
-        locks = QueueLocks(self._connections, entity, lambda: 0)
+        locks = QueueLocks(self._connections, entity, lambda: 0, self._unconfirmed)
         async with self._turns.setdefault(entity, asyncio.Lock()):
             await self._connections.call("receive", entity, search, writes=True)
         return done

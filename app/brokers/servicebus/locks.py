@@ -33,9 +33,6 @@ MAX_TOKENS = 100
 """Lock tokens of one request."""
 
 _LEAST_PAUSE_SECONDS = 0.5
-_UNCONFIRMED_BYTES = 4 * 1024 * 1024
-"""Of the locks of each queue whose settle had no answer: about 15,000 are remembered."""
-
 _throttled = LogThrottle(get_logger("babelgate.servicebus"))
 
 
@@ -56,20 +53,25 @@ class QueueLocks:
     """The locks of one queue.
 
     Those of deliveries that this process handed out are renewed until they end. A token is lost when the service says
-    so, or when its time is over and the service could not be asked.
+    so, or when its time is over and the service could not be asked. ``unconfirmed``: the tokens whose settle had no
+    answer, of all queues.
     """
 
-    def __init__(self, connections: ServiceBusConnections, entity: str, clock: Clock) -> None:
+    def __init__(
+        self, connections: ServiceBusConnections, entity: str, clock: Clock, unconfirmed: Cache[bytes, None]
+    ) -> None:
         self._connections = connections
         self._entity = entity
         self._clock = clock
         self._held: dict[str, HeldLock] = {}
-        self._unconfirmed: Cache[bytes, None] = Cache(_UNCONFIRMED_BYTES)
+        self._unconfirmed = unconfirmed
         self._timer: asyncio.TimerHandle | None = None
         self._renewing: BackgroundTasks[None] = BackgroundTasks()
 
-    def __len__(self) -> int:
-        return len(self._held)
+    @property
+    def busy(self) -> bool:
+        """Whether this process has deliveries of the queue, or renews their locks."""
+        return bool(self._held or self._renewing)
 
     def hold(self, handler: Handler, link: ReceiveLink, several: Sequence[LockedMessage]) -> None:
         """Renew the locks of deliveries until they are settled here, or lost."""

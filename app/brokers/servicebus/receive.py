@@ -18,13 +18,12 @@ MAX_RECEIVED = 100
 
 
 class _Pump:
-    """The receives of one queue. ``polls``: receives that do not wait, and wait for their turn."""
+    """The receives of one queue. ``polls``: receives that do not wait, and wait for their turn. ``users``: all."""
 
     def __init__(self) -> None:
         self.turn = asyncio.Lock()
         self.polls = 0
-        self.handler: Handler | None = None
-        self.link: ReceiveLink | None = None
+        self.users = 0
 
 
 class ServiceBusReceiver:
@@ -41,6 +40,15 @@ class ServiceBusReceiver:
     async def reserve(self, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         """At most ``limit`` messages of the queue ``entity``. Raises BrokerError."""
         pump = self._pumps.setdefault(entity, _Pump())
+        pump.users += 1
+        try:
+            return await self._reserve(pump, entity, limit, wait_seconds)
+        finally:
+            pump.users -= 1
+            if not pump.users:
+                del self._pumps[entity]
+
+    async def _reserve(self, pump: _Pump, entity: str, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         try:
             handler = await self._connections.taken("receive", entity)
         except Exception as error:
@@ -74,9 +82,7 @@ class ServiceBusReceiver:
             async with handler.lock:
                 if handler.closed:
                     raise BrokerUnavailable(self._connections.broker, "the connection was closed")
-                if pump.handler is not handler or pump.link is None:
-                    pump.handler, pump.link = handler, ReceiveLink(handler.client)
-                link = pump.link
+                link = ReceiveLink(handler.client)
                 received = await link.receive(limit, wait_seconds, until, lambda: not (pump.polls or self._closed))
         except BaseException as error:
             # Its credit may still be with the service, which would lock messages for nobody.

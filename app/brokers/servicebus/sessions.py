@@ -69,6 +69,11 @@ class QueueSessions:
         self._waiting = 0
         self._closed = False
 
+    @property
+    def busy(self) -> bool:
+        """Whether this process has sessions of the queue, or asks for one."""
+        return bool(self._sessions or self._waiting or self._tasks)
+
     async def reserve(self, limit: int, wait_seconds: float) -> Sequence[Delivery]:
         """At most ``limit`` messages of one session: of one that is held, or of the next one that is free."""
         clock = asyncio.get_running_loop().time
