@@ -29,6 +29,8 @@ class BrokerCapabilities:
     ``max_batch``: the most items of one call of any method that takes a sequence.
     ``max_property_bytes``: the longest ``job`` and ``trace_id`` of a publish, in bytes of UTF-8, where they are native
     properties, too; ``None``: no bound but that of the body. ``max_headers`` of a publish; ``None``: no bound.
+    ``purge_counts``: the counts of :class:`QueueStats` that together are what a purge removes; empty: the broker's
+    counts contain others, or none is a count of these.
     ``broker_properties``: the names of :data:`app.envelope.broker_properties.WRITABLE` that a publish may set.
 
     ``native_dead_letter``: whether :class:`DeadLetters` serves the queue, if the binding offers it; otherwise
@@ -53,3 +55,4 @@ class BrokerCapabilities:
     native_dead_letter: bool = True
     native_release_delays: bool = True
     broker_properties: frozenset[str] = frozenset()
+    purge_counts: tuple[Literal["depth", "in_flight", "delayed"], ...] = ("depth", "delayed")

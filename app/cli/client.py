@@ -146,9 +146,10 @@ class Client:
         found: list[dict[str, Any]] = self._json("GET", None, "brokers")["brokers"]
         return found
 
-    def purge(self, queue: str, dead_letters: bool) -> dict[str, Any]:
-        """Remove the ready and delayed messages, or the dead letters; return their number."""
-        return self._json("POST", queue, "/dead-letters:purge" if dead_letters else ":purge")
+    def purge(self, queue: str, dead_letters: bool, dry_run: bool) -> dict[str, Any]:
+        """Remove the ready and delayed messages, or the dead letters, or only count them; return their number."""
+        action = "/dead-letters:purge" if dead_letters else ":purge"
+        return self._json("POST", queue, action, content=b'{"dry_run":true}' if dry_run else None)
 
     def dead_letters(
         self, queue: str, conditions: Mapping[str, Any], limit: int

@@ -49,21 +49,24 @@ def brokers(client: Client, as_json: bool) -> None:
             complain(f"{broker['broker']}: {text}")
 
 
-@click.command(epilog="\b\nExamples:\n  babelgate purge emails\n  babelgate purge emails --dead-letters --yes")
+@click.command(
+    epilog="\b\nExamples:\n  babelgate purge emails --dry-run\n  babelgate purge emails --dead-letters --yes"
+)
 @click.argument("queue")
 @click.option("--dead-letters", is_flag=True, help="Remove the dead letters of QUEUE instead of its messages.")
+@click.option("--dry-run", is_flag=True, help="Only count them, where the broker can.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 @connects
-def purge(client: Client, queue: str, dead_letters: bool, yes: bool, as_json: bool) -> None:
+def purge(client: Client, queue: str, dead_letters: bool, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove all ready and delayed messages of QUEUE; leased ones stay. They cannot be brought back."""
     kind = "dead letters" if dead_letters else "messages"
-    if not yes:
+    if not (yes or dry_run):
         if not sys.stdin.isatty():
             raise click.UsageError("purge asks on a terminal only: use --yes.")
         click.confirm(f"Remove all {kind} of {queue}?", abort=True)
-    answer = client.purge(queue, dead_letters)
+    answer = client.purge(queue, dead_letters, dry_run)
     if as_json:
         print_json(answer)
     else:
-        say(f"{answer['removed']} {kind} removed")
+        say(f"{answer['matched']} {kind} would be removed" if dry_run else f"{answer['removed']} {kind} removed")

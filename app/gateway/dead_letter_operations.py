@@ -37,6 +37,7 @@ from app.gateway.model import (
     RedriveResult,
     RemovalResult,
 )
+from app.gateway.overview import count_purge
 from app.gateway.queue_runtime import QueueRuntime
 from app.gateway.redrive import (
     EDITED,
@@ -120,10 +121,14 @@ class DeadLetterOperations:
         async with self._lock(queue):
             return await dead_letters.remove(route, letter_ids)
 
-    async def purge(self, caller: Caller, queue: str) -> int:
-        """Remove all dead letters; the number removed."""
+    async def purge(self, caller: Caller, queue: str, *, dry_run: bool = False) -> int:
+        """Remove all dead letters; the number removed. With ``dry_run``, the number that would be.
+
+        Raises UnsupportedByBroker, for a dry run also where the broker cannot count its dead letters.
+        """
         route = self._route(caller, Right.MANAGE, queue)
-        return await offering(route, DeadStore).purge_dead(route.native)
+        binding = offering(route, DeadStore)
+        return await (count_purge(route, ("dead",)) if dry_run else binding.purge_dead(route.native))
 
     async def redrive(
         self, caller: Caller, queue: str, order: RedriveOrder, to_queue: str | None, trace: Trace | None

@@ -45,7 +45,7 @@ from app.gateway.model import (
     SettleResult,
 )
 from app.gateway.outages import Outages
-from app.gateway.overview import Overview, known_queues, peek
+from app.gateway.overview import Overview, count_purge, known_queues, peek
 from app.gateway.publish import Begun, Publisher
 from app.gateway.queue_runtime import QueueRuntime, Shared
 from app.gateway.receive import Receiver, Waiter
@@ -368,10 +368,15 @@ class Gateway:
         """Ready messages, oldest first, without reserving: at most PAGE_BYTES. Raises UnsupportedByBroker."""
         return await peek(self._runtime(caller, Right.LISTEN, queue).route, limit)
 
-    async def purge(self, caller: Caller, queue: str) -> int:
-        """Remove ready and delayed messages; the number removed."""
+    async def purge(self, caller: Caller, queue: str, *, dry_run: bool = False) -> int:
+        """Remove ready and delayed messages; the number removed. With ``dry_run``, the number that would be.
+
+        Raises UnsupportedByBroker, for a dry run also where the broker cannot count these messages.
+        """
         route = self._runtime(caller, Right.MANAGE, queue).route
-        return await offering(route, Purges).purge(route.native)
+        binding = offering(route, Purges)
+        counts = route.capabilities.purge_counts
+        return await (count_purge(route, counts) if dry_run else binding.purge(route.native))
 
     async def _retaining_routes(self) -> AsyncIterator[Route]:
         """If any route has a retention, the routes of the queues that are configured by name, used by this process, or

@@ -10,7 +10,7 @@ from functools import partial
 from app.brokers.batching import batches
 from app.brokers.binding import Binding, Lists, Peeked, Peeks, QueueStats
 from app.brokers.registry import driver
-from app.errors import BabelgateError, BrokerError, InvalidParameter
+from app.errors import BabelgateError, BrokerError, InvalidParameter, UnsupportedByBroker
 from app.gateway.authorization import Caller, Right
 from app.gateway.idempotency import KeyStores
 from app.gateway.model import BrokerInfo, QueueInfo, Source
@@ -139,6 +139,20 @@ class Overview:
 
         names = sorted(self._required)
         return [name for name, up in zip(names, await asyncio.gather(*map(answers, names)), strict=True) if not up]
+
+
+async def count_purge(route: Route, counts: Sequence[str]) -> int:
+    """The number of messages that a purge would remove: the sum of ``counts``, fields of the queue's stats.
+
+    Raises UnsupportedByBroker if the broker does not report one of them, or if there are none.
+    """
+    stats = await route.binding.stats(route.native)
+    found: list[int | None] = [getattr(stats, name) for name in counts]
+    known = [count for count in found if count is not None]
+    if not found or len(known) < len(found):
+        reason = f"The broker {route.broker!r} cannot count what a purge of {route.queue!r} would remove."
+        raise UnsupportedByBroker(code="unsupported_by_broker", pointer="/dry_run", reason=reason)
+    return sum(known)
 
 
 async def peek(route: Route, limit: int) -> Sequence[Peeked]:

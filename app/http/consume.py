@@ -159,9 +159,10 @@ class Consuming:
 
 def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest:
     """The parameters of a receive, in its query or its body."""
-    if not body or is_null(body):
+    in_query = query or exchange.scope["method"] == "GET"
+    if not body or is_null(body) or (in_query and body.translate(None, b" \t\r\n") == b"{}"):
         return from_query(query, ReceiveRequest)
-    if query or exchange.scope["method"] == "GET":
+    if in_query:
         reason = "parameters must be in the query or in the body of a POST, not in both"
         raise InvalidParameter(name="body", reason=reason, pointer="")
     require_json(exchange)

@@ -116,9 +116,15 @@ def routes(gateway: Gateway) -> APIRouter:
         summary="Purge dead letters",
         dependencies=NO_PARAMETERS,
     )
-    async def purge_dead_letters(caller: CallerOf, queue: QueueName) -> views.PurgedView:
-        """Remove all dead letters of the queue. Requires the right `manage`."""
-        return views.PurgedView(removed=await letters.purge(caller, queue))
+    async def purge_dead_letters(
+        caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
+    ) -> views.PurgeResultView:
+        """Remove all dead letters of the queue. Requires the right `manage`.
+
+        With `dry_run` the answer is the broker's count of them, and nothing is removed. Where it has none the answer is
+        422: on Pulsar, Artemis and Azure Service Bus without access to their management.
+        """
+        return views.purged(await letters.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
     @router.post(
         "/dead-letters/{letter_id}:redrive",

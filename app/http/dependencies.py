@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.gateway.authorization import Caller
 from app.http.exchange import Exchange, Parts, json_list, send_parts
+from app.http.schemas import NoParameters, from_body
 from app.http.traced import RequestTrace
 from app.http.views import Strict
 from app.jsontext import surely_finite
@@ -44,6 +45,18 @@ class _Nothing(Strict):
 
 def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
     """Refuse any query parameter, so that a misspelt one is not ignored."""
+
+
+async def refuse_body(request: Request) -> None:
+    """Refuse any member of a body where the operation takes none: it would be ignored, and it may be one that makes a
+    removal smaller. ``{}`` and ``null`` are as good as no body.
+
+    Raises EnvelopeSyntaxError, InvalidParameter.
+    """
+    route = request.scope["route"]
+    takes_one = route.body_field is not None or "requestBody" in (route.openapi_extra or {})
+    if route.include_in_schema and not takes_one and (body := await request.body()):
+        from_body(body, NoParameters)
 
 
 ExchangeOf = Annotated[Exchange, Depends(_exchange)]

@@ -157,8 +157,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "peek_messages": {"200": {"messages": [{"headers": {}, "envelope": ENVELOPE_EXAMPLE, "body_base64": None}]}},
     "list_queues": {"200": {"queues": [_QUEUE | {"source": "configured"}], "next_cursor": None}},
     "get_queue": {"200": _QUEUE},
-    "purge_queue": {"200": {"removed": 12}},
-    "purge_dead_letters": {"200": {"removed": 1}},
+    "purge_queue": {"200": {"removed": 12, "matched": 12, "dry_run": False}},
     "list_brokers": {
         "200": {
             "brokers": [
@@ -180,6 +179,8 @@ ANSWERS: dict[str, dict[str, Any]] = {
 """The answer of each operation by status, in the media type `application/json` or `text/plain`."""
 
 BODIES: dict[str, list[Any]] = {
+    "purge_queue": [{"dry_run": True}],
+    "purge_dead_letters": [{"dry_run": True}],
     "delete_dead_letters": [{"ids": [LETTER_ID]}],
     "redrive_dead_letters": [{"limit": 100, "filter": {"reason": "failed"}, "dry_run": True}],
 }

@@ -97,7 +97,7 @@ EXAMPLES: dict[str, dict[str, Json]] = {
     "get_dead_letter": {"200": _LETTER},
     "delete_dead_letter": {"200": {"removed": 1}},
     "delete_dead_letters": {"200": _REMOVAL, "207": _PARTIAL_REMOVAL},
-    "purge_dead_letters": {"200": {"removed": 120}},
+    "purge_dead_letters": {"200": {"removed": 0, "matched": 120, "dry_run": True}},
     "redrive_dead_letter": {"200": _REDRIVEN},
     "redrive_dead_letters": {"200": _RESULT, "202": _STARTED},
     "list_redrives": {"200": {"redrives": [_JOB]}},

@@ -63,12 +63,16 @@ def routes(gateway: Gateway) -> APIRouter:
         tags=["queues"],
         dependencies=NO_PARAMETERS,
     )
-    async def purge_queue(caller: CallerOf, queue: QueueName) -> views.PurgedView:
+    async def purge_queue(
+        caller: CallerOf, queue: QueueName, parameters: views.PurgeRequest = views.PURGE
+    ) -> views.PurgeResultView:
         """Remove ready and delayed messages, but not leased ones. Requires the right `manage`.
 
-        Amazon SQS removes leased messages, too.
+        Amazon SQS removes leased messages, too, and RabbitMQ leaves the delayed ones. With `dry_run` nothing is
+        removed: the broker's counts of these messages are added up. Where it has no such counts the answer is 422: on
+        Azure Service Bus, in a share group of Kafka, and on Pulsar and Artemis without access to their management.
         """
-        return views.PurgedView(removed=await gateway.purge(caller, queue))
+        return views.purged(await gateway.purge(caller, queue, dry_run=parameters.dry_run), parameters)
 
     @router.get(
         "/queues/{queue}",

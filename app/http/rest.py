@@ -7,7 +7,7 @@ from collections.abc import MutableMapping
 from functools import cache
 from typing import Any, NoReturn
 
-from fastapi import FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.telemetry import TelemetryConfig
@@ -22,7 +22,7 @@ from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
 from app.http import dead_letters, health, queues, redrives
 from app.http.body import RequestLimits, is_null, read, require_json, require_utf8
-from app.http.dependencies import EXCHANGE
+from app.http.dependencies import EXCHANGE, refuse_body
 from app.http.exchange import Exchange
 from app.http.heads import check_query
 from app.http.problems import HttpError, MethodNotAllowed, NotFound
@@ -61,6 +61,7 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
+        dependencies=[Depends(refuse_body)],
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(HTTPException, _refused)

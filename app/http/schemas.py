@@ -95,7 +95,7 @@ class ValidateParameters(PublishParameters, forbid_unknown_fields=True, frozen=T
 
 
 class NoParameters(Struct, forbid_unknown_fields=True, frozen=True):
-    """A query without parameters."""
+    """A query or a body without parameters."""
 
 
 class ReceiveRequest(Struct, forbid_unknown_fields=True, frozen=True):

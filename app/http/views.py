@@ -31,9 +31,32 @@ class PeekQuery(Strict):
 
 
 class PurgedView(View):
-    """The result of a purge."""
+    """The result of a removal."""
 
     removed: int = Field(description="The number of messages removed.")
+
+
+class PurgeRequest(StrictBody):
+    """How to purge. Without a body: remove the messages."""
+
+    dry_run: bool = Field(default=False, description="Only count the messages that would be removed.")
+
+
+class PurgeResultView(PurgedView):
+    """The result of a purge."""
+
+    matched: int
+    """The number of messages that were to be removed. In a dry run it is the broker's own count, which may lag."""
+    dry_run: bool
+    """Whether this was a dry run, which changes nothing."""
+
+
+PURGE = PurgeRequest()
+
+
+def purged(count: int, asked: PurgeRequest) -> PurgeResultView:
+    """The answer to a purge of ``count`` messages."""
+    return PurgeResultView(matched=count, removed=0 if asked.dry_run else count, dry_run=asked.dry_run)
 
 
 class StatsView(View):

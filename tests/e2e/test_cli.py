@@ -211,6 +211,10 @@ class TestForPeople:
         assert shown(babelgate("receive", queue, "--ack", json=False)) == [heads, row]
         assert shown(babelgate("receive", queue, json=False)) == []
         assert shown(babelgate("publish", queue, stdin=draft(1) + draft(2), json=False)) == ["2 accepted, 0 refused"]
+        assert shown(babelgate("purge", queue, "--dry-run", json=False)) == ["2 messages would be removed"]
+        assert shown(babelgate("purge", queue, "--dead-letters", "--dry-run", json=False)) == [
+            "0 dead letters would be removed"
+        ]
         assert shown(babelgate("purge", queue, "--yes", json=False)) == ["2 messages removed"]
 
     def test_an_escape_sequence_in_a_message_does_not_reach_the_terminal(self, babelgate, queue):

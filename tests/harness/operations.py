@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,22 +75,43 @@ def sample(schema: Json) -> Any:
     return {"string": "x", "boolean": False}.get(str(kind), 1)
 
 
-def numeric_bodies(schema: Json, *above: str | int) -> Iterator[tuple[str, str]]:
+def numeric_bodies(schema: Json) -> Iterator[tuple[str, str]]:
     """For each number in ``schema``: its pointer, and the text of a body with MARK in its place."""
+    return _marked(schema, lambda found: bool({"integer", "number"}.intersection(_kinds(found))))
+
+
+def bodies_with_more(schema: Json, name: str) -> Iterator[tuple[str, str]]:
+    """For each object in ``schema`` that is not open: the pointer of a member ``name``, which it does not have, and the
+    text of a body with it."""
+    for at, body in _marked(
+        schema, lambda found: "properties" in found and not found.get("additionalProperties", True)
+    ):
+        found = schema
+        for step in at.split("/")[1:]:
+            found = resolved(found)
+            found = found["items"] if "items" in found else found["properties"][step]
+        more = {**_required(resolved(found)), name: 1}
+        yield f"{at}/{name}", body.replace(json.dumps(MARK, ensure_ascii=False), json.dumps(more))
+
+
+def _marked(schema: Json, wanted: Callable[[Json], bool], *above: str | int) -> Iterator[tuple[str, str]]:
     schema = resolved(schema)
-    kinds = schema.get("type", ())
-    if "integer" in kinds or "number" in kinds:
-        yield "".join(f"/{name}" for name in above), json.dumps(MARK, ensure_ascii=False)
-    elif "array" in kinds:
-        for at, body in numeric_bodies(schema["items"], *above, 0):
+    mark = json.dumps(MARK, ensure_ascii=False)
+    if wanted(schema):
+        yield "".join(f"/{name}" for name in above), mark
+    if "array" in _kinds(schema):
+        for at, body in _marked(schema["items"], wanted, *above, 0):
             yield at, f"[{body}]"
-    else:
-        for name, member in schema.get("properties", {}).items():
-            for at, body in numeric_bodies(member, *above, name):
-                whole = {**_required(schema, name), name: MARK}
-                text = json.dumps(whole, ensure_ascii=False)
-                yield at, text.replace(json.dumps(MARK, ensure_ascii=False), body)
+    for name, member in schema.get("properties", {}).items():
+        for at, body in _marked(member, wanted, *above, name):
+            whole = {**_required(schema, name), name: MARK}
+            yield at, json.dumps(whole, ensure_ascii=False).replace(mark, body)
 
 
-def _required(schema: Json, but: str) -> Json:
+def _kinds(schema: Json) -> list[str]:
+    kinds = schema.get("type", [])
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _required(schema: Json, but: str = "") -> Json:
     return {name: sample(schema["properties"][name]) for name in schema.get("required", ()) if name != but}

@@ -72,6 +72,15 @@ def application(configured):
         yield served
 
 
+@pytest.fixture(scope="module", params=["direct", "application"])
+def caller(request):
+    """A client of a server of each way."""
+    host, port = request.getfixturevalue(request.param).address
+    headers = {"authorization": "Bearer all", "content-type": "application/json"}
+    with httpx.Client(base_url=f"http://{host}:{port}/mq", headers=headers, timeout=60) as client:
+        yield client
+
+
 @pytest.fixture(scope="module", params=["plain", "tls"])
 def secured(request, tmp_path_factory):
     """A server with TLS, and one without."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from urllib.parse import quote
 
 import httpx
@@ -45,15 +44,6 @@ SPELLINGS = [
 ]
 REFUSED = {"NaN", "nan", "-nan", "Infinity", "-Infinity", "inf", "+inf", "1e", *(each for each in WHOLE)}
 """No parameter has such a value."""
-
-
-@pytest.fixture(scope="module", params=["direct", "application"])
-def caller(request) -> Iterator[httpx.Client]:
-    """A client of a server of each way."""
-    host, port = request.getfixturevalue(request.param).address
-    headers = {"authorization": "Bearer all", "content-type": "application/json"}
-    with httpx.Client(base_url=f"http://{host}:{port}/mq", headers=headers, timeout=60) as client:
-        yield client
 
 
 def refused(answer: httpx.Response, sent: str, pointer: str | None = None) -> None:

@@ -127,7 +127,10 @@ async def test_peek_leaves_the_messages(client, queue):
 
 async def test_purge(client, queue):
     await client.post(f"/queues/{queue}/messages", json=DRAFT)
-    assert (await client.post(f"/queues/{queue}:purge")).json() == {"removed": 1}
+    for body in ({"dry_run": True}, {"dry_run": False}, {}):
+        dry, count = body.get("dry_run", False), 1 if body else 0
+        answer = await client.post(f"/queues/{queue}:purge", json=body)
+        assert answer.json() == {"removed": 0 if dry else count, "matched": count, "dry_run": dry}
     assert (await client.get(f"/queues/{queue}")).json()["stats"]["depth"] == 0
 
 
@@ -176,7 +179,10 @@ async def test_a_redrive_that_does_not_fit(client, queue, body, code, pointer):
 
 async def test_dead_letters_can_be_removed(client, queue):
     await dead_letter(client, queue, "a")
-    assert (await client.post(f"/queues/{queue}/dead-letters:purge")).json() == {"removed": 1}
+    url = f"/queues/{queue}/dead-letters:purge"
+    assert (await client.post(url, json={"dry_run": True})).json() == {"removed": 0, "matched": 1, "dry_run": True}
+    assert await jobs(client, queue) == ["a"]
+    assert (await client.post(url)).json() == {"removed": 1, "matched": 1, "dry_run": False}
     assert await jobs(client, queue) == []
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from msgspec.structs import asdict, replace
 
 from app.brokers.idempotency_store import KeepsKeys
 from app.brokers.projection import NativeWrite
+from app.errors import UnsupportedByBroker
 from app.gateway.authorization import ANYONE, Caller, Right
 from tests.harness.world import Process, World, until
 
@@ -21,6 +23,9 @@ CANONICAL = (
     '"created_at":1700000000000},"attempts":0}'
 )
 HEADERS = {"traceparent": "00-7b3f9c2ae41d4f889b2a1c0d5e6f7a8b-980c512d6f4a8fba-01", "Shop-Region": 'EU "ümlaut" ☕'}
+
+
+Purge = Callable[..., Awaitable[int]]
 
 
 def fixed(write: NativeWrite, assigned: Sequence[str], timed_members: Sequence[str]) -> NativeWrite:
@@ -95,6 +100,35 @@ class TestOperators:
             pytest.skip("this broker keeps no keys")
         keyed = json.dumps(plain | {"idempotency_key": "a"}).encode()
         assert (await process.gateway.validate(ANYONE, world.queue, keyed)).idempotency == keys
+
+    async def test_a_dry_run_of_a_purge_counts_what_a_purge_removes(self, world: World) -> None:
+        process, broker = await world.process(), world.broker
+        await process.publish_all([{"n": n} for n in range(4)])
+        _, rejected = await process.take(2)
+        await process.reject(rejected)
+        await process.publish({"n": 4}, delay_seconds=900)
+        gateway = process.gateway
+        kinds = [
+            (partial(gateway.purge, ANYONE, world.queue), process.capabilities.purge_counts),
+            (partial(gateway.letters.purge, ANYONE, world.queue), ("dead",)),
+        ]
+        expected = 2 + broker.purges_delayed + broker.purges_leased, 1
+        for (purge, counts), count in zip(kinds, expected, strict=True):
+            if not counts or broker.untold.intersection(counts):
+                with pytest.raises(UnsupportedByBroker) as refusal:
+                    await purge(dry_run=True)
+                assert (refusal.value.problem_code, refusal.value.pointer) == ("unsupported_by_broker", "/dry_run")
+            else:
+
+                async def is_counted(purge: Purge = purge, count: int = count) -> bool:
+                    return await purge(dry_run=True) == count
+
+                # The counts of some brokers come later.
+                await until(is_counted)
+        # Nothing was removed.
+        assert len(await process.dead()) == 1
+        for (purge, _), count in zip(kinds, expected, strict=True):
+            assert broker.purges_leased or broker.tells_purged(await purge(), count)
 
     async def test_a_queue_is_listed_with_the_source_of_its_name(self, world: World) -> None:
         one, another = await world.process(), await world.process(queue=f"{world.queue}-other")

@@ -62,6 +62,7 @@ _CAPABILITIES = BrokerCapabilities(
     headers=True,
     lease_keeper="gateway",
     max_property_bytes=SHORT_BYTES,
+    purge_counts=("depth",),
 )
 
 _UNORDERED = replace(_CAPABILITIES, ordering="none")

@@ -128,6 +128,8 @@ class ServiceBusBinding:
             lease_keeper="gateway",
             native_dead_letter=target.native_dead,
             broker_properties=frozenset(WRITABLE),
+            # Its count of active messages contains the leased ones, which a purge leaves.
+            purge_counts=(),
         )
 
     async def open(self) -> None:

@@ -96,6 +96,7 @@ class SqsBinding:
             max_batch=_MAX_BATCH,
             headers=True,
             max_headers=MAX_HEADERS,
+            purge_counts=("depth", "in_flight", "delayed"),
         )
 
     async def open(self) -> None:
