@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import IO, Any
 
@@ -11,6 +12,21 @@ import click
 from app.cli.output import gateway_errors
 
 LOCAL_URL = "http://127.0.0.1:8080"
+
+
+class Number(click.FloatRange):
+    """A finite number from 0, or above it. In JSON, NaN and infinity would be null, which stands for the default."""
+
+    def __init__(self, *, above: bool = False) -> None:
+        """``above``: 0 is none of them."""
+        super().__init__(min=0, min_open=above)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
+
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs, one object per line.")
 

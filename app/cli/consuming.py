@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.connection import as_json, connects
+from app.cli.connection import Number, as_json, connects
 from app.cli.output import REFUSED, complain, print_json, print_json_text, say
 from app.terminal import printable
 
@@ -46,9 +46,9 @@ envelopes = click.option("--envelope", "bare", is_flag=True, help="Print only th
     type=click.IntRange(min=1),
     help="The maximum number of messages.  [default: 1; with --follow no maximum]",
 )
-@click.option("--wait", type=float, default=0, show_default=True, help="Seconds to wait for the first message.")
+@click.option("--wait", type=Number(), default=0, show_default=True, help="Seconds to wait for the first message.")
 @click.option("--follow", is_flag=True, help="Go on receiving until Ctrl-C.")
-@click.option("--lease", "lease_seconds", type=float, help="The lease in seconds.  [default: the queue's]")
+@click.option("--lease", "lease_seconds", type=Number(), help="The lease in seconds.  [default: the queue's]")
 @click.option("--ack", is_flag=True, help="Acknowledge the printed messages.")
 @envelopes
 @as_json
@@ -146,7 +146,7 @@ def ack(client: Client, queue: str, ack_tokens: tuple[str, ...], as_json: bool) 
 )
 @click.argument("queue")
 @click.argument("ack_tokens", nargs=-1)
-@click.option("--delay-seconds", type=float, help="Seconds until they are delivered again.  [default: the backoff]")
+@click.option("--delay-seconds", type=Number(), help="Seconds until they are delivered again.  [default: the backoff]")
 @click.option("--error", "message", help="Why the attempt failed.")
 @click.option("--exception", help="The kind of the failure, such as the class of an exception.")
 @click.option("--not-attempted", is_flag=True, help="Give them back at once, without counting an attempt.")

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from app.cli.connection import as_json, connects
+from app.cli.connection import Number, as_json, connects
 from app.cli.output import REFUSED, complain, fields, print_json, print_json_text, say, table
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def show(client: Client, queue: str, letter_id: str, as_json: bool) -> None:
 @click.option(
     "--force", is_flag=True, help="Send records without a valid envelope, too, unchanged. Only with --to-queue."
 )
-@click.option("--per-second", type=click.FloatRange(min=0, min_open=True), help="The maximum rate.")
+@click.option("--per-second", type=Number(above=True), help="The maximum rate.")
 @click.option("--background", is_flag=True, help="Start a job, and print its id.")
 @as_json
 @connects

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from app.cli.connection import as_json, connects
+from app.cli.connection import Number, as_json, connects
 from app.cli.output import REFUSED, complain, fields, print_json, say
 from app.terminal import guard_output, unguarded
 
@@ -30,7 +30,7 @@ Lines = Iterator[tuple[int, bytes]]
 def _message_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--ordering-key", help="The ordering key of a single message, where the broker supports it."),
-        click.option("--delay-seconds", type=float, help="The delay of a single message."),
+        click.option("--delay-seconds", type=Number(), help="The delay of a single message."),
         click.option("--trace-id", help="The trace id of the --job."),
         click.option("--data", help="The data of the --job, a JSON object.  [default: {}]"),
         click.option("--job", help="Use one message with this job instead of reading FILE."),

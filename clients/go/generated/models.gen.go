@@ -1073,8 +1073,14 @@ type Problem struct {
 	// Maximum With 422: the maximum of the broker.
 	Maximum *float64 `json:"maximum,omitempty"`
 
+	// NextCursor With `dead_letter_not_reached`: the `cursor` with which the search goes on.
+	NextCursor *string `json:"next_cursor,omitempty"`
+
 	// Retryable Whether the same request may succeed later.
 	Retryable bool `json:"retryable"`
+
+	// Scanned With `dead_letter_not_reached`: the dead letters that were read.
+	Scanned *int64 `json:"scanned,omitempty"`
 
 	// Status The HTTP status.
 	Status int64 `json:"status"`
@@ -1140,7 +1146,28 @@ type Projection struct {
 	AdditionalProperties map[string]interface{} `json:"-"`
 }
 
-// Purged The result of a purge.
+// PurgeRequest How to purge. Without a body: remove the messages.
+//
+// Examples: {"dry_run":true}
+type PurgeRequest struct {
+	// DryRun Only count the messages that would be removed. Default: false.
+	DryRun *bool `json:"dry_run,omitempty"`
+}
+
+// PurgeResult The result of a purge.
+type PurgeResult struct {
+	// DryRun Whether this was a dry run, which changes nothing.
+	DryRun bool `json:"dry_run"`
+
+	// Matched The number of messages that were to be removed. In a dry run it is the broker's own count, which may lag.
+	Matched int64 `json:"matched"`
+
+	// Removed The number of messages removed.
+	Removed              int64                  `json:"removed"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
+// Purged The result of a removal.
 type Purged struct {
 	// Removed The number of messages removed.
 	Removed              int64                  `json:"removed"`
@@ -1764,6 +1791,24 @@ type ListDeadLettersParams struct {
 // ListDeadLettersParamsReason defines parameters for ListDeadLetters.
 type ListDeadLettersParamsReason string
 
+// DeleteDeadLetterParams defines parameters for DeleteDeadLetter.
+type DeleteDeadLetterParams struct {
+	// Cursor Where the search begins: `next_cursor` of a page of the list, or of the problem `dead_letter_not_reached`. By default at the oldest dead letter.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// GetDeadLetterParams defines parameters for GetDeadLetter.
+type GetDeadLetterParams struct {
+	// Cursor Where the search begins: `next_cursor` of a page of the list, or of the problem `dead_letter_not_reached`. By default at the oldest dead letter.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
+// RedriveDeadLetterParams defines parameters for RedriveDeadLetter.
+type RedriveDeadLetterParams struct {
+	// Cursor Where the search begins: `next_cursor` of a page of the list, or of the problem `dead_letter_not_reached`. By default at the oldest dead letter.
+	Cursor *string `form:"cursor,omitempty" json:"cursor,omitempty"`
+}
+
 // PublishMessageParams defines parameters for PublishMessage.
 type PublishMessageParams struct {
 	// DelaySeconds Seconds until the message can be received; may be decimal; at most the `max_delay_seconds` of the broker. Without it: 0 for a publish, the queue's `backoff_seconds` for a nack.
@@ -1842,6 +1887,9 @@ type RedriveDeadLetterJSONRequestBody = RedriveDeadLetterRequest
 // DeleteDeadLettersJSONRequestBody defines body for DeleteDeadLetters for application/json ContentType.
 type DeleteDeadLettersJSONRequestBody = DeleteDeadLettersRequest
 
+// PurgeDeadLettersJSONRequestBody defines body for PurgeDeadLetters for application/json ContentType.
+type PurgeDeadLettersJSONRequestBody = PurgeRequest
+
 // RedriveDeadLettersJSONRequestBody defines body for RedriveDeadLetters for application/json ContentType.
 type RedriveDeadLettersJSONRequestBody = RedriveRequest
 
@@ -1889,6 +1937,9 @@ type ValidateMessageApplicationVndBabelqueueEntryPlusJSONRequestBody = Entry
 
 // ValidateMessageApplicationVndBabelqueueEnvelopePlusJSONRequestBody defines body for ValidateMessage for application/vnd.babelqueue.envelope+json ContentType.
 type ValidateMessageApplicationVndBabelqueueEnvelopePlusJSONRequestBody = Envelope
+
+// PurgeQueueJSONRequestBody defines body for PurgeQueue for application/json ContentType.
+type PurgeQueueJSONRequestBody = PurgeRequest
 
 // Getter for additional properties for BatchResult. Returns the specified
 // element and whether it was found
@@ -4608,12 +4659,28 @@ func (a *Problem) UnmarshalJSON(b []byte) error {
 		delete(object, "maximum")
 	}
 
+	if raw, found := object["next_cursor"]; found {
+		err = json.Unmarshal(raw, &a.NextCursor)
+		if err != nil {
+			return fmt.Errorf("error reading 'next_cursor': %w", err)
+		}
+		delete(object, "next_cursor")
+	}
+
 	if raw, found := object["retryable"]; found {
 		err = json.Unmarshal(raw, &a.Retryable)
 		if err != nil {
 			return fmt.Errorf("error reading 'retryable': %w", err)
 		}
 		delete(object, "retryable")
+	}
+
+	if raw, found := object["scanned"]; found {
+		err = json.Unmarshal(raw, &a.Scanned)
+		if err != nil {
+			return fmt.Errorf("error reading 'scanned': %w", err)
+		}
+		delete(object, "scanned")
 	}
 
 	if raw, found := object["status"]; found {
@@ -4710,9 +4777,23 @@ func (a Problem) MarshalJSON() ([]byte, error) {
 		}
 	}
 
+	if a.NextCursor != nil {
+		object["next_cursor"], err = json.Marshal(a.NextCursor)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'next_cursor': %w", err)
+		}
+	}
+
 	object["retryable"], err = json.Marshal(a.Retryable)
 	if err != nil {
 		return nil, fmt.Errorf("error marshaling 'retryable': %w", err)
+	}
+
+	if a.Scanned != nil {
+		object["scanned"], err = json.Marshal(a.Scanned)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'scanned': %w", err)
+		}
 	}
 
 	object["status"], err = json.Marshal(a.Status)
@@ -4937,6 +5018,98 @@ func (a Projection) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("error marshaling 'writes': %w", err)
 		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for PurgeResult. Returns the specified
+// element and whether it was found
+func (a PurgeResult) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for PurgeResult
+func (a *PurgeResult) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for PurgeResult to handle AdditionalProperties
+func (a *PurgeResult) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["dry_run"]; found {
+		err = json.Unmarshal(raw, &a.DryRun)
+		if err != nil {
+			return fmt.Errorf("error reading 'dry_run': %w", err)
+		}
+		delete(object, "dry_run")
+	}
+
+	if raw, found := object["matched"]; found {
+		err = json.Unmarshal(raw, &a.Matched)
+		if err != nil {
+			return fmt.Errorf("error reading 'matched': %w", err)
+		}
+		delete(object, "matched")
+	}
+
+	if raw, found := object["removed"]; found {
+		err = json.Unmarshal(raw, &a.Removed)
+		if err != nil {
+			return fmt.Errorf("error reading 'removed': %w", err)
+		}
+		delete(object, "removed")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for PurgeResult to handle AdditionalProperties
+func (a PurgeResult) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	object["dry_run"], err = json.Marshal(a.DryRun)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'dry_run': %w", err)
+	}
+
+	object["matched"], err = json.Marshal(a.Matched)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'matched': %w", err)
+	}
+
+	object["removed"], err = json.Marshal(a.Removed)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'removed': %w", err)
 	}
 
 	for fieldName, field := range a.AdditionalProperties {
