@@ -11,6 +11,7 @@ from importlib import import_module
 from itertools import chain
 from typing import Any, NamedTuple
 
+from app.brokers.kafka.admin import Topic
 from app.brokers.pulsar.wire import EntryId
 from app.brokers.sqlite.file import WIDEST
 from app.brokers.sqs.settle import ReceiptHandle
@@ -169,6 +170,13 @@ CACHES = [
         "Service Bus broker",
         lambda n: (n.to_bytes(16), None),
     ),
+    Remembered(
+        "app.brokers.kafka.admin._topics",
+        "topics",
+        "Kafka broker",
+        lambda n: (_text(n, 249), Topic(_text(n, 249), 1_000 + n, 10**9 + n)),
+    ),
+    Remembered("app.brokers.kafka.publish._tiers", "used retry tiers", "Kafka broker", _plain),
     Remembered("app.brokers.kafka.share_topic._accepted", "acked records", "shared Kafka queue", _plain),
     Remembered(
         "app.brokers.rabbitmq.delays.delayed_topology",

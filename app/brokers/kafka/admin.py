@@ -17,6 +17,7 @@ from app.brokers.bounded import PING_SECONDS, WARNINGS_SECONDS, within
 from app.brokers.kafka.errors import MISSING_TOPIC, error_of, translate
 from app.brokers.kafka.options import DEAD_SUFFIX, KafkaQueue
 from app.errors import BabelgateError, BrokerRejected, BrokerUnavailable, OutcomeUnknown
+from app.runtime.cache import Cache
 
 KEEP = {"retention.ms": "-1"}
 """The settings of a new topic of dead letters, which are kept until they are removed."""
@@ -44,6 +45,10 @@ _THREADS = 2
 
 _ATTEMPT_SECONDS = 2.0
 """How long one question for offsets may take, of several within the time-out."""
+
+_TOPICS_BYTES = 16 * 1024 * 1024
+_TOPIC_BYTES = 800
+"""Of a topic beside the characters of its name: these once more, two numbers and two objects."""
 
 Position = tuple[str, int]
 """A topic and the number of its partition."""
@@ -76,7 +81,7 @@ class KafkaAdmin:
         self._client: AdminClient | None = None
         self._groups: dict[str, Any] = {}
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="kafka-admin")
-        self._topics: dict[str, Topic] = {}
+        self._topics: Cache[str, Topic] = Cache(_TOPICS_BYTES, _TOPIC_BYTES)
         self.least_max_bytes = _MOST_BYTES
         """The smallest ``max.message.bytes`` of the topics that were looked up."""
         self._creating: dict[str, asyncio.Task[Topic]] = {}
@@ -112,7 +117,7 @@ class KafkaAdmin:
         if known is None:
             known = await self._look_up(name)
             if known is not None:
-                self._topics[name] = known
+                self._topics.keep(name, known)
         return known
 
     def knows(self, name: str) -> bool:
@@ -121,7 +126,7 @@ class KafkaAdmin:
 
     def forget(self, name: str) -> None:
         """Look the topic up again at its next use."""
-        self._topics.pop(name, None)
+        self._topics.forget(name)
 
     async def ensured(self, queue: KafkaQueue, name: str, settings: Mapping[str, str] | None = None) -> Topic:
         """The topic ``name`` of ``queue``, created with ``settings`` if it is missing and the route allows that.

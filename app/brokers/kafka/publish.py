@@ -19,6 +19,10 @@ from app.brokers.kafka.options import KafkaQueue
 from app.clock import Clock
 from app.errors import BabelgateError, BodyTooLarge, BrokerRejected, BrokerUnavailable, OutcomeUnknown
 from app.runtime import turns
+from app.runtime.cache import Cache
+
+_TIERS_BYTES = 4 * 1024 * 1024
+"""Of the names of the retry tiers that were used. The use of one that is forgotten counts as its first."""
 
 _MAX_CLIENT_BYTES = 1_000_000_000
 """The client refuses no message that a broker may take:
@@ -212,7 +216,7 @@ class KafkaPublisher:
         self._broker = admin.broker
         self._clock = clock
         self._tier_used = tier_used
-        self._tiers: set[str] = set()
+        self._tiers: Cache[str, None] = Cache(_TIERS_BYTES)
 
     async def publish(self, queue: KafkaQueue, messages: Sequence[Outgoing]) -> list[Outcome]:
         """Write the messages to the topic, or to the smallest tier that is long enough for their delays.
@@ -236,7 +240,7 @@ class KafkaPublisher:
             return (work,)
         topic = await self._admin.ensured(queue, name, TIER)
         if name not in self._tiers:
-            self._tiers.add(name)
+            self._tiers.keep(name, None)
             self._tier_used(queue)
         return topic, work
 

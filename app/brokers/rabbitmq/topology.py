@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 from weakref import WeakValueDictionary
@@ -14,6 +15,7 @@ from app.brokers.rabbitmq.connection import AmqpConnection
 from app.brokers.rabbitmq.errors import translate
 from app.brokers.rabbitmq.profile import BindingDeclaration, ExchangeDeclaration, QueueDeclaration, Topology
 from app.errors import BrokerRejected, BrokerUnavailable
+from app.runtime.cache import make_room
 
 Declare = Literal["active", "passive", "none"]
 """``active``: declare. ``passive``: check, and refuse what is missing. ``none``: neither."""
@@ -27,6 +29,9 @@ _MAX_CONCURRENT = 2
 """Concurrent topologies, each on a channel of its own, because a connection may allow only a few channels."""
 
 _REMEMBERED = 10_000
+_MAX_PARTS = 20_000
+"""Parts that are known to exist, of about 1 KB each; a queue with dead letters has two or more. Beyond it the oldest
+are forgotten, and declared or checked again when they are used."""
 
 _Part = ExchangeDeclaration | QueueDeclaration | BindingDeclaration
 
@@ -34,13 +39,20 @@ _Part = ExchangeDeclaration | QueueDeclaration | BindingDeclaration
 class Declarer:
     """Ensures that topologies exist on the broker of ``connection``, and remembers which ones do."""
 
-    def __init__(self, connection: AmqpConnection, locks: WeakValueDictionary[str, asyncio.Lock] | None = None) -> None:
-        """``locks``: by queue name, shared with the declarers of other connections of this process."""
+    def __init__(
+        self,
+        connection: AmqpConnection,
+        locks: WeakValueDictionary[str, asyncio.Lock] | None = None,
+        max_parts: int = _MAX_PARTS,
+    ) -> None:
+        """``locks``: by queue name, shared with the declarers of other connections of this process. ``max_parts``: the
+        most exchanges, queues and bindings that are remembered; at least one."""
         self._connection = connection
         self._locks = WeakValueDictionary() if locks is None else locks
         self._generation = 0
         self._ensured: dict[tuple[int, Mode], Topology] = {}
-        self._existing: set[tuple[Mode, _Part]] = set()
+        self._max_parts = max_parts
+        self._existing: OrderedDict[tuple[Mode, _Part], None] = OrderedDict()
         self._running: dict[tuple[int, Mode], asyncio.Task[None]] = {}
         self._turns = asyncio.Semaphore(_MAX_CONCURRENT)
 
@@ -67,7 +79,8 @@ class Declarer:
         """Forget the queues and exchanges of ``topologies``, with their bindings, because a queue was found missing."""
         queues = {queue.name for topology in topologies for queue in topology.queues}
         exchanges = {exchange.name for topology in topologies for exchange in topology.exchanges}
-        self._existing = {(mode, part) for mode, part in self._existing if not _affects(part, queues, exchanges)}
+        for mode, part in [each for each in self._existing if _affects(each[1], queues, exchanges)]:
+            del self._existing[mode, part]
         self._ensured.clear()
 
     def _ran(self, key: tuple[int, Mode], task: asyncio.Task[None]) -> None:
@@ -102,7 +115,8 @@ class Declarer:
             for part in parts:
                 channel = await self._ensure_part(channel, part, mode)
                 if generation == self._connection.generation:
-                    self._existing.add((mode, part))
+                    make_room(self._existing, self._max_parts, lambda _: False, lambda _: None)
+                    self._existing[mode, part] = None
         finally:
             await channel.close()
 

@@ -116,6 +116,20 @@ async def test_it_is_remembered_until_it_is_forgotten(rabbit: RabbitServer, queu
             assert exists(channel, queue)
 
 
+async def test_of_ever_new_queues_the_oldest_are_forgotten(rabbit: RabbitServer, queue: str) -> None:
+    async with linked(rabbit.url()) as link:
+        declarer = Declarer(link, max_parts=2)
+        names = [f"{queue}.{number}" for number in range(5)]
+        for name in names:
+            await declarer.ensure(Topology(queues=(QueueDeclaration(name),)), "active")
+        with client(rabbit.url()) as channel:
+            for name in (names[0], names[-1]):
+                channel.queue_delete(name)
+                await declarer.ensure(Topology(queues=(QueueDeclaration(name),)), "active")
+            assert exists(channel, names[0])
+            assert not exists(channel, names[-1])
+
+
 async def test_on_a_new_connection_all_is_declared_again(rabbit: RabbitServer, queue: str) -> None:
     async with linked(rabbit.url()) as link:
         declarer, wanted = Declarer(link), Topology(queues=(QueueDeclaration(queue),))
