@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Literal
 
 from app.brokers.rabbitmq.channel import Channel
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import make_room
 
 MAX_CHANNELS = 256
 """More queues in use than this share channels: a channel costs the broker a process and some 100 kB."""
@@ -18,6 +19,9 @@ _KEPT_FREE = 8
 
 IDLE_SECONDS = 60.0
 """How long an unused channel stays open; longer than a reserve may last."""
+
+_MAX_QUEUES = 10_000
+"""Queues whose channel is remembered, of about 500 bytes each. One that is forgotten is assigned a channel again."""
 
 _MAX_RELEASED = 10_000
 
@@ -86,12 +90,14 @@ class ChannelPool:
         open_channel: Callable[[], Awaitable[Channel]],
         most: Callable[[], int],
         idle_seconds: float = IDLE_SECONDS,
+        max_queues: int = _MAX_QUEUES,
     ) -> None:
         """``open_channel`` may connect, and raises BrokerUnavailable. ``most``: the connection's limit of channels."""
         self._open_channel = open_channel
         self._most = most
         self._idle_seconds = idle_seconds
-        self._by_queue: dict[str, ReceivingChannel] = {}
+        self._max_queues = max_queues
+        self._by_queue: OrderedDict[str, ReceivingChannel] = OrderedDict()
         self._by_generation: dict[str, ReceivingChannel] = {}
         self._opening: dict[str, asyncio.Task[ReceivingChannel]] = {}
         self._closing: BackgroundTasks[None] = BackgroundTasks()
@@ -106,6 +112,8 @@ class ChannelPool:
         receiving = self._by_queue.get(queue)
         if receiving is None or not receiving.channel.is_open:
             receiving = await self._assigned(queue)
+        else:
+            self._by_queue.move_to_end(queue)
         receiving.used_at = asyncio.get_running_loop().time()
         return receiving
 
@@ -126,7 +134,7 @@ class ChannelPool:
         if task is None:
             if len(self._by_generation) + len(self._opening) >= self._bound() and self._by_generation:
                 receiving = self._least_shared()
-                self._by_queue[queue] = receiving
+                self._assign(queue, receiving)
                 return receiving
             task = asyncio.get_running_loop().create_task(self._open(queue))
             self._opening[queue] = task
@@ -136,12 +144,16 @@ class ChannelPool:
 
     async def _open(self, queue: str) -> ReceivingChannel:
         receiving = ReceivingChannel(await self._open_channel())
-        self._by_queue[queue] = receiving
+        self._assign(queue, receiving)
         self._by_generation[receiving.channel.generation] = receiving
         receiving.channel.rpc.closing.add_done_callback(lambda _: self._drop(receiving))
         if self._sweep is None:
             self._sweep = asyncio.get_running_loop().call_later(self._idle_seconds / 2, self._close_idle)
         return receiving
+
+    def _assign(self, queue: str, receiving: ReceivingChannel) -> None:
+        make_room(self._by_queue, self._max_queues, lambda _: False, lambda _: None)
+        self._by_queue[queue] = receiving
 
     def _bound(self) -> int:
         return max(1, min(MAX_CHANNELS, self._most() - _KEPT_FREE))
@@ -152,7 +164,8 @@ class ChannelPool:
 
     def _drop(self, receiving: ReceivingChannel) -> None:
         self._by_generation.pop(receiving.channel.generation, None)
-        self._by_queue = {queue: each for queue, each in self._by_queue.items() if each is not receiving}
+        for queue in [queue for queue, each in self._by_queue.items() if each is receiving]:
+            del self._by_queue[queue]
 
     def _close_idle(self) -> None:
         loop = asyncio.get_running_loop()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator, Sequence
+from weakref import WeakSet
 
 import pytest
 
@@ -308,6 +310,23 @@ class TestChannels:
             got += await reserving.reserve(native.options, 5, 0)
         assert len({delivery.handle.split(".")[0] for delivery in got}) == 2
         assert await ChannelSettler("rabbit", channels).ack(handles(got)) == [None] * 6
+        await channels.close()
+
+    async def test_of_ever_new_queues_few_are_remembered(self, link: AmqpConnection, queue: str) -> None:
+        class Name(str):
+            """The name of a queue, which can be referenced weakly."""
+
+        channels = ChannelPool(link.channel, lambda: 10, max_queues=3)
+        names: WeakSet[str] = WeakSet()
+        for number in range(30):
+            name = Name(f"{queue}.{number}")
+            names.add(name)
+            assert (await channels.of_queue(name)).channel.is_open
+            await channels.of_queue(queue)
+        del name
+        await asyncio.sleep(0)
+        gc.collect()
+        assert sorted(names) == [f"{queue}.28", f"{queue}.29"]
         await channels.close()
 
     async def test_an_idle_channel_is_closed_unless_something_is_out_on_it(
