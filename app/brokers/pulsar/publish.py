@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -27,7 +28,7 @@ _FRAME_BYTES = 64
 """Of a frame beside metadata and payload, with room to spare."""
 
 _MAX_PRODUCERS = 10_000
-"""Topics whose producers stay open; beyond that the oldest one ends."""
+"""Topics whose producers stay open; beyond that the one that was used least recently ends."""
 
 _TURNS_BYTES = 4 * 1024 * 1024
 
@@ -95,6 +96,9 @@ class TopicProducer:
 
     def send(self, window: _Window, positions: Sequence[int], several: Sequence[Encoded]) -> None:
         """Write messages. Raises ConnectionEnded where nothing is written."""
+        if not self.is_open:
+            # The broker would close the connection, which others use.
+            raise ConnectionEnded("the producer was closed")
         frames = []
         pending = self._pending
         for position, encoded in zip(positions, several, strict=True):
@@ -135,7 +139,7 @@ class PulsarPublisher:
         self._client = client
         self._clock = clock
         self._max_producers = max_producers
-        self._producers: dict[str, TopicProducer] = {}
+        self._producers: OrderedDict[str, TopicProducer] = OrderedDict()
         self._opening: dict[str, SharedConnect[TopicProducer]] = {}
         self._turns: Cache[str, int] = Cache(_TURNS_BYTES)
 
@@ -204,6 +208,7 @@ class PulsarPublisher:
     async def _producer(self, topic: str) -> TopicProducer:
         producer = self._producers.get(topic)
         if producer is not None and producer.is_open:
+            self._producers.move_to_end(topic)
             return producer
         opening = self._opening.get(topic)
         if opening is None:
@@ -222,10 +227,10 @@ class PulsarPublisher:
                 raise _refusal(error, client.broker) from error
         finally:
             del self._opening[topic]
-        self._producers.pop(topic, None)
         self._producers[topic] = producer
+        self._producers.move_to_end(topic)
         if len(self._producers) > self._max_producers:
-            self._producers.pop(next(iter(self._producers))).retire()
+            self._producers.popitem(last=False)[1].retire()
         return producer
 
 
