@@ -163,7 +163,6 @@ def routes(gateway: Gateway) -> APIRouter:
     async def get_dead_letter(caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search) -> Response:
         """Return the oldest dead letter with this id. To find it, the gateway reads the dead letters before it, at most
         10,000; then the answer is 422 `dead_letter_not_reached`, and `next_cursor` leads on."""
-        _no_verb(letter_id)
         found = await letters.get(caller, queue, letter_id, search.cursor)
         return json_answer(msgspec.Raw(_encoded(found)))
 
@@ -176,14 +175,12 @@ def routes(gateway: Gateway) -> APIRouter:
         caller: CallerOf, queue: QueueName, letter_id: LetterId, search: Search
     ) -> views.PurgedView:
         """Remove the oldest dead letter with this id, which is searched for as by GET. Requires the right `manage`."""
-        _no_verb(letter_id)
         await letters.remove_one(caller, queue, letter_id, search.cursor)
         return views.PurgedView(removed=1)
 
     @router.api_route("/dead-letters/{letter_id}", methods=["POST", "PUT", "PATCH", "OPTIONS"], include_in_schema=False)
     async def refuse_method(letter_id: str) -> None:
         """Name all methods of the path; the framework would name only the first."""
-        _no_verb(letter_id)
         raise MethodNotAllowed(allow="GET, HEAD, DELETE")
 
     return router
@@ -204,11 +201,6 @@ def _order(parameters: letter_views.RedriveRequest) -> RedriveOrder:
         parameters.per_second,
         parameters.dry_run,
     )
-
-
-def _no_verb(letter_id: str) -> None:
-    if letter_id.endswith(":redrive"):
-        raise MethodNotAllowed(allow="POST")
 
 
 def _result(result: RemovalResult) -> letter_views.RemovalResultView:

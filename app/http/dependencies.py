@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.gateway.authorization import Caller
 from app.http.exchange import Exchange, Parts, json_list, send_parts
+from app.http.problems import MethodNotAllowed
 from app.http.schemas import NoParameters, from_body
 from app.http.traced import RequestTrace
 from app.http.views import Strict
@@ -23,6 +24,8 @@ EXCHANGE = "babelgate.exchange"
 Item = TypeVar("Item")
 
 _JSON = {"content-type": "application/json"}
+_VERBS = (":purge", ":redrive", ":cancel", ":resume")
+"""Of a queue, a dead letter, and a redrive job."""
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -45,6 +48,13 @@ class _Nothing(Strict):
 
 def _no_parameters(query: Annotated[_Nothing, Query()]) -> None:
     """Refuse any query parameter, so that a misspelt one is not ignored."""
+
+
+async def refuse_method(request: Request) -> None:
+    """Raise MethodNotAllowed for a verb with another method than POST. The endpoint of the path without the verb would
+    take the verb for a part of its parameter."""
+    if request.method != "POST" and request.scope["path"].endswith(_VERBS):
+        raise MethodNotAllowed(allow="POST")
 
 
 async def refuse_body(request: Request) -> None:

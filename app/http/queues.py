@@ -29,7 +29,7 @@ from app.http.dependencies import (
 from app.http.exchange import Exchange
 from app.http.jobs import JOB, entry
 from app.http.operations import BROKER_PROPERTIES, PUBLISH_BODY, VALIDATE_QUERY
-from app.http.problems import MethodNotAllowed, UnsupportedMediaType
+from app.http.problems import UnsupportedMediaType
 from app.http.schemas import ValidateParameters, from_query, given
 
 
@@ -83,8 +83,6 @@ def routes(gateway: Gateway) -> APIRouter:
     )
     async def get_queue(caller: CallerOf, queue: QueueName) -> views.QueueView:
         """Get the counts, capabilities and policy of one queue. Requires any right on it."""
-        if queue.endswith(":purge"):
-            raise MethodNotAllowed(allow="POST")
         return views.QueueView.model_validate(await gateway.overview.queue(caller, queue))
 
     @router.get(

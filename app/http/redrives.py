@@ -13,7 +13,6 @@ from app.http.dependencies import NO_PARAMETERS, CallerOf, QueueName, TraceOf
 from app.http.letter_examples import JOB_ID
 from app.http.problems import MethodNotAllowed
 
-_VERBS = (":cancel", ":resume")
 JobId = Annotated[str, Path(description="`id` of a job.", examples=[JOB_ID], max_length=1024)]
 
 
@@ -31,7 +30,6 @@ def routes(gateway: Gateway) -> APIRouter:
     @router.get("/redrives/{id}", operation_id="get_redrive", summary="Get a redrive job")
     async def get_redrive(caller: CallerOf, queue: QueueName, id: JobId) -> letter_views.RedriveJobView:
         """Return the state of a job. Every process of the host that started it can answer; another host answers 404."""
-        _no_verb(id)
         return _view(await letters.job(caller, queue, id))
 
     @router.post("/redrives/{id}:cancel", operation_id="cancel_redrive", summary="Cancel a redrive job")
@@ -52,16 +50,10 @@ def routes(gateway: Gateway) -> APIRouter:
 
     @router.api_route("/redrives/{id}", methods=["POST", "PUT", "PATCH", "DELETE", "OPTIONS"], include_in_schema=False)
     async def refuse_method(id: str) -> None:
-        """Name the methods of a path that ends with a verb; the framework would name those of the path without it."""
-        _no_verb(id)
+        """Name all methods of the path; the framework would name only the first."""
         raise MethodNotAllowed(allow="GET, HEAD")
 
     return router
-
-
-def _no_verb(id: str) -> None:
-    if id.endswith(_VERBS):
-        raise MethodNotAllowed(allow="POST")
 
 
 def _view(job: RedriveJob) -> letter_views.RedriveJobView:

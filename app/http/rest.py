@@ -22,7 +22,7 @@ from app.gateway.admission import Admission
 from app.gateway.gateway import Gateway
 from app.http import dead_letters, health, queues, redrives
 from app.http.body import RequestLimits, is_null, read, require_json, require_utf8
-from app.http.dependencies import EXCHANGE, refuse_body
+from app.http.dependencies import EXCHANGE, refuse_body, refuse_method
 from app.http.exchange import Exchange
 from app.http.heads import check_query
 from app.http.problems import HttpError, MethodNotAllowed, NotFound
@@ -61,7 +61,7 @@ def create_rest(gateway: Gateway, scraping: Scraping | None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         telemetry=_NO_TELEMETRY,
-        dependencies=[Depends(refuse_body)],
+        dependencies=[Depends(refuse_method), Depends(refuse_body)],
     )
     rest.add_middleware(_Failures)
     rest.add_exception_handler(HTTPException, _refused)

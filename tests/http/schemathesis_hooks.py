@@ -13,7 +13,13 @@ import schemathesis
 MEMBERS = {"wait_seconds": (0.02, 30), "delay_seconds": (0, 31_536_000)}
 """What is shortened: to the first number, where it is over it and up to the second."""
 
-OPTIONAL = {"receive_messages", "redrive_dead_letters", "redrive_dead_letter"}
+OPTIONAL = {
+    "receive_messages",
+    "redrive_dead_letters",
+    "redrive_dead_letter",
+    "purge_queue",
+    "purge_dead_letters",
+}
 """Operations whose body may be left out. They take ``null`` for none, because generated clients send it then; in the
 document it would make a class of its own in each of these clients."""
 

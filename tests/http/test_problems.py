@@ -56,6 +56,8 @@ def test_a_new_error_means_what_its_parent_does():
         ("DELETE", "/queues/a/messages:receive", 405, "method_not_allowed", "POST, GET"),
         ("PUT", "/queues/a", 405, "method_not_allowed", "GET, HEAD"),
         ("GET", "/queues/a:purge", 405, "method_not_allowed", "POST"),
+        ("DELETE", "/queues/a/dead-letters/b:redrive", 405, "method_not_allowed", "POST"),
+        ("PUT", "/queues/a/redrives/b:cancel", 405, "method_not_allowed", "POST"),
         ("OPTIONS", "/queues", 405, "method_not_allowed", "GET, HEAD"),
         ("POST", "/livez", 405, "method_not_allowed", "GET, HEAD"),
         ("POST", "/queues/a%2Fb/messages", 400, "invalid_parameter", None),

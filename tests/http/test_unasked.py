@@ -85,3 +85,17 @@ def test_a_purge_that_is_refused_removes_nothing(caller, verb):
     after = caller.get(url).json()["stats"]
     assert (after["depth"], after["dead"]) == (before["depth"], before["dead"])
     assert caller.post(url + verb).json() == {"matched": count, "removed": count, "dry_run": False}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/queues/a:purge",
+        "/queues/a/dead-letters/b:redrive",
+        "/queues/a/redrives/b:cancel",
+        "/queues/a/redrives/b:resume",
+    ],
+)
+def test_a_verb_with_another_method_is_refused_before_its_body(caller, path):
+    answer = caller.request("GET", path, content=b'{"dry_run":true}')
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
