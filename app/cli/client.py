@@ -170,7 +170,7 @@ class Client:
 
     def dead_letter(self, queue: str, letter_id: str) -> bytes:
         """One dead letter, as the answer has it."""
-        return self._call("GET", queue, _letter(letter_id)).content
+        return self._search("GET", queue, _letter(letter_id)).content
 
     def delete_dead_letters(self, queue: str, ids: Sequence[str]) -> dict[str, Any]:
         """Remove the dead letters with these ids; return the result of each."""
@@ -182,7 +182,9 @@ class Client:
 
     def redrive_one(self, queue: str, letter_id: str, order: Mapping[str, Any]) -> dict[str, Any]:
         """Redrive one dead letter, edited as ``order`` says."""
-        return self._json("POST", queue, f"{_letter(letter_id)}:redrive", content=msgspec.json.encode(order))
+        edited = self._search("POST", queue, f"{_letter(letter_id)}:redrive", msgspec.json.encode(order))
+        sent: dict[str, Any] = msgspec.json.decode(edited.content)
+        return sent
 
     def redrive_jobs(self, queue: str) -> list[dict[str, Any]]:
         """The redrive jobs of the queue on the host that answers, newest first."""
@@ -193,6 +195,17 @@ class Client:
         """One redrive job, after ``cancel`` or ``resume`` if that is asked for."""
         path = f"/redrives/{quote(job_id, safe='')}"
         return self._json("POST", queue, f"{path}:{action}") if action else self._json("GET", queue, path)
+
+    def _search(self, method: str, queue: str, action: str, content: bytes | None = None) -> httpx.Response:
+        """Call an operation of one dead letter, again and again while the search for it may go on."""
+        cursor: str | None = None
+        while True:
+            try:
+                return self._call(method, queue, action, content=content, parameters={"cursor": cursor})
+            except RequestRefused as refused:
+                if refused.problem.get("code") != "dead_letter_not_reached":
+                    raise
+                cursor = refused.problem["next_cursor"]
 
     def _json(self, method: str, queue: str | None, action: str, **request: Any) -> dict[str, Any]:
         decoded: dict[str, Any] = msgspec.json.decode(self._call(method, queue, action, **request).content)

@@ -21,6 +21,7 @@ import httpx
 import pytest
 
 from app.cli.main import cli
+from app.gateway.dead_letters import MAX_SCANNED
 from tests.harness import program
 from tests.harness.gateway import gateway
 from tests.harness.pages import commands_work
@@ -315,9 +316,10 @@ class TestDeadLetters:
         def dead(messages: bytes) -> list[dict]:
             babelgate("publish", queue, stdin=messages)
             with running.client(headers={"authorization": f"Bearer {TOKEN}"}) as client:
-                got = client.post(f"queues/{queue}/messages:receive", params={"max_messages": 100}).json()["messages"]
-                tokens = [message["ack_token"] for message in got]
-                client.post(f"queues/{queue}/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
+                receive = f"queues/{queue}/messages:receive?max_messages=100"
+                while got := client.post(receive).json()["messages"]:
+                    tokens = [message["ack_token"] for message in got]
+                    client.post(f"queues/{queue}/messages:reject", json={"ack_tokens": tokens}).raise_for_status()
             return lines(babelgate("dead-letters", "list", queue))
 
         return dead
@@ -340,6 +342,15 @@ class TestDeadLetters:
         babelgate("publish", queue, stdin=b"".join(map(draft, range(50))))
         assert len(dead(b"".join(map(draft, range(50, 100))))) == 50
         assert dead(draft(100)) and len(lines(babelgate("dead-letters", "list", queue, "--limit", "1000"))) == 101
+
+    def test_one_behind_very_many_is_found(self, babelgate, dead, queue):
+        dead(b"".join(map(draft, range(MAX_SCANNED + 1))))
+        *_, last = lines(babelgate("dead-letters", "list", queue, "--limit", str(2 * MAX_SCANNED)))
+        assert lines(babelgate("dead-letters", "show", queue, last["letter_id"])) == [last]
+        edited = babelgate("dead-letters", "redrive", queue, last["letter_id"], "--data", '{"edited":1}')
+        assert edited.returncode == 0, edited.stderr
+        unknown = babelgate("dead-letters", "show", queue, last["letter_id"])
+        assert (unknown.returncode, unknown.stderr.partition(b":")[0]) == (1, b"unknown_dead_letter")
 
     def test_redrive_by_conditions(self, babelgate, dead, queue):
         dead(draft(1) + draft(2) + b'{"job":"other","data":{}}')
