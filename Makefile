@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
 RABBITMQ := /usr/lib/rabbitmq/bin/rabbitmq-server
-PARALLEL := --numprocesses 4 --dist loadscope --no-loadscope-reorder
+PARALLEL := --numprocesses 3 --dist loadscope --no-loadscope-reorder
 FAST := --hypothesis-profile fast -m "not (slow or rabbitmq or spark or browser or prometheus)" tests/http tests/brokers/sqlite tests/brokers/redis tests/unit
 LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -41,7 +41,8 @@ install: .venv/installed
 # Python compiles a module once and not in each of the many processes that the tests start, whatever the caller set.
 test test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-# Most tests wait for leases, delays and servers, so that four at a time keep two cores busy. ARGS=-n0: one by one.
+# Most tests wait for leases, delays and servers, so that three at a time keep two cores busy. With a fourth, brokers
+# stop for seconds, which tests of restarts take for another restart. ARGS=-n0: one by one.
 test: test-deps
 	$(BIN)/pytest $(PARALLEL) --deselect tests/clients $(ARGS)
 
