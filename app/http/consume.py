@@ -159,10 +159,10 @@ class Consuming:
 
 def _parameters(exchange: Exchange, query: bytes, body: bytes) -> ReceiveRequest:
     """The parameters of a receive, in its query or its body."""
-    in_query = query or exchange.scope["method"] == "GET"
-    if not body or is_null(body) or (in_query and body.translate(None, b" \t\r\n") == b"{}"):
+    takes_none = exchange.scope["method"] == "GET"
+    if not body or is_null(body) or (takes_none and body.translate(None, b" \t\r\n") == b"{}"):
         return from_query(query, ReceiveRequest)
-    if in_query:
+    if query or takes_none:
         reason = "parameters must be in the query or in the body of a POST, not in both"
         raise InvalidParameter(name="body", reason=reason, pointer="")
     require_json(exchange)
