@@ -87,10 +87,13 @@ class Client:
     """Calls one gateway. Each method raises RequestRefused and GatewayUnreachable, and waits at most 60 s."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
+        """Raises ValueError for a text that cannot be a URL, without quoting it: it may contain a password."""
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(
-            base_url=url, headers=headers, timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
-        )
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
+        try:
+            self._http = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        except httpx.InvalidURL:
+            raise ValueError("this cannot be a URL: check its host, its port and its characters") from None
 
     def __enter__(self) -> Client:
         return self

@@ -42,7 +42,11 @@ def connects(command: Callable[..., None]) -> Callable[..., None]:
         if not (secret.isascii() and secret.isprintable()):
             # The value may still be a secret, so it is not quoted.
             raise click.BadParameter("a token must be one line of ASCII", param_hint="--token")
-        with gateway_errors(), Client(url, secret or None) as client:
+        try:
+            opened = Client(url, secret or None)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--url") from None
+        with gateway_errors(), opened as client:
             command(client, **arguments)
 
     for option in (

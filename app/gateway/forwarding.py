@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from app.brokers.binding import Outcome
 from app.clock import Clock
-from app.errors import BabelgateError, InvalidAckToken, LeaseLost, OutcomeUnknown, OwnerUnreachable
+from app.errors import BabelgateError, InternalError, LeaseLost, OutcomeUnknown, OwnerUnreachable
 from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.model import Action, Extend, Nack, Reject, Settlement, SettleResult
 from app.gateway.queue_runtime import QueueRuntime
@@ -130,13 +130,14 @@ class Forwarding:
         def owner(token: str, request: Request) -> str:
             try:
                 lease = self._sealer.open(token, route.queue)
-            except InvalidAckToken:
+                if not is_anywhere or needs_receiver(route, lease, request, self._clock()):
+                    return lease.receiver
+            except Exception:
+                # Settling it here gives the same error as the result of the token.
                 return self._incarnation
-            if is_anywhere and not needs_receiver(route, lease, request, self._clock()):
-                if is_kept and lease.receiver != self._incarnation:
-                    adopted[token] = lease
-                return self._incarnation
-            return lease.receiver
+            if is_kept and lease.receiver != self._incarnation:
+                adopted[token] = lease
+            return self._incarnation
 
         async def answer(owner: str, part: Settlement) -> Answer:
             try:
@@ -152,6 +153,8 @@ class Forwarding:
                 return error
             except BabelgateError as error:
                 return error
+            except Exception as error:
+                return InternalError.caused_by(error)
 
         parts, owners = split(settlement, owner)
         if sum(map(len, owners.values())) > _MANY_TOKENS:

@@ -11,7 +11,7 @@ from app import envelope
 from app.brokers.batching import batches
 from app.brokers.binding import DeadLetterRequest, LastFailure, Outcome
 from app.clock import Clock
-from app.errors import BabelgateError, BrokerUnavailable, LeaseLost, OutcomeUnknown
+from app.errors import BabelgateError, BrokerUnavailable, InternalError, LeaseLost, OutcomeUnknown
 from app.gateway.ack_tokens import Lease, TokenSealer
 from app.gateway.broker_calls import TokenOutcome
 from app.gateway.lease_manager import FailedDelivery
@@ -36,7 +36,9 @@ class Settler:
     async def settle(self, runtime: QueueRuntime, settlement: Settlement) -> list[SettleResult]:
         """Acks, then nacks, rejects, extends: one result per token, in order. A single ack is sent with others.
 
-        Raises InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep.
+        Raises InvalidParameter or UnsupportedByBroker for a delay or a lease duration that the broker cannot keep. An
+        unexpected error is the ``__cause__`` of an InternalError, the result of the tokens that it concerns. The caller
+        logs it.
         """
         route, acks = runtime.route, settlement.acks
         if len(acks) == 1 and not (settlement.nacks or settlement.rejects or settlement.extends):
@@ -68,6 +70,8 @@ class Settler:
             lease = self._sealer.open(token, route.queue, keep=not ends)
         except BabelgateError as error:
             return error.without_frames()
+        except Exception as error:
+            return InternalError.caused_by(error)
         # The queue may have been routed to another broker since: then its route cannot reach this lease.
         return lease if lease.broker == route.broker else LeaseLost()
 
@@ -80,6 +84,8 @@ class Settler:
             return await runtime.acker.submit(lease)
         except BabelgateError as error:
             return error
+        except Exception as error:
+            return InternalError.caused_by(error)
 
     async def _ack(self, runtime: QueueRuntime, leases: Sequence[Lease]) -> Sequence[TokenOutcome]:
         return await _in_chunks(
@@ -228,6 +234,8 @@ async def _each(opened: Sequence[object], call: Awaitable[Sequence[TokenOutcome]
         outcomes = iter(await call)
     except BabelgateError as error:
         outcomes = itertools.repeat(error)
+    except Exception as error:
+        outcomes = itertools.repeat(InternalError.caused_by(error))
     return [each if isinstance(each, BabelgateError) else next(outcomes) for each in opened]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 
 from app.brokers.binding import Outgoing
 from app.envelope import Envelope
-from app.errors import BabelgateError, InvalidAckToken
+from app.errors import BabelgateError
 from app.gateway.ack_tokens import TokenSealer
 from app.gateway.model import Settlement
 from app.gateway.routing import Route
@@ -308,12 +309,10 @@ def _tokens(settlement: Settlement) -> Mapping[str, Sequence[str]]:
 
 
 def _known(route: Route, tokens: Mapping[str, Sequence[str]], sealer: TokenSealer) -> Sequence[Facts]:
-    """The facts in the valid ones of ``tokens``."""
+    """The facts in those of ``tokens`` that can be opened; the results of the others say why not."""
     facts = []
     for each in tokens.values():
         for token in each:
-            try:
+            with suppress(Exception):
                 facts.append(sealer.open(token, route.queue).facts)
-            except InvalidAckToken:
-                continue
     return facts

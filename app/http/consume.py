@@ -15,7 +15,7 @@ from app.gateway.model import Extend, Message, Nack, Reject, Settlement, SettleR
 from app.http.body import arrived, is_null, read, require_json
 from app.http.broker_properties import as_header
 from app.http.exchange import JSON, PART_BYTES, ClientGone, Exchange, json_list
-from app.http.results import settle_outcome
+from app.http.results import log_defects, settle_outcome
 from app.http.schemas import (
     MAX_PARAMETER_BYTES,
     MAX_SETTLE_BYTES,
@@ -146,6 +146,7 @@ class Consuming:
 
     async def _settle(self, exchange: Exchange, access: Access, settlement: Settlement) -> None:
         results = await self._gateway.settle(exchange.caller, access, settlement, exchange.trace)
+        log_defects(exchange, exchange.queue, (result.error for result in results))
         if len(results) == 1:
             error = results[0].error
             if error is not None:

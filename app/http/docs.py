@@ -68,7 +68,7 @@ class Content:
     """A content without credential that is read, compressed and hashed once, at the first request for it."""
 
     def __init__(self, read: Callable[[], bytes], media_type: str, caching: str) -> None:
-        """``read`` is called in the event loop; ``caching``: the value of Cache-Control."""
+        """``read`` is called in a thread; ``caching``: the value of Cache-Control."""
         self._read = read
         self._type = media_type
         self._caching = caching
@@ -80,7 +80,8 @@ class Content:
         packed = takes_gzip(request.headers.get("accept-encoding", ""))
         async with self._making:
             if not self._variants:
-                self._variants = await asyncio.to_thread(_variants, self._read())
+                # To make the document takes a tenth of a second.
+                self._variants = await asyncio.to_thread(lambda: _variants(self._read()))
         body, etag = self._variants[packed]
         headers = {"cache-control": self._caching, "vary": "accept-encoding", "etag": etag}
         known = request.headers.get("if-none-match", "")
@@ -141,7 +142,7 @@ def _hash(form: bytes) -> str:
 
 
 def routes(document: Callable[[], dict[str, Any]]) -> APIRouter:
-    """The routes. ``document`` makes the OpenAPI document; it is called once, at the first request for it."""
+    """The routes. ``document`` makes the OpenAPI document; a thread calls it once, at the first request for it."""
     router = APIRouter(include_in_schema=False)
     readers = Readers()
     described = Content(lambda: msgspec.json.encode(document()), "application/json", _ASK)

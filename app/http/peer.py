@@ -27,6 +27,7 @@ from app.http.exchange import JSON, Exchange, carry_out
 from app.http.heads import path_of
 from app.http.problems import CONTENT_TYPE as PROBLEM
 from app.http.problems import MethodNotAllowed, NotFound, problem
+from app.http.results import log_defects
 
 METHODS = {IDENTITY_PATH: "GET", METRICS_PATH: "GET", SETTLE_PATH: "POST"}
 _SIGNATURE = HEADER.encode()
@@ -76,20 +77,22 @@ class PeerApi:
                 raise NotFound(path=exchange.path)
             await _answer(exchange, proof, 200, await self._metrics())
         else:
-            await _answer(exchange, proof, 200, await self._settled(body))
+            await _answer(exchange, proof, 200, await self._settled(exchange, body))
 
-    async def _settled(self, body: bytes) -> bytes:
+    async def _settled(self, exchange: Exchange, body: bytes) -> bytes:
         try:
             calls = decode_calls(body)
         except msgspec.MsgspecError:
             raise InvalidParameter(name="body", reason="is not a list of settle calls of a gateway") from None
-        return encode_answers(await asyncio.gather(*map(self._settle, calls)))
+        return encode_answers(await asyncio.gather(*(self._settle(exchange, call) for call in calls)))
 
-    async def _settle(self, call: SettleCall) -> Answer:
+    async def _settle(self, exchange: Exchange, call: SettleCall) -> Answer:
         try:
-            return await self._gateway.settle_here(call.queue, call.settlement, call.traceparent)
+            results = await self._gateway.settle_here(call.queue, call.settlement, call.traceparent)
         except BabelgateError as error:
             return error
+        log_defects(exchange, call.queue, (result.error for result in results))
+        return results
 
 
 async def _answer(exchange: Exchange, proof: Proof, status: int, body: bytes, content_type: bytes = JSON) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 import msgspec
 
-from app.errors import BabelgateError
+from app.errors import BabelgateError, InternalError
 from app.gateway.model import Receipt, Replay, SettleResult
 from app.http.exchange import JSON, Exchange, Parts
 from app.http.problems import CONTENT_TYPE, ResultsIncomplete, defects, detail_of, problem, status_of
 from app.http.schemas import Defect, EntryResult, SettleOutcome, TokenResult
 from app.http.spool import Spool
+from app.observe.log_throttle import LogThrottle
+from app.observe.logs import get_logger
 from app.runtime import turns
 
 EXPLAINED_FAILURES = 100
@@ -24,6 +27,8 @@ _DEFECTS = 10
 """Maximum defects in the result of one entry."""
 _ACCEPTED = "accepted"
 """What stands for the code of an accepted entry."""
+
+_throttled = LogThrottle(get_logger("babelgate.http"))
 
 
 class BatchResults:
@@ -98,6 +103,15 @@ class BatchResults:
             found = [Defect(defect.pointer, defect.code, defect.detail) for defect in defects(outcome)[:_DEFECTS]]
         status, retryable = status_of(outcome), outcome.retryable
         return EntryResult(index, status, code=code, detail=detail, retryable=retryable, errors=found)
+
+
+def log_defects(exchange: Exchange, queue: str, outcomes: Iterable[object]) -> None:
+    """Log the unexpected errors among the ``outcomes`` of entries or tokens. Those of one call share theirs."""
+    for outcome in outcomes:
+        if isinstance(outcome, InternalError) and outcome.__cause__ is not None:
+            ids: dict[str, Any] = {**exchange.ids()}
+            _throttled.warning("entry failed", queue=queue, exc_info=outcome.__cause__, **ids)
+            outcome.without_frames()
 
 
 def settle_outcome(results: Sequence[SettleResult]) -> SettleOutcome:

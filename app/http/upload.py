@@ -17,7 +17,6 @@ from app.errors import (
     BrokerUnavailable,
     EnvelopeError,
     EnvelopeSyntaxError,
-    InternalError,
     InvalidParameter,
     OutcomeUnknown,
     Problem,
@@ -28,9 +27,8 @@ from app.gateway.gateway import Access, Gateway
 from app.gateway.model import Receipt
 from app.http.body import RequestLimits, pieces
 from app.http.exchange import Exchange
+from app.http.results import log_defects
 from app.http.schemas import MAX_ENTRIES, MAX_NESTED, syntax_error
-from app.observe.log_throttle import LogThrottle
-from app.observe.logs import get_logger
 from app.runtime import turns
 
 CHUNK_LINES = 500
@@ -46,8 +44,6 @@ _CUT_BYTES = 4_096
 """A piece is split into lines in parts of this size, so that many short lines do not block the event loop."""
 _SOON_SPLIT_BYTES = 4_194_304
 """Any array up to this size is split in less than 10 ms."""
-
-_throttled = LogThrottle(get_logger("babelgate.http"))
 
 Line = bytes | BodyTooLarge | EnvelopeError
 """The text of an entry, or its error."""
@@ -89,19 +85,11 @@ class Upload:
         bodies = [line for line in chunk if isinstance(line, bytes)]
         published = await self._gateway.publish_many(self._exchange.caller, self._access, bodies, self._exchange.trace)
         self._down = _given_up(published)
-        self._report(published)
+        log_defects(self._exchange, self._access.route.queue, published)
         failed = (isinstance(outcome, BabelgateError) for outcome in published)
         self._failed_bytes += sum(map(len, compress(bodies, failed)))
         outcomes = iter(published)
         return [next(outcomes) if isinstance(line, bytes) else line for line in chunk]
-
-    def _report(self, outcomes: Sequence[Receipt | BabelgateError]) -> None:
-        """Log the unexpected errors among ``outcomes``, of which all have the same result."""
-        for outcome in outcomes:
-            if isinstance(outcome, InternalError) and outcome.__cause__ is not None:
-                ids: dict[str, Any] = {**self._exchange.ids()}
-                _throttled.warning("entry failed", queue=self._access.route.queue, exc_info=outcome.__cause__, **ids)
-                outcome.without_frames()
 
 
 def _given_up(outcomes: Sequence[Receipt | BabelgateError]) -> BrokerUnavailable | None:

@@ -502,6 +502,25 @@ class TestExitCodes:
     def test_a_url_that_is_none_is_3(self):
         assert run("queues", "--url", "nonsense").returncode == 3
 
+    @pytest.mark.parametrize(
+        ("command", "url"),
+        [
+            ("queues", "http://a\nb"),
+            ("queues", "http://u:hunter2\x1b[2J@h"),
+            ("queues", "http://[::1"),
+            ("queues", "http://h:x"),
+            ("queues", "http://☃.x"),
+            ("pipeline redrive --lake lake", "http://h\x7f/"),
+        ],
+    )
+    def test_what_cannot_be_a_url_is_2(self, command, url):
+        done = run(*command.split(), BABELGATE_URL=url)
+        assert (done.returncode, done.stdout) == (2, b"")
+        *usage, told = done.stderr.splitlines()
+        assert told.startswith(b"Error: Invalid value for --url: ")
+        assert all(line.startswith((b"Usage: ", b"Try ")) or not line for line in usage)
+        assert b"hunter2" not in done.stderr and b"\x1b" not in done.stderr
+
 
 class TestCheckConfig:
     CONFIG = """

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 from importlib.resources import files
 from typing import Any
 
 import pytest
-from fastapi import Request
+from fastapi import FastAPI, Request
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from app.http.direct import DIRECT
-from app.http.docs import MAX_READERS, Content, Readers, takes_gzip
+from app.http.docs import MAX_READERS, Content, Readers, routes, takes_gzip
 from app.server.protocol import GatewayProtocol
 from tests.harness.asgi import Call
 from tests.harness.local import eventually
@@ -49,6 +50,21 @@ async def test_the_assets_are_those_of_the_package(client):
         name = path.rpartition("/")[2]
         assert answer.content == (files("fastapi_swagger") / "resources" / name).read_bytes()
         assert answer.headers["content-type"] == kind
+
+
+async def test_no_request_waits_for_the_document_to_be_made(connect):
+    made_in = []
+
+    def document():
+        made_in.append(threading.get_ident())
+        return {}
+
+    app = FastAPI(openapi_url=None)
+    app.include_router(routes(document))
+    client = await connect(app)
+    for _ in range(2):
+        assert (await client.get(DOCUMENT)).json() == {}
+    assert len(made_in) == 1 and made_in[0] != threading.get_ident()
 
 
 @pytest.mark.parametrize("path", CACHED)

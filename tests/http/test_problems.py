@@ -17,7 +17,7 @@ from app.http import problems
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
-from tests.harness.memory import MemoryBinding
+from tests.harness.memory import CAPABLE, OWNED, MemoryBinding
 from tests.harness.problems import problem
 
 DRAFT = {"job": "urn:babel:test:made", "data": {"n": 1}}
@@ -106,12 +106,19 @@ class Faulty(MemoryBinding):
     fault: Exception | None = None
     good_calls = 0
     """Publishes that succeed before the first that fails."""
+    broken_handle: str | None = None
+    """Acks of batches with this handle raise an unexpected error."""
 
     async def publish(self, queue, messages):
         if self.fault and self.good_calls == 0:
             raise self.fault
         self.good_calls -= 1
         return await super().publish(queue, messages)
+
+    async def ack(self, queue, handles):
+        if self.broken_handle in handles:
+            raise RuntimeError("hunter2")
+        return await super().ack(queue, handles)
 
     async def stats(self, queue):
         if self.fault:
@@ -245,3 +252,64 @@ async def test_an_entry_that_cannot_be_read_is_one_that_fails(connect, queue, ca
     assert [each["status"] for each in answer.json()["results"]] == [201, 500, 201]
     assert len(binding.ready(queue)) == 2
     assert "entry failed" in caplog.text and "OverflowError" in caplog.text and "hunter2" not in answer.text
+
+
+async def _tokens(client, queue, count):
+    await client.post(f"/queues/{queue}/messages:batch", content=LINE * count, headers=NDJSON)
+    tokens: list[str] = []
+    while len(tokens) < count:
+        asked = f"/queues/{queue}/messages:receive?max_messages=100"
+        tokens += [each["ack_token"] for each in (await client.post(asked)).json()["messages"]]
+    return tokens
+
+
+async def test_an_unexpected_error_costs_a_settle_only_the_tokens_of_its_batch(faulty, queue, caplog):
+    client, binding = faulty
+    tokens = await _tokens(client, queue, 2 * CAPABLE.max_batch + 2)
+    binding.broken_handle = str(CAPABLE.max_batch + 1)
+    settlement = {
+        "acks": tokens[:-2],
+        "nacks": [{"ack_tokens": tokens[-2:-1]}],
+        "extends": [{"ack_tokens": tokens[-1:]}],
+    }
+    answer = await client.post(f"/queues/{queue}/messages:settle", json=settlement)
+    assert answer.status_code == 207
+    results = answer.json()["results"]
+    good, bad = [200] * CAPABLE.max_batch, [500] * CAPABLE.max_batch
+    assert [each["status"] for each in results] == [*good, *bad, 200, 200]
+    assert {each.get("code") for each in results if each["status"] == 500} == {"internal_error"}
+    assert caplog.text.count("RuntimeError") and "entry failed" in caplog.text and "hunter2" not in answer.text
+
+
+async def test_an_unexpected_error_about_the_only_token_is_the_answer(faulty, queue, caplog):
+    client, binding = faulty
+    [token] = await _tokens(client, queue, 1)
+    binding.broken_handle = "1"
+    answer = await client.post(f"/queues/{queue}/messages:ack", json={"ack_tokens": [token]})
+    problem(answer, 500, "internal_error")
+    assert "RuntimeError" in caplog.text and "hunter2" not in answer.text
+
+
+class BrokenSealer(TokenSealer):
+    """Raises an unexpected error for one token."""
+
+    broken = ""
+
+    def open(self, token, queue, *, keep=True):
+        if token == self.broken:
+            raise RuntimeError("hunter2")
+        return super().open(token, queue, keep=keep)
+
+
+@pytest.mark.parametrize("capabilities", [CAPABLE, OWNED], ids=["anywhere", "owner"])
+async def test_a_token_that_cannot_be_opened_for_an_unknown_reason_fails_alone(connect, queue, caplog, capabilities):
+    sealer, binding = BrokenSealer([TokenKey("k", bytes(32))]), MemoryBinding(capabilities=capabilities)
+    gateway = Gateway({"memory": binding}, Router([], Rule("*", binding)), sealer)
+    await gateway.start()
+    client = await connect(create_api(gateway, auth=Auth(), limits=RequestLimits()))
+    tokens = await _tokens(client, queue, 3)
+    sealer.broken = tokens[1]
+    answer = await client.post(f"/queues/{queue}/messages:nack", json={"ack_tokens": tokens})
+    assert [each["status"] for each in answer.json()["results"]] == [200, 500, 200]
+    assert "RuntimeError" in caplog.text and "hunter2" not in answer.text
+    await gateway.close()

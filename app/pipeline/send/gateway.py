@@ -149,7 +149,9 @@ def url_fault(url: str) -> str | None:
     try:
         parts = urlsplit(url)
         is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
-    except ValueError:
+        # It refuses more, such as control characters, which urlsplit drops.
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
         is_whole = False
     if "@" in url:
         return "a URL with a user or password would be stored: use a token instead"

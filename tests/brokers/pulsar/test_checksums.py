@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import AsyncIterator
+from typing import NamedTuple
 
 import pytest
 
@@ -71,41 +73,49 @@ class _Damage:
         return piece
 
 
+class _Behind(NamedTuple):
+    """A binding of the same server behind a proxy that damages messages."""
+
+    damaging: Proxy
+    binding: PulsarBinding
+
+
+@pytest.fixture
+async def behind(server: PulsarServer) -> AsyncIterator[_Behind]:
+    async with (
+        proxy("127.0.0.1", server.port) as damaging,
+        binding(f"pulsar://127.0.0.1:{damaging.port}", {"single_address": True}) as made,
+    ):
+        yield _Behind(damaging, made)
+
+
 @pytest.mark.pulsar
 async def test_a_message_that_is_damaged_on_the_way_is_fetched_again(
-    one: PulsarBinding, server: PulsarServer, queue: str
+    one: PulsarBinding, behind: _Behind, queue: str
 ) -> None:
-    async with proxy("127.0.0.1", server.port) as between:
-        url = f"pulsar://127.0.0.1:{between.port}"
-        async with binding(url, {"single_address": True}) as behind:
-            native = behind.native_queue(queue, {})
-            await one.publish(native, [Outgoing(BODY)])
-            damage = _Damage(between, 1)
-            (delivery,) = await behind.reserve(native, 1, 30, 30)
-            assert (damage.left, delivery.body) == (0, BODY)
-            assert await behind.ack(native, [delivery.handle]) == [None]
+    native = behind.binding.native_queue(queue, {})
+    await one.publish(native, [Outgoing(BODY)])
+    damage = _Damage(behind.damaging, 1)
+    (delivery,) = await behind.binding.reserve(native, 1, 30, 30)
+    assert (damage.left, delivery.body) == (0, BODY)
+    assert await behind.binding.ack(native, [delivery.handle]) == [None]
     assert (await one.stats(native)).in_flight == 0
 
 
 @pytest.mark.pulsar
-async def test_a_message_that_stays_damaged_is_no_envelope(
-    one: PulsarBinding, server: PulsarServer, queue: str
-) -> None:
+async def test_a_message_that_stays_damaged_is_no_envelope(one: PulsarBinding, behind: _Behind, queue: str) -> None:
     """Its body is all of its bytes, which the gateway dead-letters as poison. Messages behind it arrive."""
-    async with proxy("127.0.0.1", server.port) as between:
-        url = f"pulsar://127.0.0.1:{between.port}"
-        async with binding(url, {"single_address": True}) as behind:
-            native = behind.native_queue(queue, {})
-            damage = _Damage(between, 2)
-            await one.publish(native, [Outgoing(BODY, {"a": "b"}), Outgoing(b"behind")])
-            bodies: list[bytes] = []
-            while len(bodies) < 2:
-                found = await behind.reserve(native, 1, 30, 30)
-                bodies += [delivery.body for delivery in found]
-                assert await behind.ack(native, [delivery.handle for delivery in found]) == [None] * len(found)
-            assert damage.left == 0
-            damaged = next(body for body in bodies if body != b"behind")
-            size = int.from_bytes(damaged[:4], "big")
-            assert damaged[4 + size :] == CHANGED
-            assert b"a" in damaged[:size]
-            assert await behind.reserve(native, 1, 0, 30) == []
+    native = behind.binding.native_queue(queue, {})
+    damage = _Damage(behind.damaging, 2)
+    await one.publish(native, [Outgoing(BODY, {"a": "b"}), Outgoing(b"behind")])
+    bodies: list[bytes] = []
+    while len(bodies) < 2:
+        found = await behind.binding.reserve(native, 1, 30, 30)
+        bodies += [delivery.body for delivery in found]
+        assert await behind.binding.ack(native, [delivery.handle for delivery in found]) == [None] * len(found)
+    assert damage.left == 0
+    damaged = next(body for body in bodies if body != b"behind")
+    size = int.from_bytes(damaged[:4], "big")
+    assert damaged[4 + size :] == CHANGED
+    assert b"a" in damaged[:size]
+    assert await behind.binding.reserve(native, 1, 0, 30) == []
