@@ -1,5 +1,5 @@
 # On Debian with Python 3.11: `make run` serves, `make test` tests. Both install what they need, once.
-# `make test-fast` tests in a minute and a half: units, HTTP, and the contract on SQLite and Redis.
+# `make test-fast` tests in a minute and a half: units, HTTP, and the contract on SQLite and Redis. `make test-all` has every test.
 PYTHON ?= python3
 BIN := .venv/bin
 # Where Debian has it; its /usr/sbin is not in everybody's path.
@@ -10,7 +10,7 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-fast lint-api test-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
+.PHONY: run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
 .DEFAULT_GOAL := run
 
 run: install
@@ -39,12 +39,18 @@ install: .venv/installed
 	@touch $@
 
 # Python compiles a module once and not in each of the many processes that the tests start, whatever the caller set.
-test test-fast: export PYTHONDONTWRITEBYTECODE :=
+test test-all test-fast: export PYTHONDONTWRITEBYTECODE :=
 
-# Most tests wait for leases, delays and servers, so that three at a time keep two cores busy. With a fourth, brokers
-# stop for seconds, which tests of restarts take for another restart. ARGS=-n0: one by one.
+# What is essential of everything, with each broker's contract on a real server. Most tests wait for leases, delays and
+# servers, so that three at a time keep two cores busy. With a fourth, brokers stop for seconds, which tests of restarts
+# take for another restart. ARGS=-n0: one by one.
 test: test-deps
-	$(BIN)/pytest $(PARALLEL) --deselect tests/clients $(ARGS)
+	$(BIN)/pytest $(PARALLEL) --only essential $(ARGS)
+
+# Every test. ARGS="--only kafka,http": what `make test` leaves out of these groups; tests/harness/groups.py has them.
+test-all: test-all-deps
+	@$(MAKE) --no-print-directory clients ARGS=
+	$(BIN)/pytest $(PARALLEL) -m "not repeated" $(ARGS)
 
 test-fast: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
@@ -52,36 +58,36 @@ test-fast: .venv/installed-dev
 	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
 # What the OpenAPI document is worth: linters, generators and their clients, and what breaks clients since the release.
-lint-api: test-deps
+lint-api: test-all-deps
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
-# What `make up-local` needs beside Python: real brokers, Java for some of them, and Prometheus (its programs; no service).
+# Debian's brokers, and those that Maven fetches, which run on Java.
 broker-deps: .venv/installed-dev
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v rabbitmq-server >/dev/null || test -x $(RABBITMQ) || .ci/packages rabbitmq-server
 	@command -v javac >/dev/null || .ci/packages openjdk-17-jdk-headless
 	@command -v mvn >/dev/null || .ci/packages maven
-	@command -v prometheus >/dev/null || .ci/packages prometheus
-	$(BIN)/python -m tests.brokers.artemis.server
-	$(BIN)/python -m tests.brokers.kafka.server
-	$(BIN)/python -m tests.brokers.sqs.elasticmq
-	$(BIN)/python -m tests.brokers.pulsar.server
+	@printf 'tests.brokers.%s\n' artemis.server kafka.server sqs.elasticmq pulsar.server | xargs -n 1 -P 4 $(BIN)/python -m
 
-# What the tests need beside that: an archive of Spark's classes, a browser, the official conformance suite, generators of
-# clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
-# API server of Kubernetes with etcd, HAProxy, and what builds and runs images.
+# What `make test` needs beside that: HAProxy, certificates, and the official conformance suite.
 test-deps: broker-deps
+	@command -v openssl >/dev/null || .ci/packages openssl
+	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
+	$(BIN)/python -m tests.harness.conformance
+
+# What all tests need beside that: an archive of Spark's classes, a browser, Prometheus (its programs; no service), generators
+# of clients with Go and Node.js for what they generate, linters of the OpenAPI document, a reader of compose files, Helm, an
+# API server of Kubernetes with etcd, and what builds and runs images.
+test-all-deps: test-deps
 	@command -v go >/dev/null || .ci/packages golang-go
 	@command -v npm >/dev/null || .ci/packages nodejs npm
 	@command -v chromium >/dev/null || .ci/packages chromium
-	@command -v openssl >/dev/null || .ci/packages openssl
+	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@command -v etcd >/dev/null || .ci/packages etcd-server
-	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || .ci/packages haproxy iproute2
 	@command -v buildah >/dev/null && command -v podman >/dev/null && command -v mmdebstrap >/dev/null || \
 		.ci/packages buildah podman runc uidmap mmdebstrap
 	$(BIN)/python -m tests.brokers.pulsar.clients.programs
 	$(BIN)/python -m tests.harness.compose
-	$(BIN)/python -m tests.harness.conformance
 	$(BIN)/python -m tests.harness.helm
 	$(BIN)/python -m tests.harness.image
 	$(BIN)/python -m tests.harness.kubernetes
@@ -89,7 +95,7 @@ test-deps: broker-deps
 	$(BIN)/python -m tests.harness.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm
 
-test-broker: test-deps
+test-broker: test-all-deps
 	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)
 
 # The clients in clients/: generated from the OpenAPI document, built and packaged. ARGS="go java": only these.
@@ -110,7 +116,7 @@ clients-deps: .venv/installed-dev
 test-clients: clients
 	$(BIN)/pytest --numprocesses 3 tests/clients
 
-bench: test-deps
+bench: test-all-deps
 	$(BIN)/python -m tests.bench $(ARGS)
 
 # Whether a message costs more CPU than tests/bench/ratios.json says. ARGS=--write: say what it costs now.
@@ -157,4 +163,5 @@ down:
 
 # The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
 up-local: broker-deps
+	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@$(BIN)/python -m tests.harness.up_local $(ARGS)

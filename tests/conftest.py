@@ -1,4 +1,4 @@
-"""Fixtures for every test, the table of the official conformance suite, and how workers share the tests."""
+"""Fixtures for every test, the choice of tests, the table of the official suite, and how workers share the tests."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import gc
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 
 from app.brokers import registry
-from tests.harness import conformance
+from tests.harness import conformance, groups
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -32,9 +33,32 @@ hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("an
 hypothesis.settings.load_profile("any machine")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--only", help="essential, or groups and shards as in kafka,http,3/8")
+    parser.addoption("--green", action="store_true", help="write to .ci/green which groups passed")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.green and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(groups.Outcomes())
     for driver in set(registry.SCHEMES.values()):
         config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.option.only is None or collection_path.suffix != ".py":
+        return None
+    path = collection_path.relative_to(groups.ROOT).as_posix()
+    return None if groups.selection(config.option.only).reads(path) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.option.only is not None:
+        takes = groups.selection(config.option.only).takes
+        config.hook.pytest_deselected(items=[item for item in items if not takes(item)])
+        items[:] = [item for item in items if takes(item)]
+    for item in items:
+        item.user_properties.append(("group", groups.group_of(item)))
 
 
 def pytest_collection_finish() -> None:

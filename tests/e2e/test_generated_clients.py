@@ -35,7 +35,7 @@ def generator() -> None:
 def need(*programs: str) -> None:
     for program in programs:
         if shutil.which(program) is None:
-            missing(program, "`make test-deps` installs it")
+            missing(program, "`make test-all-deps` installs it")
 
 
 def run(*command: str | Path, cwd: Path) -> str:

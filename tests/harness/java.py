@@ -14,7 +14,7 @@ from tests.harness.ci import missing
 from tests.harness.local import free_port, suspend
 
 BROKERS = Path(__file__).resolve().parents[2] / ".brokers"
-"""Programs of brokers, a folder for each: fetched once by ``make test-deps``; the tests only read them."""
+"""Programs of brokers, a folder for each: fetched once by ``make broker-deps``; the tests only read them."""
 
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 _READY_SECONDS = 120.0

@@ -1,0 +1,245 @@
+"""Groups of tests: which ones ``make test`` runs, and which ones a change can affect.
+
+Each test belongs to one group: to that of the broker that it runs on, or to that of its path. ``.ci/green`` has the
+last commit on which all of a group passed, as ``--green`` writes it. ``python -m tests.harness.groups`` prints what has
+to run again, as ``--only`` takes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import zlib
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.brokers import registry
+from tests.harness.broker import Variant
+
+ROOT = Path(__file__).resolve().parents[2]
+GREEN = ROOT / ".ci/green"
+"""Lines of a group, a commit, and a digest of what the group depended on."""
+
+BROKERS = registry.KINDS
+
+TESTS: Mapping[str, str] = {
+    "tests/architecture/": "units",
+    "tests/brokers/": "processes",
+    "tests/clients/": "clients",
+    "tests/e2e/": "processes",
+    "tests/e2e/test_generated_clients.py": "document",
+    "tests/e2e/test_openapi_tools.py": "document",
+    "tests/helm/": "chart",
+    "tests/http/": "http",
+    "tests/image/": "image",
+    "tests/pipeline/": "pipeline",
+    "tests/unit/": "units",
+    **{f"tests/brokers/{kind}/": kind for kind in BROKERS},
+}
+"""The group of a test that takes no variant of a broker, by the longest beginning of its path."""
+
+BY_BROKER = ("tests/brokers/test_", "tests/e2e/", "tests/http/")
+"""Other files may have tests of any broker, too."""
+
+GROUPS = tuple(dict.fromkeys(TESTS.values()))
+
+ESSENTIAL = (
+    "tests/architecture/",
+    "tests/unit/",
+    "tests/http/",
+    *(f"tests/brokers/{kind}/test_contract.py" for kind in BROKERS),
+    "tests/e2e/test_kill.py::test_one_gateway",
+    "tests/e2e/test_readme.py",
+    "tests/pipeline/test_ingest.py::test_every_member_of_every_record_arrives",
+)
+"""What ``make test`` runs, by beginnings of names: each broker's contract once, on its ordinary variant."""
+
+NOT_ESSENTIAL = ("browser", "prometheus", "slow")
+"""Marks of tests that ``make test`` leaves out, unless :data:`ESSENTIAL` names them."""
+
+AFFECTED: Mapping[str, Iterable[str]] = {
+    ".ci/": (),
+    ".dockerignore": ("image",),
+    ".editorconfig": (),
+    ".gitattributes": (),
+    ".gitignore": (),
+    ".pre-commit-config.yaml": (),
+    "CHANGELOG.md": (),
+    "CONTRIBUTING.md": (),
+    "Dockerfile": ("image", "processes"),
+    "LICENSE": (),
+    "Makefile": (),
+    "README.md": ("processes",),
+    "app/cli/": ("processes", "image"),
+    "app/demo/": ("processes", "pipeline"),
+    "app/pipeline/": ("pipeline", "image", "processes"),
+    "clients/": ("clients", "document"),
+    "docker-compose.yml": ("processes",),
+    "docker/": ("image", "processes"),
+    "docs/": ("processes",),
+    "helm/": ("chart", "image", "processes"),
+    "openapi/": ("clients", "document"),
+    "tests/bench/": (),
+    "tests/brokers/": (*BROKERS, "processes"),
+    "tests/e2e/": (*BROKERS, "processes", "document"),
+    "tests/harness/helm.py": ("chart", "image"),
+    "tests/harness/image.py": ("image",),
+    "tests/harness/image_pod.py": ("image",),
+    "tests/harness/kubernetes.py": ("chart",),
+    "tests/harness/openapi_generator.py": ("clients", "document"),
+    "tests/harness/openapi_tools.py": ("document",),
+    "tests/harness/spark_cluster.py": ("pipeline",),
+    "tests/http/": (*BROKERS, "http"),
+    "tests/suites/": BROKERS,
+    **{beginning: (group,) for beginning, group in TESTS.items() if group not in ("http", "processes", "document")},
+    **{f"app/brokers/{kind}/": (kind,) for kind in BROKERS},
+}
+"""The groups that a changed file can affect, by the longest beginning of its path; all of them for any other file. The
+units and the HTTP tests that ``make test`` runs are no reason to name their groups."""
+
+SHARDS = 8
+"""In so many parts, the tests that nothing affects run one after the other."""
+
+
+def longest(table: Mapping[str, Any], path: str) -> str | None:
+    """The longest key that ``path`` begins with."""
+    return max((beginning for beginning in table if path.startswith(beginning)), key=len, default=None)
+
+
+def group_of(item: pytest.Item) -> str:
+    """The group of a test. A file without one is a KeyError."""
+    if (variant := _variant_of(item)) is not None:
+        return variant.broker.kind
+    return TESTS[longest(TESTS, item.nodeid) or item.nodeid]
+
+
+def is_essential(item: pytest.Item) -> bool:
+    """Whether ``make test`` runs the test."""
+    beginning = longest(dict.fromkeys(ESSENTIAL), item.nodeid)
+    if beginning is None or item.get_closest_marker("repeated"):
+        return False
+    if beginning.startswith("tests/brokers/"):
+        return _variant_of(item) in registry.ORDINARY
+    return "::" in beginning or not any(item.get_closest_marker(name) for name in NOT_ESSENTIAL)
+
+
+def _variant_of(item: pytest.Item) -> Variant | None:
+    """The first variant of a broker that a test takes."""
+    callspec = getattr(item, "callspec", None)
+    return next((each for each in (callspec.params.values() if callspec else ()) if isinstance(each, Variant)), None)
+
+
+class Selection:
+    """``only`` is ``essential``, or the names of groups and shards (``3/8``) between commas: of these, what is not
+    essential. An unknown name is a ValueError."""
+
+    def __init__(self, only: str) -> None:
+        names = set(only.split(","))
+        self.essential = names == {"essential"}
+        self.groups = names & {*GROUPS}
+        self.shards = {number for number in range(1, SHARDS + 1) if f"{number}/{SHARDS}" in names}
+        if len(names) != self.essential + len(self.groups) + len(self.shards):
+            raise ValueError(f"{only!r} is not essential, or some of {', '.join(GROUPS)}, and 1/{SHARDS} and so on.")
+
+    def reads(self, path: str) -> bool:
+        """Whether a file may have tests of the selection."""
+        if self.essential:
+            return path.startswith(tuple(each.partition("::")[0] for each in ESSENTIAL))
+        if self.shards or TESTS.get(longest(TESTS, path) or "") in self.groups:
+            return True
+        return path.startswith(BY_BROKER) and not self.groups.isdisjoint(BROKERS)
+
+    def takes(self, item: pytest.Item) -> bool:
+        """Whether a test is of the selection."""
+        if self.essential or is_essential(item):
+            return self.essential and is_essential(item)
+        shard = zlib.crc32(item.nodeid.rpartition("::")[0].encode()) % SHARDS + 1
+        return group_of(item) in self.groups or shard in self.shards
+
+
+@cache
+def selection(only: str) -> Selection:
+    """The selection of this process."""
+    return Selection(only)
+
+
+class Outcomes:
+    """Writes to :data:`GREEN` which groups passed on the commit of the checkout."""
+
+    def __init__(self) -> None:
+        self.seen: set[str] = set()
+        self.failed: set[str] = set()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        group = dict(report.user_properties).get("group")
+        # A test whose process ended has no group: then nothing is known.
+        found = {str(group)} if group else {*GROUPS}
+        self.seen |= found
+        if report.failed:
+            self.failed |= found
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED) or not is_clean():
+            return
+        (commit,) = git("rev-parse", "HEAD")
+        known = green()
+        known |= {group: (commit, digest(group)) for group in self.seen - self.failed}
+        lines = [f"{group} {' '.join(known[group])}\n" for group in GROUPS if group in known]
+        GREEN.write_text("".join(lines), "utf-8")
+
+
+def git(*arguments: str) -> list[str]:
+    """The lines that git prints in the checkout."""
+    ran = subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True)
+    return ran.stdout.splitlines()
+
+
+def is_clean() -> bool:
+    """Whether the files of the checkout are those of its commit."""
+    return not git("status", "--porcelain", "--", ".", ":!.ci/green")
+
+
+def digest(group: str) -> str:
+    """A hash of all that a group depends on, as the commit of the checkout has it: SHA-256, the first 16 digits."""
+    files = [line for line in git("ls-tree", "-r", "HEAD") if group in affected(line.partition("\t")[2])]
+    return hashlib.sha256("\n".join(files).encode()).hexdigest()[:16]
+
+
+def green() -> dict[str, tuple[str, str]]:
+    """The last commit on which all of a group passed, and what it depended on, of each group that is known."""
+    lines = GREEN.read_text("utf-8").splitlines() if GREEN.exists() else []
+    return {group: (commit, depended) for group, commit, depended in map(str.split, lines)}
+
+
+def affected(path: str) -> set[str]:
+    """The groups that a change of this file of the checkout can affect."""
+    beginning = longest(AFFECTED, path)
+    return {*GROUPS} if beginning is None else {*AFFECTED[beginning]}
+
+
+def main() -> None:
+    """Print ``--only`` of the groups that have to run, and of the next shard of the rest; to stderr, of each group why.
+    All groups have to with FULL=1 in the environment."""
+    known = green()
+    selected = []
+    for group in GROUPS:
+        commit, depended = known.get(group, ("no commit that is known", ""))
+        if os.environ.get("FULL") == "1" or depended != digest(group):
+            selected.append(group)
+        verdict = "runs" if group in selected else "does not run, because nothing that it depends on has changed"
+        print(f"{group}: {verdict}; last passed on {commit}", file=sys.stderr)
+    if len(selected) < len(GROUPS):
+        (commits,) = git("rev-list", "--count", "HEAD")
+        selected.append(f"{int(commits) % SHARDS + 1}/{SHARDS}")
+        print(f"of the rest, shard {selected[-1]} runs", file=sys.stderr)
+    print(",".join(selected))
+
+
+if __name__ == "__main__":
+    main()

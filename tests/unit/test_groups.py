@@ -1,0 +1,73 @@
+"""Which tests run for which change."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+
+from tests.architecture.sources import ROOT, tracked
+from tests.harness import groups
+from tests.harness.groups import AFFECTED, BROKERS, ESSENTIAL, GROUPS, TESTS, Selection, affected, longest
+
+FILES = [path.relative_to(ROOT).as_posix() for path in tracked()]
+
+
+def test_each_file_of_tests_belongs_to_a_group():
+    assert [each for each in FILES if re.match(r"tests/.*/test_\w+\.py", each) and longest(TESTS, each) is None] == []
+
+
+@pytest.mark.parametrize("table", [TESTS, AFFECTED], ids=["tests", "affected"])
+def test_each_line_of_a_table_is_about_files_that_exist(table):
+    assert [each for each in table if not any(path.startswith(each) for path in FILES)] == []
+
+
+def test_what_is_essential_exists():
+    def defines(name: str) -> bool:
+        path, _, test = name.partition("::")
+        found = [each for each in FILES if each.startswith(path)]
+        return bool(found) and (not test or f"def {test}(" in (ROOT / found[0]).read_text("utf-8"))
+
+    assert [each for each in ESSENTIAL if not defines(each)] == []
+
+
+def test_each_folder_of_the_product_leads_to_a_group():
+    folders = {each.rpartition("/")[0] + "/" for each in FILES if each.startswith(("app/", "clients/", "helm/"))}
+    assert [each for each in folders if not affected(each)] == []
+
+
+def test_each_group_has_tests_and_a_cause():
+    assert Counter({*TESTS.values()}) == Counter(GROUPS)
+    assert {group for path in FILES for group in affected(path) if affected(path) != {*GROUPS}} >= {*GROUPS} - {"units"}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("app/brokers/kafka/consumer.py", {"kafka"}),
+        ("app/gateway/gateway.py", {*GROUPS}),
+        ("app/brokers/binding.py", {*GROUPS}),
+        ("clients/go/client.go", {"clients", "document"}),
+        ("helm/babelgate/values.yaml", {"chart", "image", "processes"}),
+        ("docs/api.md", {"processes"}),
+        ("tests/brokers/kafka/test_share.py", {"kafka"}),
+        ("tests/brokers/test_network.py", {*BROKERS, "processes"}),
+        ("tests/suites/life.py", {*BROKERS}),
+        ("tests/harness/groups.py", {*GROUPS}),
+        ("a new file", {*GROUPS}),
+        (".ci/green", set()),
+    ],
+)
+def test_what_a_change_affects(path, found):
+    assert affected(path) == found
+
+
+@pytest.mark.parametrize("only", ["", "kafak", "essential,kafka", "0/8", "9/8", "1/4"])
+def test_a_selection_of_nothing_that_exists_is_refused(only):
+    with pytest.raises(ValueError, match="is not essential"):
+        Selection(only)
+
+
+def test_what_a_group_depends_on_decides():
+    assert groups.digest("kafka") == groups.digest("kafka") != groups.digest("redis")
