@@ -100,6 +100,19 @@ def _receipt(number: int) -> tuple[str, ReceiptHandle]:
     return name, ReceiptHandle(name, _text(number, 1_024), 1_800_000_000_000 + number, 1_000 + number)
 
 
+def _url(number: int) -> tuple[str, str]:
+    name = _text(number, 80)
+    return f"{10**12 - 1}/{name}", f"https://{_text(number, 253)}:65535/{10**12 - 1}/{name}"
+
+
+def _acked(number: int) -> tuple[bytes, None]:
+    return b"%d" % (10**14 + number), None
+
+
+def _partitions(number: int) -> tuple[str, Any]:
+    return _text(number, 300), (number / 7, 1_000 + number)
+
+
 def _line(number: int) -> tuple[Any, Any]:
     return ("messages of another program stay on the queue", _text(number)), (number / 7, 1_000 + number)
 
@@ -159,6 +172,12 @@ CACHES = [
     Remembered("app.brokers.redis.binding._foreign", "queues with foreign messages", "Redis broker", _plain),
     Remembered("app.brokers.redis.used_queues._recorded", "recorded queues", "Redis broker", _plain),
     Remembered("app.brokers.sqs.settle._latest", "latest receipts", "SQS broker", _receipt),
+    Remembered("app.brokers.sqs.client._urls", "URLs of queues", "SQS broker", _url),
+    Remembered("app.brokers.pulsar.connection.acked", "acked entries", "Pulsar connection", _acked),
+    Remembered(
+        "app.brokers.pulsar.client._owners", "owners of topics", "Pulsar broker", lambda n: (_text(n, 300), None)
+    ),
+    Remembered("app.brokers.pulsar.client._partitions", "partitions of topics", "Pulsar broker", _partitions),
     Remembered("app.brokers.pulsar.browse._removed", "removed dead letters", "Pulsar broker", _plain),
     Remembered("app.brokers.pulsar.publish._turns", "turns of partitions", "Pulsar broker", _plain),
     Remembered(

@@ -20,6 +20,7 @@ from app.brokers.pulsar.errors import NOT_FOUND, PulsarError, translate
 from app.brokers.pulsar.url import PulsarSettings
 from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime.background import BackgroundTasks
+from app.runtime.cache import Cache
 
 _REDIRECT, _CONNECT = 0, 1
 _MAX_REDIRECTS = 20
@@ -29,7 +30,9 @@ _PARTITIONS_SECONDS = 60.0
 _FRESH_SECONDS = 60.0
 """How long before its end a token of OAuth 2.0 is replaced."""
 
-_MAX_TOPICS = 10_000
+_TOPICS_BYTES = 4 * 1024 * 1024
+_PARTITIONS_BYTES = 4 * 1024 * 1024
+_PARTITIONS_ENTRY_BYTES = 384
 
 PARTITION = "-partition-"
 """Before the number of a partition, in the name of its topic."""
@@ -53,8 +56,8 @@ class PulsarClient:
         self.timeout_seconds = timeout_seconds
         self._connects: dict[_Address, SharedConnect[PulsarConnection]] = {}
         self._connections: dict[_Address, PulsarConnection] = {}
-        self._owners: dict[str, PulsarConnection] = {}
-        self._partitions: dict[str, tuple[float, int]] = {}
+        self._owners: Cache[str, PulsarConnection] = Cache(_TOPICS_BYTES)
+        self._partitions: Cache[str, tuple[float, int]] = Cache(_PARTITIONS_BYTES, _PARTITIONS_ENTRY_BYTES)
         self._service = _Address(*settings.hosts[0])
         """The address of the URL that answered last."""
         self._replacing: BackgroundTasks[None] = BackgroundTasks()
@@ -113,16 +116,14 @@ class PulsarClient:
             if not self.settings.single_address:
                 connection = await self._connected(self._address(url.decode(), bool(answer.get(8))))
             if kind == _CONNECT:
-                if len(self._owners) >= _MAX_TOPICS:
-                    self._owners.clear()
-                self._owners[topic] = connection
+                self._owners.keep(topic, connection)
                 return connection
             authoritative = bool(answer.get(5))
         raise BrokerUnavailable(self.broker, f"no broker serves the topic after {_MAX_REDIRECTS} redirects")
 
     def forget(self, topic: str) -> None:
         """Look ``topic`` up again: another broker may serve it by now."""
-        self._owners.pop(topic, None)
+        self._owners.forget(topic)
 
     async def partitions(self, topic: str, *, create: bool) -> list[str]:
         """The topics behind ``topic``: its partitions, or itself. None where it does not exist and is not created.
@@ -144,9 +145,8 @@ class PulsarClient:
                 raise translate(error, self.broker, written=False) from error
             except Exception as error:
                 raise translate(error, self.broker, written=False) from error
-            if len(self._partitions) >= _MAX_TOPICS:
-                self._partitions.clear()
-            known = self._partitions[topic] = now + _PARTITIONS_SECONDS, answer.get(1, 0)
+            known = now + _PARTITIONS_SECONDS, answer.get(1, 0)
+            self._partitions.keep(topic, known)
         count = known[1]
         return [f"{topic}{PARTITION}{number}" for number in range(count)] if count else [topic]
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 from app.brokers.pulsar import wire
 from app.brokers.pulsar.errors import ConnectionEnded, PulsarError
 from app.brokers.pulsar.wire import FieldList, Fields, MalformedFrame
+from app.runtime.cache import Cache
 
 PING_SECONDS = 30.0
 """The broker drops a connection that is silent for this long after its ping:
@@ -18,6 +19,7 @@ https://pulsar.apache.org/docs/4.0.x/developing-binary-protocol/#keep-alive"""
 
 _SIZE = struct.Struct(">I")
 _MAX_FRAME = 1 << 30
+_ACKED_BYTES = 32 * 1024 * 1024
 _CLIENT = "babelgate"
 
 _REQUEST_FIELD = {
@@ -75,6 +77,8 @@ class PulsarConnection(asyncio.Protocol):
         self._connected: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._pongs: list[asyncio.Future[None]] = []
         self._refreshing: set[asyncio.Task[None]] = set()
+        self.acked: Cache[bytes, None] = Cache(_ACKED_BYTES)
+        """The numbers, in digits, of the last entries that its consumers held and that are acknowledged."""
         self.heard = 0
         """How often bytes have arrived."""
         self._heard_before = -1
@@ -287,5 +291,6 @@ class PulsarConnection(asyncio.Protocol):
         endpoints = [*self._producers.values(), *self._consumers.values()]
         self._producers.clear()
         self._consumers.clear()
+        self.acked.clear()
         for endpoint in endpoints:
             endpoint.lost()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
@@ -22,7 +21,6 @@ _EXCLUSIVE, _SHARED, _KEY_SHARED = 0, 1, 3
 _BEGINNING = EntryId(-1, -1)
 _EARLIEST = 1
 _INDIVIDUAL = 0
-_REMEMBERED = 10_000
 
 _numbers = itertools.count(1)
 _throttled = LogThrottle(get_logger("babelgate.pulsar"))
@@ -111,8 +109,6 @@ class TopicConsumer:
         self.number = number
         self.permits = 0
         self.entries: dict[EntryId, Entry] = {}
-        self.acked: OrderedDict[EntryId, int] = OrderedDict()
-        """The numbers of the last entries that it held and that are acknowledged."""
         self.is_open = False
         self._id = connection.number()
         self._arrived = arrived
@@ -186,9 +182,11 @@ class TopicConsumer:
         """Note that an entry is acknowledged."""
         entry = self.entries.pop(place)
         entry.left.clear()
-        self.acked[place] = entry.number
-        if len(self.acked) > _REMEMBERED:
-            self.acked.popitem(last=False)
+        self.connection.acked.keep(b"%d" % entry.number, None)
+
+    def has_acked(self, number: int) -> bool:
+        """Whether the entry with this number was acknowledged, as far as that is remembered."""
+        return b"%d" % number in self.connection.acked
 
     def redeliver(self, place: EntryId) -> None:
         """Let the broker deliver an entry again, counted, if this consumer holds it. Raises ConnectionEnded."""

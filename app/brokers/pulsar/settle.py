@@ -155,7 +155,7 @@ class QueueSettler:
         consumer = self._consumers.by_number.get(handle.consumer)
         if consumer is None or not consumer.is_open:
             return False
-        return self._consumers.found(handle) is not None or consumer.acked.get(handle.place) == handle.number
+        return self._consumers.found(handle) is not None or consumer.has_acked(handle.number)
 
     async def _acked(self, topic: str, places: Sequence[EntryId]) -> BabelgateError | None:
         """Acknowledge entries of ``topic``, on any consumer of it; the error, if there is one."""

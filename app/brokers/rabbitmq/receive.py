@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -20,6 +21,7 @@ from app.brokers.rabbitmq.profile import DecodedMessage
 from app.brokers.rabbitmq.topology import Declarer
 from app.errors import BabelgateError, BrokerUnavailable
 from app.runtime import turns
+from app.runtime.cache import make_room
 
 MANY = 8
 """From this many messages on, a consumer costs the broker less work than gets."""
@@ -38,6 +40,7 @@ _QUIET_SECONDS = 0.02
 """How long to wait for a message that was just counted; another consumer may have received it."""
 
 _MAX_RECEIVERS = 10_000
+"""Queues whose last count is remembered, of about 600 bytes each, and those in use beyond that."""
 
 Spawn = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 """Starts a background task."""
@@ -189,12 +192,25 @@ class QueueReceiver:
         self._lingering: TemporaryConsumer | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ending: set[asyncio.Task[None]] = set()
+        self._taking = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a caller is served, or a consumer has not ended."""
+        return bool(self._taking or self._lingering or self._ending)
 
     async def take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
         """Up to ``limit`` messages as soon as there is one; none at the loop's time ``until``.
 
         Raises ConsumerEnded, ChannelGone and AMQP errors; messages that it does not return are requeued.
         """
+        self._taking += 1
+        try:
+            return await self._take(receiving, limit, until)
+        finally:
+            self._taking -= 1
+
+    async def _take(self, receiving: ReceivingChannel, limit: int, until: float) -> list[ChannelMessage]:
         if self._ending:
             # Their messages are requeued first, so that they keep their order.
             await asyncio.wait(self._ending)
@@ -293,13 +309,15 @@ class QueueReceivers:
         channels: ChannelPool,
         spawn: Spawn,
         timeout_seconds: float = TIMEOUT_SECONDS,
+        max_receivers: int = _MAX_RECEIVERS,
     ) -> None:
         self._broker = connection.broker
         self._timeout_seconds = timeout_seconds
         self._declarer = declarer
         self._channels = channels
         self._spawn = spawn
-        self._receivers: dict[str, QueueReceiver] = {}
+        self._max_receivers = max_receivers
+        self._receivers: OrderedDict[str, QueueReceiver] = OrderedDict()
 
     async def reserve(self, queue: RabbitQueue, limit: int, wait_seconds: float) -> list[Delivery]:
         """See :meth:`app.brokers.binding.Binding.reserve`. Tries once more when the queue or the channel is gone."""
@@ -341,9 +359,10 @@ class QueueReceivers:
         receiving = await self._channels.of_queue(name)
         receiver = self._receivers.get(name)
         if receiver is None:
-            if len(self._receivers) >= _MAX_RECEIVERS:
-                self._receivers.clear()
+            make_room(self._receivers, self._max_receivers, lambda each: each.is_busy, lambda _: None)
             receiver = self._receivers[name] = QueueReceiver(name, self._spawn)
+        else:
+            self._receivers.move_to_end(name)
         return receiving, await receiver.take(receiving, limit, until)
 
 

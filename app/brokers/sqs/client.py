@@ -28,6 +28,7 @@ from app.brokers.sqs.queue import SqsQueue
 from app.brokers.sqs.url import SqsSettings
 from app.errors import BrokerRejected, BrokerUnavailable, ConfigError, OutcomeUnknown
 from app.runtime import turns
+from app.runtime.cache import Cache
 
 _MAX_CONNECTIONS = 10_000
 """More than the queues of a process and its calls in flight: each waited queue occupies a connection."""
@@ -42,7 +43,11 @@ _BATCHES = ("SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBa
 _ENTRIES = "Entries"
 
 _SESSION_NAME = "babelgate"
-_MAX_URLS = 10_000
+
+_URLS_BYTES = 8 * 1024 * 1024
+_URL_BYTES = 768
+"""Most bytes of a remembered URL, whose host has at most 253 characters, and the places in the table."""
+
 _MAX_SENDS = 16
 """Calls of one queue in flight that send messages. More only wait at the service, where their time is over sooner."""
 
@@ -59,7 +64,7 @@ class SqsClient:
         self._stack = AsyncExitStack()
         self._client: Any = None
         self._connect: SharedConnect[Any] = SharedConnect(broker, self._make)
-        self._urls: dict[str, str] = {}
+        self._urls: Cache[str, str] = Cache(_URLS_BYTES, _URL_BYTES)
         self._sends: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._searches: dict[str, asyncio.Future[str]] = {}
 
@@ -128,7 +133,8 @@ class SqsClient:
         return queue.url or await self._look_up(queue)
 
     def _forget(self, url: str) -> None:
-        self._urls = {key: each for key, each in self._urls.items() if each != url}
+        for key in [key for key in self._urls if self._urls.get(key) == url]:
+            self._urls.forget(key)
 
     def _found(self, key: str, search: asyncio.Future[str]) -> None:
         self._searches.pop(key, None)
@@ -136,9 +142,7 @@ class SqsClient:
             self._remember(key, search.result())
 
     def _remember(self, key: str, url: str) -> str:
-        if len(self._urls) >= _MAX_URLS:
-            self._urls.clear()
-        self._urls[key] = url
+        self._urls.keep(key, url)
         return url
 
     async def _find(self, queue: SqsQueue) -> str:
