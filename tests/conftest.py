@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ import hypothesis
 import pytest
 
 from app.brokers import registry
-from tests.harness import conformance, groups
+from tests.harness import conformance, groups, repeated
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
@@ -33,6 +34,9 @@ hypothesis.settings.register_profile("fast", hypothesis.settings.get_profile("an
 hypothesis.settings.load_profile("any machine")
 
 
+_COMPUTING_NICENESS = 5
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--only", help="essential, or groups and shards as in kafka,http,3/8")
     parser.addoption("--green", action="store_true", help="write to .ci/green which groups passed")
@@ -43,6 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(groups.Outcomes())
     for driver in set(registry.SCHEMES.values()):
         config.addinivalue_line("markers", f"{driver.kind}: needs a real {driver.kind} server")
+    if (worker := getattr(config, "workerinput", None)) is not None:
+        from tests.harness.scheduling import computing_workers
+
+        # What waits for a deadline gets a core as soon as it needs one.
+        if int(worker["workerid"].removeprefix("gw")) < computing_workers(worker["workercount"]):
+            os.nice(_COMPUTING_NICENESS)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -52,7 +62,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if groups.selection(config.option.only).reads(path) else True
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    config.stash[repeated.COLLECTED] = [item.nodeid for item in items]
+    for item in items:
+        if repeated.row_of(item.nodeid) is not None:
+            # Before -m chooses.
+            item.add_marker(pytest.mark.repeated)
     if config.option.only is not None:
         takes = groups.selection(config.option.only).takes
         config.hook.pytest_deselected(items=[item for item in items if not takes(item)])

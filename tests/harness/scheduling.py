@@ -1,10 +1,22 @@
-"""Distributes the tests over the workers of pytest-xdist: what shares a server or a Spark session stays together."""
+"""Distributes the tests over the workers of pytest-xdist.
+
+Tests that compute run on as many workers as the machine has cores, tests that wait on the others. What shares a server
+or a Spark session stays together as far as that keeps nobody waiting.
+"""
 
 from __future__ import annotations
 
+import os
 import re
+from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from xdist.scheduler import LoadScopeScheduling
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from xdist.workermanage import WorkerController
 
 TOGETHER = (
     "tests/pipeline/test_cluster.py",
@@ -27,22 +39,107 @@ APART = (
 """Tests that start processes of their own and take seconds each: any worker takes the next one."""
 
 CONTRACTS = "/test_contract.py"
-"""Its classes have hundreds of tests, and its servers are those of the session: any worker takes the next test."""
+"""Its classes have hundreds of tests, and any worker takes the next test function."""
+
+WAITING = ("tests/brokers/", "tests/clients/", "tests/e2e/")
+"""Beginnings of the paths of tests that mostly wait, for leases, delays and servers. All others compute."""
+
+_SERVERS = "artemis|kafka|pulsar|rabbitmq|redis|servicebus|sqs"
+_OF_SERVER = re.compile(rf"^tests/brokers/({_SERVERS})/|(?<=[\[-])({_SERVERS})\b")
+"""A folder or a parameter of a broker with a server."""
 
 
-ONE_SERVER = re.compile(r"^tests/brokers/(artemis|kafka|pulsar)/|\[(?:[^\]]*\W)?(artemis|kafka|pulsar)\b")
-"""A folder or a parameter of a broker written in Java, whose server takes many seconds of a processor to start: one
-worker runs all its tests, so that it is started once."""
+def computing_workers(workers: int) -> int:
+    """How many of the first ``workers`` run the tests that compute, and no others while there are any.
+
+    Two cores are busy with two computing tests. With few workers all run everything.
+    """
+    cores = os.cpu_count() or 1
+    return cores if workers >= 2 * cores else 0
+
+
+def scope_of(nodeid: str) -> str:
+    """What is run by one worker: the tests with the same scope."""
+    path, _, rest = nodeid.partition("::")
+    for beginning in TOGETHER:
+        if path.startswith(beginning):
+            return beginning
+    if path.startswith(APART):
+        return nodeid
+    return nodeid.partition("[")[0] if path.endswith(CONTRACTS) else f"{path}::{rest}".rsplit("::", 1)[0]
+
+
+def computes(nodeid: str) -> bool:
+    """Whether a test keeps a core busy."""
+    return not nodeid.startswith(WAITING)
+
+
+def servers_of(nodeid: str) -> set[str]:
+    """The kinds of brokers whose servers a test is known to need."""
+    return {folder or parameter for folder, parameter in _OF_SERVER.findall(nodeid)}
 
 
 class ByServer(LoadScopeScheduling):  # type: ignore[misc]
-    """Units of work are folders, classes, modules or single tests, in the order of collection."""
+    """Units of work are folders, classes, modules, test functions or single tests, in the order of collection.
+
+    A worker prefers what needs no server that it has not started; then a server that the fewest others have started.
+    """
+
+    def __init__(self, *arguments: object) -> None:
+        super().__init__(*arguments)
+        self._servers: dict[str, set[str]] = {}
+        """The servers that the tests of each scope need."""
+        self._started: defaultdict[WorkerController, set[str]] = defaultdict(set)
+        """The servers that each worker has started."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        for beginning in TOGETHER:
-            if path.startswith(beginning):
-                return beginning
-        if (found := ONE_SERVER.search(nodeid)) is not None:
-            return found[1] or found[2]
-        return nodeid if path.startswith(APART) or path.endswith(CONTRACTS) else super()._split_scope(nodeid)
+        return scope_of(nodeid)
+
+    def _computes(self, node: WorkerController) -> bool:
+        return self.nodes.index(node) < computing_workers(self.numnodes)
+
+    def _needs(self, scope: str) -> set[str]:
+        if scope not in self._servers:
+            self._servers[scope] = set().union(*map(servers_of, self.workqueue[scope]))
+        return self._servers[scope]
+
+    def _best(self, node: WorkerController, scopes: Iterable[str]) -> str | None:
+        """The first of ``scopes`` whose servers ``node`` has; else one whose servers the fewest workers have."""
+        best, lowest = None, 0
+        for scope in scopes:
+            missing = self._needs(scope) - self._started[node]
+            if not missing:
+                return scope
+            cost = sum(1 + sum(kind in started for started in self._started.values()) for kind in missing)
+            if best is None or cost < lowest:
+                best, lowest = scope, cost
+        return best
+
+    def _next(self, node: WorkerController) -> str | None:
+        """The best work for ``node``; None if all that is left computes and has its workers."""
+        computing = self._computes(node)
+        found = self._best(node, (scope for scope in self.workqueue if computes(scope) == computing))
+        if found is None and (computing or computing_workers(self.numnodes) == 0):
+            found = self._best(node, self.workqueue)
+        return found
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        # At the start every worker has to get something.
+        scope = self._next(node) or next(iter(self.workqueue))
+        self._started[node] |= self._needs(scope)
+        self.workqueue.move_to_end(scope, last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        if self._pending_of(self.assigned_work[node]) <= 2 and self.workqueue and self._next(node) is None:
+            if not node.shutting_down:
+                node.shutdown()
+        else:
+            super()._reschedule(node)
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        super().mark_test_complete(node, item_index, duration)
+        # What is done is not counted again at the end of each later test.
+        scope = scope_of(self.registered_collections[node][item_index])
+        if all(self.assigned_work[node][scope].values()):
+            del self.assigned_work[node][scope]

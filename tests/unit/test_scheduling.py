@@ -1,0 +1,130 @@
+"""How the tests are shared among workers: what computes has its workers, and what shares a server is together."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.harness.scheduling import ByServer, computes, computing_workers, scope_of, servers_of
+
+CORES = os.cpu_count() or 1
+
+
+class Worker:
+    """A worker as the scheduler knows it. It runs what it is told when the test says so."""
+
+    def __init__(self, number: int) -> None:
+        self.gateway = SimpleNamespace(id=f"gw{number}")
+        self.told: list[int] = []
+        self.done = 0
+        self.shutting_down = False
+
+    def send_runtest_some(self, indices: Sequence[int]) -> None:
+        self.told += indices
+
+    def shutdown(self) -> None:
+        self.shutting_down = True
+
+
+def played(workers: int, nodeids: list[str]) -> list[list[str]]:
+    """What each worker ran, when all are equally fast."""
+    log: Any = SimpleNamespace(loadscopesched=lambda *_: None)
+    config: Any = SimpleNamespace(
+        getvalue=lambda _: [f"{workers}*popen"], option=SimpleNamespace(loadscopereorder=False)
+    )
+    scheduler = ByServer(config, log)
+    nodes: list[Any] = [Worker(number) for number in range(workers)]
+    for node in nodes:
+        scheduler.add_node(node)
+        scheduler.add_node_collection(node, nodeids)
+    scheduler.schedule()
+    progress = True
+    while progress:
+        progress = False
+        for node in nodes:
+            # The last one waits until the worker knows what is next.
+            if node.done < len(node.told) - (not node.shutting_down):
+                scheduler.mark_test_complete(node, node.told[node.done])
+                node.done += 1
+                progress = True
+    assert all(node.shutting_down for node in nodes)
+    assert not scheduler.has_pending
+    return [[nodeids[index] for index in node.told] for node in nodes]
+
+
+def contract(kind: str, tests: int) -> list[str]:
+    return [f"tests/brokers/{kind}/test_contract.py::TestSettle::test_{n}[{kind}]" for n in range(tests)]
+
+
+UNITS = [f"tests/unit/test_{module}.py::test_{n}" for module in range(20) for n in range(3)]
+MANY = [*UNITS, *contract("redis", 30), *contract("kafka", 30), *contract("pulsar", 30)]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 2 * CORES, 4 * CORES])
+def test_every_test_runs_once(workers: int) -> None:
+    ran = played(workers, MANY)
+    assert sorted(nodeid for each in ran for nodeid in each) == sorted(MANY)
+
+
+def test_what_computes_has_as_many_workers_as_there_are_cores() -> None:
+    ran = played(4 * CORES, MANY)
+    for nodeids in ran[CORES:]:
+        assert not any(computes(nodeid) for nodeid in nodeids)
+    assert all(computes(nodeids[0]) for nodeids in ran[:CORES])
+
+
+def test_with_few_workers_each_runs_everything() -> None:
+    assert computing_workers(2 * CORES - 1) == 0
+    assert computing_workers(2 * CORES) == CORES
+
+
+def test_each_server_is_started_by_few_workers() -> None:
+    waiting = [*contract("redis", 30), *contract("kafka", 30), *contract("pulsar", 30)]
+    ran = played(3, waiting)
+    # All but the last, whose own servers have nothing to do any more, stay with the server that they have.
+    assert sum(len(set().union(*map(servers_of, nodeids))) for nodeids in ran) <= 5
+
+
+def test_the_tests_of_a_broker_are_shared_among_workers() -> None:
+    ran = played(2, contract("kafka", 30))
+    assert min(map(len, ran)) > 5
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "scope"),
+    [
+        ("tests/pipeline/test_metrics_skew.py::test_a", "tests/pipeline/test_metrics"),
+        ("tests/pipeline/test_where.py::test_a[x]", "tests/pipeline/"),
+        ("tests/e2e/test_kill.py::test_a[redis]", "tests/e2e/test_kill.py::test_a[redis]"),
+        (
+            "tests/brokers/sqs/test_contract.py::TestLife::test_a[sqs-x::y]",
+            "tests/brokers/sqs/test_contract.py::TestLife::test_a",
+        ),
+        ("tests/unit/test_ledger.py::test_a[x]", "tests/unit/test_ledger.py"),
+        ("tests/brokers/redis/test_plain.py::TestIt::test_a", "tests/brokers/redis/test_plain.py::TestIt"),
+    ],
+)
+def test_scopes(nodeid: str, scope: str) -> None:
+    assert scope_of(nodeid) == scope
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "servers"),
+    [
+        ("tests/brokers/sqlite/test_contract.py::TestLife::test_a[sqlite]", set()),
+        ("tests/brokers/kafka/test_share.py::test_a", {"kafka"}),
+        ("tests/e2e/test_kill.py::test_a[pulsar]", {"pulsar"}),
+        ("tests/e2e/test_replicas.py::test_a[rabbitmq-ojs]", {"rabbitmq"}),
+        (
+            "tests/brokers/test_idempotency.py::TestIdempotency::test_a[keys-in-redis-queue-in-kafka]",
+            {"redis", "kafka"},
+        ),
+        ("tests/unit/test_ledger.py::test_a", set()),
+    ],
+)
+def test_servers(nodeid: str, servers: set[str]) -> None:
+    assert servers_of(nodeid) == servers
