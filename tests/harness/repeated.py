@@ -49,6 +49,26 @@ TABLE = (
         "The replies of ElasticMQ are lost in the same way.",
     ),
     Repeated(
+        r"tests/http/test_schemathesis\.py::\w+\[(?!sqlite|rabbitmq)\w+-everything\]",
+        "The HTTP layer is the same over each broker: all phases run over one in the process and one with a server.",
+    ),
+    Repeated(
+        r"tests/http/test_schemathesis\.py::\w+\[(sqlite|rabbitmq)-examples\]",
+        "All phases have the examples in them.",
+    ),
+    Repeated(
+        r"tests/e2e/test_kill\.py::test_(a_gateway_with_two_workers|two_replicas_\w+)\[(?!sqlite|redis|rabbitmq)",
+        "test_replicas.py kills three gateways and the broker on each variant. Here one of each kind of lease is left.",
+    ),
+    Repeated(
+        r"tests/e2e/test_redrive_jobs\.py::test_a_stop_\w+\[(?!sqlite|redis|rabbitmq)",
+        "A stop leaves less behind than the kill of the test beside it.",
+    ),
+    Repeated(
+        r"tests/e2e/test_tracing\.py::test_from_client_to_consumer_over_http\[(?!redis)\w+-http/protobuf\]",
+        "How spans are exported does not depend on the broker.",
+    ),
+    Repeated(
         r"tests/e2e/test_replicas\.py::\w+\[(sqs-moto|rabbitmq-ojs)\]",
         "Which replica settles does not depend on the server of a protocol, nor on what is in a message.",
     ),

@@ -60,18 +60,22 @@ def computing_workers(workers: int) -> int:
 
 def scope_of(nodeid: str) -> str:
     """What is run by one worker: the tests with the same scope."""
-    path, _, rest = nodeid.partition("::")
+    path = nodeid.partition("::")[0]
+    function = nodeid.partition("[")[0]
     for beginning in TOGETHER:
         if path.startswith(beginning):
             return beginning
     if path.startswith(APART):
         return nodeid
-    return nodeid.partition("[")[0] if path.endswith(CONTRACTS) else f"{path}::{rest}".rsplit("::", 1)[0]
+    if path.endswith(CONTRACTS):
+        return function
+    # The tests of a module that has several brokers are as many units.
+    return " ".join([function.rpartition("::")[0], *sorted(servers_of(nodeid))])
 
 
 def computes(nodeid: str) -> bool:
     """Whether a test keeps a core busy."""
-    return not nodeid.startswith(WAITING)
+    return not nodeid.startswith(WAITING) and not servers_of(nodeid)
 
 
 def servers_of(nodeid: str) -> set[str]:
@@ -89,6 +93,8 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         super().__init__(*arguments)
         self._servers: dict[str, set[str]] = {}
         """The servers that the tests of each scope need."""
+        self._computing: dict[str, bool] = {}
+        """Whether the tests of each scope compute."""
         self._started: defaultdict[WorkerController, set[str]] = defaultdict(set)
         """The servers that each worker has started."""
 
@@ -102,6 +108,11 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
         if scope not in self._servers:
             self._servers[scope] = set().union(*map(servers_of, self.workqueue[scope]))
         return self._servers[scope]
+
+    def _is_computing(self, scope: str) -> bool:
+        if scope not in self._computing:
+            self._computing[scope] = any(map(computes, self.workqueue[scope]))
+        return self._computing[scope]
 
     def _best(self, node: WorkerController, scopes: Iterable[str]) -> str | None:
         """The first of ``scopes`` whose servers ``node`` has; else one whose servers the fewest workers have."""
@@ -118,7 +129,7 @@ class ByServer(LoadScopeScheduling):  # type: ignore[misc]
     def _next(self, node: WorkerController) -> str | None:
         """The best work for ``node``; None if all that is left computes and has its workers."""
         computing = self._computes(node)
-        found = self._best(node, (scope for scope in self.workqueue if computes(scope) == computing))
+        found = self._best(node, (scope for scope in self.workqueue if self._is_computing(scope) == computing))
         if found is None and (computing or computing_workers(self.numnodes) == 0):
             found = self._best(node, self.workqueue)
         return found

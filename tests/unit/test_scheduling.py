@@ -105,7 +105,8 @@ def test_the_tests_of_a_broker_are_shared_among_workers() -> None:
             "tests/brokers/sqs/test_contract.py::TestLife::test_a",
         ),
         ("tests/unit/test_ledger.py::test_a[x]", "tests/unit/test_ledger.py"),
-        ("tests/brokers/redis/test_plain.py::TestIt::test_a", "tests/brokers/redis/test_plain.py::TestIt"),
+        ("tests/brokers/redis/test_plain.py::TestIt::test_a", "tests/brokers/redis/test_plain.py::TestIt redis"),
+        ("tests/http/test_stalls.py::test_a[kafka-peek: 24]", "tests/http/test_stalls.py kafka"),
     ],
 )
 def test_scopes(nodeid: str, scope: str) -> None:
