@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,13 +11,14 @@ from tests.harness.repeated import COLLECTED, TABLE, Repeated, row_of
 
 
 @pytest.fixture
-def collected(request: pytest.FixtureRequest) -> list[str]:
+def collected(request: pytest.FixtureRequest) -> Sequence[str]:
     """All tests of this run and those that were deselected."""
-    return list(request.config.stash[COLLECTED])
+    nodeids: Sequence[str] = request.config.stash[COLLECTED]
+    return nodeids
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.reason)
-def test_a_row_marks_tests(row: Repeated, collected: list[str]) -> None:
+def test_a_row_marks_tests(row: Repeated, collected: Sequence[str]) -> None:
     path = row.tests.split("::")[0].replace("\\", "")
     assert re.fullmatch(r"tests/[\w/]+\.py", path), "the pattern begins with a file"
     of_file = [nodeid for nodeid in collected if nodeid.startswith(f"{path}::")]
@@ -24,7 +26,7 @@ def test_a_row_marks_tests(row: Repeated, collected: list[str]) -> None:
     assert not of_file or any(re.match(row.tests, nodeid) for nodeid in of_file)
 
 
-def test_each_repeated_test_runs_on_another_variant(collected: list[str]) -> None:
+def test_each_repeated_test_runs_on_another_variant(collected: Sequence[str]) -> None:
     run = {nodeid.partition("[")[0] for nodeid in collected if row_of(nodeid) is None}
     assert {nodeid.partition("[")[0] for nodeid in collected if row_of(nodeid) is not None} - run == set()
 
