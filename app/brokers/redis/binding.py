@@ -48,7 +48,7 @@ from app.brokers.redis.server import Server
 from app.brokers.redis.url import connector
 from app.brokers.redis.used_queues import UsedQueues
 from app.clock import Clock
-from app.errors import BabelgateError, OutcomeUnknown
+from app.errors import BabelgateError, OutcomeUnknown, StorageFull
 from app.observe.log_throttle import LogThrottle
 from app.observe.logs import get_logger
 from app.runtime import turns
@@ -61,8 +61,8 @@ _LARAVEL = LaravelLayout()
 _KNOWN_BYTES = 4 * 1024 * 1024
 """Of the queues that were seen empty, and of those with messages of other programs: about 10,000 each."""
 
-_FOREIGN_PAUSE_SECONDS = 0.5
-"""Between two looks at a queue on which only messages of another program lie."""
+_LOOK_PAUSE_SECONDS = 0.5
+"""Between two looks at a queue on which only messages of another program lie, or whose server has no memory to wait."""
 
 _throttled = LogThrottle(get_logger("babelgate.redis"))
 
@@ -240,10 +240,12 @@ class RedisBinding:
         return ()
 
     async def _wait(self, queue: RedisQueue, seconds: float) -> bool:
-        """Whether there may be a message: at once while messages of another program lie there, but for a pause."""
+        """Whether there may be a message. After a pause there may be one where waiting for it does not help: messages
+        of another program lie there, or the server is at maxmemory, where it refuses BLMOVE, but no reserve."""
         if queue.key not in self._foreign:
-            return await self.server.wait(queue.key, seconds)
-        await asyncio.sleep(min(seconds, _FOREIGN_PAUSE_SECONDS))
+            with contextlib.suppress(StorageFull):
+                return await self.server.wait(queue.key, seconds)
+        await asyncio.sleep(min(seconds, _LOOK_PAUSE_SECONDS))
         return True
 
     async def _give_back_late(self, queue: RedisQueue, handles: Sequence[str]) -> None:

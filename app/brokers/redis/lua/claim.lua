@@ -241,6 +241,7 @@ if verb == 'reserve' then
 end
 
 if verb == 'settle' then
+  write_at_maxmemory(ENDS)
   for i = 6, #ARGV, 4 do
     local field, token, resolution = ARGV[i], ARGV[i + 1], ARGV[i + 2]
     local record = redis.call('HGET', RECORDS, field)

@@ -36,6 +36,14 @@ local function text(micros)
   return string.format('%.0f', micros)
 end
 
+-- Begins the writes of a script that takes about as much memory as it frees: `key` is a sorted set, which stays as it is.
+-- At maxmemory a server refuses the commands of a script that may take memory, until the script has written something:
+-- https://github.com/redis/redis/blob/7.0.15/src/script.c#L370 and, for 6.2, src/scripting.c. A full server so still ends
+-- and extends leases, and delivers what it holds. Scripts that add messages do not call this.
+local function write_at_maxmemory(key)
+  redis.call('ZREM', key, '')
+end
+
 -- Calls a variadic command with `list` after `...`, in pieces that fit Lua's stack, each of an even number of arguments.
 local function spread(list, ...)
   for from = 1, #list, CHUNK do

@@ -2,6 +2,7 @@
 -- call, messages per queue, then queues (layout:ready list) to check although they may be missing in the index. Returns
 -- the microseconds until the next due time, or -1 when nothing is due later.
 local index = KEYS[1]
+write_at_maxmemory(index)
 for i = 4, #ARGV do
   local layout, q = string.match(ARGV[i], '^(%a+):(.*)$')
   pcall(note, index, LAYOUTS[layout], q)

@@ -4,6 +4,7 @@ local q, layout = KEYS[1], LAYOUTS[ARGV[2]]
 local moved, deadline, deadlines = q .. ':babelgate:extended', after(ARGV[3]), {}
 layout.check(q)
 redis.call('HLEN', moved)
+write_at_maxmemory(q .. layout.leases)
 for i = 4, #ARGV do
   local id, micros = parse(ARGV[i])
   local member = locate(layout, q, id, micros)

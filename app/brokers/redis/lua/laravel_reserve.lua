@@ -4,6 +4,7 @@
 local LOOKED_AT = 100
 local q, limit = KEYS[1], tonumber(ARGV[2])
 laravel.check(q)
+write_at_maxmemory(q .. laravel.leases)
 laravel.promote(q, tonumber(ARGV[4]))
 laravel.sweep(q, tonumber(ARGV[4]))
 local jobs, contents, left = {}, {}, {}

@@ -3,6 +3,7 @@
 -- of expiries, if any: negative where the last one has been reported.
 local q, limit, blob = KEYS[1], tonumber(ARGV[2]), ARGV[5]
 list.check(q)
+write_at_maxmemory(q .. list.leases)
 list.sweep(q, tonumber(ARGV[4]))
 list.promote(q, tonumber(ARGV[4]))
 local elements = redis.call('LPOP', q, limit)

@@ -4,6 +4,7 @@
 local q, patience = KEYS[1], tonumber(ARGV[2]) * 1000000
 local seen = q .. ':babelgate:unleased'
 list.check(q)
+write_at_maxmemory(q .. list.leases)
 local spare, elements = {}, {}
 for _, element in ipairs(redis.call('LRANGE', q .. ':processing', 0, -1)) do
   spare[element] = (spare[element] or 0) + 1

@@ -6,6 +6,7 @@ local q, layout, verb = KEYS[1], LAYOUTS[ARGV[2]], ARGV[3]
 local delay, count = tonumber(ARGV[4]), tonumber(ARGV[5])
 local settled, back = q .. ':babelgate:settled', verb == 'back' or verb == 'late'
 layout.check(q)
+-- Also the first write, which a server at maxmemory permits.
 redis.call('ZREMRANGEBYSCORE', settled, '-inf', NOW)
 
 local target, push = q, 'RPUSH'
