@@ -10,18 +10,21 @@ LOCKS := requirements.txt requirements-build.txt
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock" $(ARGS)
 
-.PHONY: run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
+.PHONY: help run demo install test test-all test-fast lint-api test-deps test-all-deps broker-deps test-broker test-clients clients clients-deps bench bench-gate check release-check fmt openapi docs lock up down up-local
 .DEFAULT_GOAL := run
 
-run: install
+help: ## list these targets
+	@awk -F ':.* ## ' '/^[a-z-]*:.* ## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: install ## serve on 127.0.0.1:8080 over a local SQLite file
 	$(BIN)/babelgate serve $(ARGS)
 
 # A day of traffic through a gateway of its own, and the report of it.
-demo: .venv/installed-dev
+demo: .venv/installed-dev ## make a day of traffic and its report
 	@command -v java >/dev/null || .ci/packages openjdk-17-jre-headless
 	$(BIN)/python -m app.demo $(ARGS)
 
-install: .venv/installed
+install: .venv/installed ## install what the gateway needs in .venv
 
 .venv/bin/pip:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'
@@ -44,21 +47,21 @@ test test-all test-fast: export PYTHONDONTWRITEBYTECODE :=
 # What is essential of everything, with each broker's contract on a real server. Most tests wait for leases, delays and
 # servers, so that three at a time keep two cores busy. With a fourth, brokers stop for seconds, which tests of restarts
 # take for another restart. ARGS=-n0: one by one.
-test: test-deps
+test: test-deps ## run what is essential of everything, on all brokers
 	$(BIN)/pytest $(PARALLEL) --only essential $(ARGS)
 
 # Every test. ARGS="--only kafka,http": what `make test` leaves out of these groups; tests/harness/groups.py has them.
-test-all: test-all-deps
+test-all: test-all-deps ## run every test
 	@$(MAKE) --no-print-directory clients ARGS=
 	$(BIN)/pytest $(PARALLEL) -m "not repeated" $(ARGS)
 
-test-fast: .venv/installed-dev
+test-fast: .venv/installed-dev ## run units, HTTP, and the contract on SQLite and Redis
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	@command -v openssl >/dev/null || .ci/packages openssl
 	$(BIN)/pytest $(PARALLEL) $(FAST) $(ARGS)
 
 # What the OpenAPI document is worth: linters, generators and their clients, and what breaks clients since the release.
-lint-api: test-all-deps
+lint-api: test-all-deps ## check the OpenAPI document with linters and generators
 	$(BIN)/pytest --numprocesses 2 tests/http/test_openapi.py tests/http/test_openapi_words.py tests/e2e/test_openapi_tools.py $(ARGS)
 
 # Debian's brokers, and those that Maven fetches, which run on Java.
@@ -95,11 +98,11 @@ test-all-deps: test-deps
 	$(BIN)/python -m tests.harness.openapi_tools
 	$(BIN)/python -m tests.harness.spark_jvm
 
-test-broker: test-all-deps
+test-broker: test-all-deps ## run all tests of BROKER=redis
 	$(BIN)/pytest tests/brokers/$(BROKER) $(ARGS)
 
 # The clients in clients/: generated from the OpenAPI document, built and packaged. ARGS="go java": only these.
-clients: clients-deps
+clients: clients-deps ## generate, build and package the clients
 	$(BIN)/python -m tests.clients.languages $(ARGS)
 
 clients-deps: .venv/installed-dev
@@ -113,18 +116,18 @@ clients-deps: .venv/installed-dev
 	$(BIN)/python -m tests.harness.dotnet
 
 # Each client against a real gateway, and each with each other while the gateway is killed. Prints what was proven.
-test-clients: clients
+test-clients: clients ## test the clients against a real gateway
 	$(BIN)/pytest --numprocesses 3 tests/clients
 
-bench: test-all-deps
+bench: test-all-deps ## measure throughput, latency and CPU
 	$(BIN)/python -m tests.bench $(ARGS)
 
 # Whether a message costs more CPU than tests/bench/ratios.json says. ARGS=--write: say what it costs now.
-bench-gate: .venv/installed-dev
+bench-gate: .venv/installed-dev ## check what a message costs in CPU
 	@command -v redis-server >/dev/null || .ci/packages redis-server
 	$(BIN)/python -m tests.bench.gate $(ARGS)
 
-check: .venv/installed-dev
+check: .venv/installed-dev ## check format, lint, types and architecture
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -132,22 +135,22 @@ check: .venv/installed-dev
 
 # Whether this can be released: versions, lock files, licences, generated pages; then the packages and the SBOM in dist/,
 # installed and run in a new environment. ARGS=--released: the changelog must have a section of the version.
-release-check: .venv/installed-dev
+release-check: .venv/installed-dev ## check whether this can be released
 	$(BIN)/python -m tests.harness.release $(ARGS)
 
-fmt: .venv/installed-dev
+fmt: .venv/installed-dev ## format, and apply automatic fixes
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-openapi: .venv/installed
+openapi: .venv/installed ## write the OpenAPI document
 	$(BIN)/python -m app.http.openapi > openapi/openapi.yaml
 
-docs: .venv/installed openapi
+docs: .venv/installed openapi ## write all generated pages
 	$(BIN)/python -m tests.harness.generated_docs
 
 # The lock files hold versions and hashes, and name no registry. The client of Artemis has one of its own: it is built by
 # a C compiler, which a gateway without Artemis does not need.
-lock:
+lock: ## update the lock files (needs uv)
 	$(LOCK) pyproject.toml --extra redis --extra rabbitmq --extra sqs --extra servicebus --extra azure --extra kafka --extra pulsar --extra otlp --extra journal -o requirements.txt
 	$(LOCK) pyproject.toml --extra artemis -c requirements.txt -o requirements-artemis.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements.txt -c requirements-artemis.txt -o requirements-dev.txt
@@ -155,13 +158,13 @@ lock:
 	$(LOCK) --group build -o requirements-build.txt
 
 # ARGS="--profile kafka": more brokers; docs/local.md has the profiles.
-up:
+up: ## start gateway and brokers in containers
 	docker compose $(ARGS) up --build --detach --wait
 
-down:
+down: ## stop them
 	docker compose --profile '*' down
 
 # The same without containers, until Ctrl-C. ARGS="redis kafka": only these brokers.
-up-local: broker-deps
+up-local: broker-deps ## start gateway, brokers and Prometheus without containers
 	@command -v prometheus >/dev/null || .ci/packages prometheus
 	@$(BIN)/python -m tests.harness.up_local $(ARGS)

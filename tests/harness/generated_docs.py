@@ -38,6 +38,7 @@ PAGES = (
     "docs/configuration.md",
     "docs/errors.md",
     "docs/journal.md",
+    "docs/adr/README.md",
     "docs/licences.md",
     "docs/metrics.md",
     "docs/operating.md",
@@ -240,6 +241,14 @@ def caches() -> str:
     return table(["remembered", "for each", "most entries", "most MiB"], rows)
 
 
+def decisions() -> str:
+    """The titles of the decisions' pages."""
+    pages = sorted((ROOT / "docs/adr").glob("[0-9]*.md"))
+    titles = [page.read_text("utf-8").partition("\n")[0].removeprefix("# ").partition(". ") for page in pages]
+    rows = [[f"[{number}]({page.name})", title] for page, (number, _, title) in zip(pages, titles, strict=True)]
+    return table(["", "decision"], rows)
+
+
 PARTS: Mapping[str, Callable[[], str]] = {
     "values": values,
     "metrics": metrics,
@@ -250,6 +259,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "events": events,
     "licences": licences,
     "caches": caches,
+    "decisions": decisions,
 }
 
 
