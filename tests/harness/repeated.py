@@ -41,6 +41,22 @@ TABLE = (
         "The content of a message meets the type of its queue in counts of attempts and in dead letters alone.",
     ),
     Repeated(
+        _contract("kafka", "Test(Letters|Operators|Publish|Redrive|RedriveJobs)", "kafka-share"),
+        "A share group differs in what it consumes. What publishes, and what reads dead letters, is the same code.",
+    ),
+    Repeated(
+        r"tests/brokers/test_lost_replies\.py::test_a_(publish|batch)\w*\[kafka-share\b",
+        "What publishes is the same code with a share group.",
+    ),
+    Repeated(
+        _contract("redis", "Test(Hung|Operators|RedriveJobs)", "redis-laravel"),
+        "What the gateway asks for does not depend on the layout.",
+    ),
+    Repeated(
+        r"tests/brokers/test_idempotency\.py::TestIdempotency::\w+\[keys-in-redis-queue-in-(sqs|servicebus|pulsar|artemis)\b",
+        "A store beside the broker of a queue is asked in the same way whatever that is: RabbitMQ and Kafka are left.",
+    ),
+    Repeated(
         _contract("sqs", "Test(?!Settle)\\w+", "sqs-moto"),
         "ElasticMQ says the same. moto differs in what it accepts of an ack, and in what test_binding.py has.",
     ),
