@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,8 @@ from app.errors import (
 )
 from app.gateway import dead_letters
 from app.gateway.authorization import Caller, Right
-from app.gateway.dead_letters import Letter, LockPerQueue, SharedSearches, find, list_dead, view
+from app.gateway.dead_letters import Letter, find, list_dead, search, view
+from app.gateway.letter_scans import LetterScans, LockPerQueue
 from app.gateway.model import (
     EVERY_LETTER,
     DeadLetter,
@@ -67,7 +69,8 @@ class DeadLetterOperations:
     """Each operation takes a Caller and first checks its right: reading needs ``listen``, changing ``manage``. Sending
     to another queue needs ``send`` there, and an edited letter ``send`` on its target in any case, because it is a new
     message (raises Forbidden). All raise QueueNotFound, InvalidParameter, and
-    UnsupportedByBroker for a broker without a DeadStore."""
+    UnsupportedByBroker for a broker without a DeadStore. All but a purge, a plain page and jobs are scans, and raise
+    Overloaded as :class:`LetterScans`."""
 
     def __init__(
         self,
@@ -83,20 +86,24 @@ class DeadLetterOperations:
         self._limits, self._clock, self._observe, self._tracing = limits, clock, observe, tracing
         self._lock = LockPerQueue()
         """Excludes two redrives of one queue in this process, which would send letters twice."""
-        self._filtering = LockPerQueue()
-        self._searches = SharedSearches()
+        self._scans = LetterScans()
         self.jobs = RedriveJobs(jobs_directory, clock, observe, self._lock)
 
     async def page(
         self, caller: Caller, queue: str, matching: DeadLetterFilter, limit: int, cursor: str | None
     ) -> tuple[list[DeadLetter], str | None]:
-        """A page of matching dead letters, oldest first, and the cursor after it (None: no more)."""
+        """A page of matching dead letters, oldest first, and the cursor after it (None: no more).
+
+        With a filter it is a scan.
+        """
         route = self._route(caller, Right.LISTEN, queue)
         if matching == EVERY_LETTER:
             return await list_dead(route, matching, limit, cursor)
-        # A filter may read many letters for few, so only one listing of a queue does that at a time.
-        async with self._filtering(queue):
-            return await list_dead(route, matching, limit, cursor)
+
+        async def read(_: object) -> dict[None, tuple[list[DeadLetter], str | None]]:
+            return {None: await list_dead(route, matching, limit, cursor)}
+
+        return await self._scans.shared(caller, route, (matching, limit, cursor), None, read)
 
     async def get(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> DeadLetter:
         """The oldest dead letter with this id.
@@ -104,22 +111,25 @@ class DeadLetterOperations:
         ``cursor``, here and below: where the search begins, as for :meth:`page`. It reads at most MAX_SCANNED letters.
         Raises UnknownDeadLetter, and DeadLetterNotReached.
         """
-        return view(await self._searches.find(self._route(caller, Right.LISTEN, queue), letter_id, cursor))
+        route = self._route(caller, Right.LISTEN, queue)
+        return view(await self._scans.shared(caller, route, cursor, letter_id, partial(search, route, cursor)))
 
     async def remove_one(self, caller: Caller, queue: str, letter_id: str, cursor: str | None = None) -> None:
         """Remove the oldest dead letter with this id. Raises like :meth:`get`."""
         route = self._route(caller, Right.MANAGE, queue)
-        async with self._lock(queue):
-            walk, letter = await find(route, letter_id, cursor)
-            (removed,) = await walk.remove([letter])
+        with self._scans.place(caller):
+            async with self._lock(queue):
+                walk, letter = await find(route, letter_id, cursor)
+                (removed,) = await walk.remove([letter])
         if not removed:
             raise UnknownDeadLetter(queue=queue, letter_id=letter_id)
 
     async def remove(self, caller: Caller, queue: str, letter_ids: Sequence[str]) -> Sequence[RemovalResult]:
         """Remove the oldest dead letter of each id; one result per id, a repeated id once."""
         route = self._route(caller, Right.MANAGE, queue)
-        async with self._lock(queue):
-            return await dead_letters.remove(route, letter_ids)
+        with self._scans.place(caller):
+            async with self._lock(queue):
+                return await dead_letters.remove(route, letter_ids)
 
     async def purge(self, caller: Caller, queue: str, *, dry_run: bool = False) -> int:
         """Remove all dead letters; the number removed. With ``dry_run``, the number that would be.
@@ -151,9 +161,19 @@ class DeadLetterOperations:
                 raise InvalidParameter(name="per_second", reason=reason, pointer="/per_second")
         await self.jobs.check_idle(queue)
         order = RedriveOrder(order.matching, order.ids, limit, order.force, order.per_second, order.dry_run)
-        async with self._lock(queue):
+
+        redrive = partial(Redrive, source, target, order, self._clock, self._observe)
+
+        async def run(_: object) -> dict[None, RedriveResult]:
+            return {None: await redrive(self._clock()).run()}
+
+        if order.dry_run:
             with redriving(trace, source):
-                return await Redrive(source, target, order, self._clock, self._observe, self._clock()).run()
+                return await self._scans.shared(caller, source, (target.queue, order), None, run)
+        with self._scans.place(caller):
+            async with self._lock(queue):
+                with redriving(trace, source):
+                    return await redrive(self._clock()).run()
 
     async def start_job(
         self, caller: Caller, queue: str, order: RedriveOrder, to_queue: str | None, trace: Trace | None
@@ -206,18 +226,19 @@ class DeadLetterOperations:
         if edit is not None and force:
             reason = "an edited letter is validated, and never sent by force: leave out one of the two"
             raise InvalidParameter(name="force", reason=reason, pointer="/force")
-        async with self._lock(queue):
-            with redriving(trace, source):
-                walk, letter = await find(source, letter_id, cursor)
-                ready = await self._ready(letter, edit, source, target, force, trace)
-                _, refused = await send(source, target, [ready], self._observe)
-                if refused:
-                    raise refused[0][1]
-                try:
-                    (removed,) = await walk.remove([letter])
-                except BrokerError as error:
-                    reason = f"the message was sent to {target.queue}, but its dead letter may still be there"
-                    raise OutcomeUnknown(broker=source.broker, reason=reason) from error
+        with self._scans.place(caller):
+            async with self._lock(queue):
+                with redriving(trace, source):
+                    walk, letter = await find(source, letter_id, cursor)
+                    ready = await self._ready(letter, edit, source, target, force, trace)
+                    _, refused = await send(source, target, [ready], self._observe)
+                    if refused:
+                        raise refused[0][1]
+                    try:
+                        (removed,) = await walk.remove([letter])
+                    except BrokerError as error:
+                        reason = f"the message was sent to {target.queue}, but its dead letter may still be there"
+                        raise OutcomeUnknown(broker=source.broker, reason=reason) from error
         how = ready.how
         return RedrivenLetter(letter_id, ready.facts.message_id, target.queue, how == EDITED, how == FORCED, removed)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
@@ -15,7 +13,7 @@ from app.brokers.batching import batches
 from app.brokers.binding import DeadRecord, DeadStore
 from app.envelope import DeadSummary
 from app.errors import BabelgateError, DeadLetterNotReached, UnknownDeadLetter
-from app.gateway.model import DeadLetter, DeadLetterFilter, RemovalResult
+from app.gateway.model import EVERY_LETTER, DeadLetter, DeadLetterFilter, RemovalResult
 from app.gateway.routing import PAGE_BYTES, Route, affordable, offering
 from app.runtime import turns
 
@@ -23,6 +21,9 @@ _PAGE = 100
 MAX_SCANNED = 10_000
 """Most records read by one listing, or by the search for one letter. A listing with a filter that matches few ends
 early and returns a cursor; a search that has not found its letter names the cursor with which to go on."""
+_MAX_PAGES = 200
+"""Most calls of the broker by one listing. A page has no more letters than are still wanted, so that a listing of few
+would make a call for each letter that does not match."""
 _ID_DIGITS = 32
 
 
@@ -46,14 +47,25 @@ class Letter(Struct, frozen=True):
 class Walk:
     """Reads the dead letters of ``route`` page by page, oldest first, and removes some of those it has read.
 
-    ``cursor`` is the position after the last page, and follows the removals. ``at_end``: there is no further page.
+    ``matching``: of which letters the caller has use. ``background``: other requests go first, because many letters may
+    be read for few. ``cursor`` is the position after the last page, and follows the removals. ``at_end``: there is no
+    further page. ``pages``: how many were read.
     """
 
-    def __init__(self, route: Route, cursor: str | None = None) -> None:
+    def __init__(
+        self,
+        route: Route,
+        cursor: str | None = None,
+        matching: DeadLetterFilter = EVERY_LETTER,
+        *,
+        background: bool = False,
+    ) -> None:
         self.cursor = cursor
         self.at_end = False
-        self.scanned = 0
+        self.scanned = self.pages = 0
         self._route = route
+        self._matching, self._texts = matching, _texts(matching)
+        self._background = background
         self._store = offering(route, DeadStore)
         self._bytes = 0
 
@@ -61,14 +73,17 @@ class Walk:
         self, most: int = _PAGE, capacity: int = PAGE_BYTES, wanted: Collection[str] | None = None
     ) -> list[Letter]:
         """Read at most ``most`` letters; fewer if they are large, so that they fit ``capacity`` bytes. Returns those
-        whose id is ``wanted`` (None: all). Raises BrokerError, and InvalidParameter for a malformed cursor."""
+        that match and whose id is ``wanted`` (None: all). Raises BrokerError, and InvalidParameter for a malformed
+        cursor."""
         count = min(affordable(self.scanned, self._bytes, capacity), most)
         records, self.cursor = await self._store.read_dead(self._route.native, self.cursor, count)
         self.at_end = self.cursor is None
-        letters = await turns.mapped(partial(_letter, wanted), records, lambda record: len(record.body))
+        read = partial(_letter, wanted, self._texts)
+        letters = await turns.mapped(read, records, lambda record: len(record.body), self._background)
         self.scanned += len(records)
+        self.pages += 1
         self._bytes += sum(len(record.body) for record in records)
-        return [letter for letter in letters if letter is not None]
+        return [letter for letter in letters if letter is not None and matches(letter.summary, self._matching)]
 
     async def search(self, wanted: Collection[str]) -> dict[str, Letter]:
         """Read on for the letters with the ids ``wanted``, at most MAX_SCANNED: the oldest letter of each id that was
@@ -114,15 +129,16 @@ async def list_dead(
     route: Route, matching: DeadLetterFilter, limit: int, cursor: str | None
 ) -> tuple[list[DeadLetter], str | None]:
     """Up to ``limit`` matching dead letters, oldest first, and the cursor after them (None: no more)."""
-    walk = Walk(route, cursor)
+    walk = Walk(route, cursor, matching, background=matching != EVERY_LETTER)
     views: list[DeadLetter] = []
     held_bytes = 0
-    while len(views) < limit and walk.scanned < MAX_SCANNED and held_bytes < PAGE_BYTES and not walk.at_end:
+    while len(views) < limit and held_bytes < PAGE_BYTES and not walk.at_end:
+        if walk.scanned >= MAX_SCANNED or walk.pages >= _MAX_PAGES:
+            break
         # Never more than is still needed: the cursor points behind a page, not into it.
         for letter in await walk.page(limit - len(views), PAGE_BYTES - held_bytes):
-            if matches(letter.summary, matching):
-                views.append(view(letter))
-                held_bytes += letter.size
+            views.append(view(letter))
+            held_bytes += letter.size
     return views, walk.cursor
 
 
@@ -131,77 +147,18 @@ async def find(route: Route, letter_id: str, cursor: str | None) -> tuple[Walk, 
 
     Reads the letters before it. Raises UnknownDeadLetter, and DeadLetterNotReached after MAX_SCANNED of them.
     """
-    walk = Walk(route, cursor)
+    walk = Walk(route, cursor, background=True)
     found = await walk.search({letter_id})
     if letter_id not in found:
         raise walk.missing(letter_id)
     return walk, found[letter_id]
 
 
-class LockPerQueue:
-    """A lock for each queue that is in use."""
-
-    def __init__(self) -> None:
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-
-    def __call__(self, queue: str) -> asyncio.Lock:
-        """The lock of ``queue``, for ``async with``."""
-        return self._locks.setdefault(queue, asyncio.Lock())
-
-
-class _SharedSearch:
-    """One search for the letters of several callers. ``results``: what it found, by id; empty before its end."""
-
-    def __init__(self) -> None:
-        self.callers = 0
-        self.wanted: set[str] = set()
-        self.results: dict[str, Letter | BabelgateError] = {}
-
-    async def run(self, route: Route, cursor: str | None) -> None:
-        """Search for all that is wanted now."""
-        try:
-            walk = Walk(route, cursor)
-            found = await walk.search(frozenset(self.wanted))
-            self.results = {each: found.get(each) or walk.missing(each) for each in self.wanted}
-        except BabelgateError as error:
-            self.results = dict.fromkeys(self.wanted, error.without_frames())
-
-
-class SharedSearches:
-    """Searches for letters by their ids, one at a time in each queue.
-
-    Callers that come while a search of the queue runs wait and share the next one, so that many at once cost as much
-    as two. When the caller whose call runs a search is cancelled, the next caller begins it again.
-    """
-
-    def __init__(self) -> None:
-        self._locks = LockPerQueue()
-        self._next: dict[tuple[str, str | None], _SharedSearch] = {}
-
-    async def find(self, route: Route, letter_id: str, cursor: str | None) -> Letter:
-        """The oldest letter with this id after ``cursor``. Raises like :func:`find`."""
-        key = route.queue, cursor
-        shared = self._next.setdefault(key, _SharedSearch())
-        shared.callers += 1
-        shared.wanted.add(letter_id)
-        try:
-            async with self._locks(route.queue):
-                if not shared.results:
-                    # From now on, callers share the next search.
-                    self._forget(key, shared)
-                    await shared.run(route, cursor)
-        finally:
-            shared.callers -= 1
-            if not shared.callers:
-                self._forget(key, shared)
-        result = shared.results[letter_id]
-        if isinstance(result, BabelgateError):
-            raise result
-        return result
-
-    def _forget(self, key: tuple[str, str | None], shared: _SharedSearch) -> None:
-        if self._next.get(key) is shared:
-            del self._next[key]
+async def search(route: Route, cursor: str | None, letter_ids: Collection[str]) -> dict[str, Letter | BabelgateError]:
+    """The oldest letter of each id after ``cursor``, or why it was not found. Raises like :meth:`Walk.page`."""
+    walk = Walk(route, cursor, background=True)
+    found = await walk.search(letter_ids)
+    return {each: found.get(each) or walk.missing(each) for each in letter_ids}
 
 
 async def remove(route: Route, letter_ids: Iterable[str]) -> list[RemovalResult]:
@@ -213,7 +170,7 @@ async def remove(route: Route, letter_ids: Iterable[str]) -> list[RemovalResult]
         each: UnknownDeadLetter(queue=route.queue, letter_id=each) for each in letter_ids
     }
     wanted = set(results)
-    walk = Walk(route)
+    walk = Walk(route, background=True)
     try:
         while wanted and not walk.at_end:
             found: dict[str, Letter] = {}
@@ -247,9 +204,18 @@ def view(letter: Letter) -> DeadLetter:
     )
 
 
-def _letter(wanted: Collection[str] | None, record: DeadRecord) -> Letter | None:
-    digest = hashlib.sha256(record.body).hexdigest()[:_ID_DIGITS]
-    # Reading the facts in a record takes ten times as long as its digest.
+def _texts(matching: DeadLetterFilter) -> Sequence[bytes]:
+    """What stands in the body of each letter that matches, unless it is escaped there."""
+    wanted = (matching.job, matching.reason, matching.trace_id)
+    return [text.encode(errors="surrogatepass") for text in wanted if text is not None]
+
+
+def _letter(wanted: Collection[str] | None, texts: Sequence[bytes], record: DeadRecord) -> Letter | None:
+    body = record.body
+    # Reading the facts in a record takes forty times as long.
+    if texts and b"\\" not in body and not all(text in body for text in texts):
+        return None
+    digest = hashlib.sha256(body).hexdigest()[:_ID_DIGITS]
     if wanted is not None and digest not in wanted:
         return None
-    return Letter(record, envelope.describe_dead(record.body), digest)
+    return Letter(record, envelope.describe_dead(body), digest)

@@ -16,7 +16,7 @@ from app.brokers.errors import failure_for_each
 from app.clock import Clock
 from app.envelope import Limits, Poison
 from app.errors import MAX_DETAIL, BabelgateError, UnknownDeadLetter, shortened
-from app.gateway.dead_letters import Letter, Walk, matches
+from app.gateway.dead_letters import Letter, Walk
 from app.gateway.model import EVERY_LETTER, DeadLetterFilter, RedriveFailure, RedriveResult
 from app.gateway.routing import Route, offering
 from app.observe.events import Event, Facts, Observe
@@ -36,7 +36,7 @@ class RedriveOrder:
     """The letters to send back: those that match a filter, or those with ``ids``; None: no such condition.
 
     ``limit`` None: no limit. ``force``: a record without a valid envelope is sent as its original bytes.
-    ``per_second`` None: no limit of the rate. ``dry_run``: only count.
+    ``per_second`` None: no limit of the rate. ``dry_run``: only count, at any rate.
     """
 
     matching: DeadLetterFilter = EVERY_LETTER
@@ -71,7 +71,9 @@ class Redrive:
         """The error that ended the run early: the target took no message of a batch."""
         self._source, self._target, self._order = source, target, order
         self._clock, self._observe, self._started_at = clock, observe, started_at
-        self._walk = Walk(source)
+        # A redrive of all letters sends most of what it reads.
+        background = order.dry_run or order.ids is not None or order.matching != EVERY_LETTER
+        self._walk = Walk(source, matching=order.matching, background=background)
         self._wanted = None if order.ids is None else set(order.ids)
         self.left = None if order.ids is None else set(order.ids)
         """The ids of the order whose letters were not sent; None for an order by filter."""
@@ -120,7 +122,7 @@ class Redrive:
             for letter_id in sorted(self._wanted):
                 error = UnknownDeadLetter(queue=self._source.queue, letter_id=letter_id)
                 self._fail(letter_id, None, error.problem_code, error.detail)
-        if self._order.per_second is not None and selected:
+        if self._order.per_second is not None and selected and not self._order.dry_run:
             self._resume_at = asyncio.get_running_loop().time() + len(selected) / self._order.per_second
 
     async def rest(self) -> bool:
@@ -145,8 +147,6 @@ class Redrive:
                 if letter.letter_id not in self._wanted:
                     continue
                 self._wanted.discard(letter.letter_id)
-            elif not matches(letter.summary, self._order.matching):
-                continue
             elif (letter.summary.failed_at or 0) > self._started_at:
                 self._left_some = True
                 continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from typing import Any
 
 import pytest
@@ -11,14 +12,16 @@ import pytest
 from app.brokers.binding import DeadRecord
 from app.errors import BrokerUnavailable, DeadLetterNotReached, UnknownDeadLetter
 from app.gateway.ack_tokens import TokenKey, TokenSealer
-from app.gateway.authorization import ANYONE
+from app.gateway.authorization import ANYONE, Caller, Right
 from app.gateway.dead_letters import MAX_SCANNED
 from app.gateway.gateway import Gateway
+from app.gateway.letter_scans import MAX_SCANS
 from app.gateway.model import DeadLetterFilter
 from app.gateway.routing import Router, Rule
 from app.http.api import create_api
 from app.http.auth import Auth
 from app.http.body import RequestLimits
+from tests.harness.local import eventually
 from tests.harness.memory import MemoryBinding
 from tests.harness.problems import problem
 
@@ -37,11 +40,15 @@ def letter_id(n):
 
 
 class Many(MemoryBinding):
-    """Has COUNT dead letters. ``read``: how many were read; ``most``: of how many calls at once."""
+    """Has COUNT dead letters. ``read``: how many were read; in how many ``pages``; ``most``: of how many calls at once.
+    ``record``: makes the n-th of ``count``. Calls wait for ``gate``."""
 
     def __init__(self):
         super().__init__()
-        self.read = self.running = self.most = 0
+        self.read = self.pages = self.running = self.most = 0
+        self.record, self.count = record, COUNT
+        self.gate = asyncio.Event()
+        self.gate.set()
         self.removed = []
         self.fault = None
 
@@ -49,15 +56,17 @@ class Many(MemoryBinding):
         self.running += 1
         self.most = max(self.most, self.running)
         try:
+            await self.gate.wait()
             await asyncio.sleep(0)
             if self.fault:
                 raise self.fault
         finally:
             self.running -= 1
         start = int(cursor or 0)
-        end = min(start + limit, COUNT)
+        end = min(start + limit, self.count)
         self.read += end - start
-        return [DeadRecord(n, record(n)) for n in range(start, end)], str(end) if end < COUNT else None
+        self.pages += 1
+        return [DeadRecord(n, self.record(n)) for n in range(start, end)], str(end) if end < self.count else None
 
     async def remove_dead(self, queue, records, cursor):
         self.removed += [each.key for each in records]
@@ -153,6 +162,95 @@ async def test_one_listing_with_a_filter_reads_at_a_time(gateway, many):
     pages = await asyncio.gather(*listings)
     assert [len(found) for found, _ in pages] == [0] * 3
     assert many.most == 1
+
+
+async def test_equal_listings_and_dry_runs_share_their_scan(client, many):
+    """The first begins at once, and the others share the next one."""
+    pages = await asyncio.gather(*(client.get(f"{BASE}?job=other&limit=100") for _ in range(40)))
+    assert {answer.text for answer in pages} == {'{"dead_letters":[],"next_cursor":"10008"}'}
+    assert many.read == 2 * 10_008
+    many.read = 0
+    order = {"dry_run": True, "filter": {"job": "other"}}
+    runs = await asyncio.gather(*(client.post(f"{BASE}:redrive", json=order) for _ in range(40)))
+    assert [(answer.status_code, answer.json()["scanned"]) for answer in runs] == [(200, COUNT)] * 40
+    assert many.read == 2 * COUNT
+
+
+async def test_a_listing_of_few_makes_few_calls(client, many):
+    page = (await client.get(f"{BASE}?job=other&limit=1")).json()
+    assert (page["dead_letters"], many.pages) == ([], 200)
+    assert page["next_cursor"] == str(many.read)
+
+
+async def test_a_letter_is_found_however_it_spells_what_is_sought(client, many):
+    """Most letters that do not match are told by a look for the text, without reading the JSON."""
+
+    def spelled(n):
+        forms = (
+            rb'{"job":"a\/b"}',
+            rb'{"job":"a\u002fb"}',
+            b'{"job":"a/b"}',
+            b'{"urn" : "a/b"}',
+            b'{"job":"ab"}',
+            b"a/b",
+        )
+        return forms[n % len(forms)]
+
+    many.record = spelled
+    found = (await client.get(f"{BASE}?job=a/b&limit=100")).json()
+    read = int(found["next_cursor"])
+    assert len(found["dead_letters"]) == 100 == sum(n % 6 < 4 for n in range(read))
+
+
+async def test_letters_that_cannot_match_cost_little(gateway, many):
+    async def cpu(escape):
+        many.record = lambda n: b'{"job":"urn:babel:test:made","data":{"n":"%b","text":"%b"}}' % (escape, b"x" * 100)
+        began = time.process_time()
+        await gateway.letters.page(ANYONE, "q", DeadLetterFilter(job="other"), 100, None)
+        return time.process_time() - began
+
+    await cpu(b"")
+    # Ten times less than with an escape, for which the JSON is read.
+    assert 2 * min([await cpu(b"") for _ in range(3)]) < await cpu(b"\\u0031")
+
+
+SCANS = [
+    ("GET", "?job={}", None),
+    ("GET", "/{:032x}", None),
+    ("DELETE", "/{:032x}", None),
+    ("POST", "/{:032x}:redrive", None),
+    ("POST", ":redrive", {"dry_run": True, "limit": 1}),
+    ("POST", ":redrive", {"ids": [UNKNOWN]}),
+    ("POST", ":delete", {"ids": [UNKNOWN]}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), SCANS)
+async def test_a_caller_has_a_share_of_the_scans_of_a_process(connect, gateway, many, method, path, body):
+    """Half of what the others leave, also while they wait. A plain page is none of them."""
+    callers = {hashlib.sha256(name.encode()).hexdigest(): Caller(name, {"*": frozenset(Right)}) for name in "ab"}
+    api = create_api(gateway, auth=Auth(callers), limits=RequestLimits())
+    one, other = await connect(api, "a"), await connect(api, "b")
+    many.count = 10
+    many.gate.clear()
+
+    def scans(client, count):
+        return [asyncio.create_task(client.request(method, BASE + path.format(n), json=body)) for n in range(count)]
+
+    begun = [*scans(one, MAX_SCANS // 2 + 3)]
+    await eventually(lambda: sum(each.done() for each in begun) == 3)
+    for refused in (each.result() for each in begun if each.done()):
+        told = problem(refused, 429, "overloaded")
+        assert (told["retryable"], refused.headers["retry-after"]) == (True, "1")
+        assert "'a'" in told["detail"]
+    others = scans(other, MAX_SCANS // 4 + 1)
+    await eventually(lambda: sum(each.done() for each in others) == 1)
+    plain = asyncio.create_task(one.get(BASE))
+    many.gate.set()
+    statuses = [answer.status_code for answer in await asyncio.gather(*begun, *others)]
+    assert statuses.count(429) == 4 and max(statuses) < 500
+    assert (await plain).status_code == 200
+    assert (await scans(one, 1)[0]).status_code == min(statuses)
 
 
 async def test_ids_of_a_bulk_are_sought_in_the_whole_queue(gateway, many):
